@@ -15,7 +15,7 @@ from gateway.errors import BenchMissing
 from gateway.import_cli import import_tools
 from gateway.keys_cli import keys
 from gateway.setting_sources import let_threads_wait, load
-from gateway.settings import settings_table
+from gateway.settings_table import settings_table
 from gateway.tools_cli import tools
 
 cli = typer.Typer(

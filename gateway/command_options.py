@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.errors import GatewayError
-from gateway.settings import settings_table
+from gateway.settings_table import settings_table
 
 FAILED = 1
 

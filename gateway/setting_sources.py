@@ -17,7 +17,8 @@ import msgspec
 
 from gateway.body import expected_at
 from gateway.errors import SettingsError
-from gateway.settings import PREFIX, ModelSettings, Settings, settings_table, variable_of
+from gateway.settings import ModelSettings, Settings
+from gateway.settings_table import PREFIX, settings_table, variable_of
 from toolspecs.nearest import did_you_mean, near_matches
 
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"

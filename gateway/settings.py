@@ -1,14 +1,11 @@
-"""The gateway's settings, and the table of them; `gateway.setting_sources` says where the values come from.
+"""The gateway's settings: their names, types, bounds, defaults and descriptions.
 
-The fields of `Settings` are the only table of settings: their names, types, bounds and descriptions. Command
-line options, environment variables and `callgate settings` are made from it.
+`gateway.setting_sources` says where the values come from; `gateway.settings_table` lists the settings.
 """
 
 import ipaddress
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal
 
 import msgspec
 import platformdirs
@@ -18,7 +15,6 @@ from runtime.selection import MAX_SELECTION
 from toolspecs.stores import with_password
 from toolspecs.tool import ShownTools
 
-PREFIX = "CALLGATE_"
 DEMO_MODEL = "demo"
 DATABASE = "callgate.db"
 
@@ -467,59 +463,3 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def has_configured_keys(self) -> bool:
         """Whether the settings themselves have API keys."""
         return self.api_key is not None or self.api_key_file is not None
-
-
-def variable_of(name: str) -> str:
-    """The name of a setting's environment variable: `CALLGATE_PORT` for `port`."""
-    return f"{PREFIX}{name.upper()}"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table of settings."""
-
-    name: str
-    type_name: str
-    default: str
-    description: str
-    is_repeatable: bool = False
-
-    @property
-    def option(self) -> str:
-        """The option of the command line."""
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return variable_of(self.name)
-
-
-def settings_table() -> Iterator[Setting]:
-    """Every setting, in the order of the fields."""
-    hints = get_type_hints(Settings, include_extras=True)
-    for field in msgspec.structs.fields(Settings):
-        if get_origin(hints[field.name]) is not Annotated:
-            continue  # tables of a TOML file
-        value_type, meta = get_args(hints[field.name])
-        default = _default_text(field)
-        is_repeatable = get_origin(value_type) is tuple
-        yield Setting(field.name, _type_name(value_type), default, meta.description, is_repeatable)
-
-
-def _type_name(value_type: Any) -> str:
-    if get_origin(value_type) is Literal:
-        return ", ".join(map(str, get_args(value_type)))
-    if value_type is ShownTools:
-        return ", ".join(ShownTools)
-    if args := get_args(value_type):  # optional, or with bounds
-        return _type_name(args[0])
-    return {str: "text", int: "integer", float: "number", bool: "true, false"}[value_type]
-
-
-def _default_text(field: msgspec.structs.FieldInfo) -> str:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return "the user's data directory"
-    if isinstance(field.default, bool):
-        return str(field.default).lower()
-    return "" if field.default is None or field.default == () else str(field.default)

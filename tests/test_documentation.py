@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.app import create_app
-from gateway.settings import Settings, settings_table
+from gateway.settings import Settings
+from gateway.settings_table import settings_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

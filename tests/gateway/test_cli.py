@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 from gateway.cli import cli
 from gateway.server import listen
-from gateway.settings import Settings, settings_table
+from gateway.settings import Settings
+from gateway.settings_table import settings_table
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 
 

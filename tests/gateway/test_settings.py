@@ -4,7 +4,8 @@ import pytest
 
 from gateway.errors import SettingsError
 from gateway.setting_sources import load
-from gateway.settings import Settings, settings_table
+from gateway.settings import Settings
+from gateway.settings_table import settings_table
 
 
 @pytest.fixture
