@@ -48,8 +48,8 @@ from gateway.tool_search import ToolSearcher
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
-from toolspecs.revision_store import DecodedContents
 from toolspecs.store import Store
+from toolspecs.toolset_contents import DecodedContents
 
 
 def create_app(

@@ -29,8 +29,8 @@ from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from runtime.fair_threads import FairThreads
 from toolspecs.errors import StoreError
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.revision_store import compress, decompress
 from toolspecs.store import Store
+from toolspecs.toolset_contents import compress, decompress
 
 JSON = dict[str, Any]
 T = TypeVar("T")

@@ -8,7 +8,7 @@
 >>> (await catalog.get("mail", 1)).toolset.tool_names
 ('send',)
 
-`toolspecs/revision_store.py` says how they lie in the store. The catalog writes a content before the record
+`toolspecs/toolset_logs.py` says how they lie in the store. The catalog writes a content before the record
 that names it.
 """
 
@@ -40,7 +40,6 @@ from toolspecs.narrowed_logs import NarrowedLogs
 from toolspecs.nearest import near_matches
 from toolspecs.preconditions import check_precondition, check_tool_precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
-from toolspecs.revision_store import ContentStore, DecodedContents, Record, StaleCache, ToolsetLogs, compress
 from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
@@ -53,6 +52,8 @@ from toolspecs.toolset import (
     Toolset,
     ToolsetReference,
 )
+from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
+from toolspecs.toolset_logs import Record, StaleCache, ToolsetLogs
 
 _log = logging.getLogger(__name__)
 

@@ -19,16 +19,9 @@ from dataclasses import dataclass, field, replace
 
 from toolspecs.errors import StoreFull
 from toolspecs.quota import RECORD_BYTES, Usage, UsageCounters
-from toolspecs.revision_store import (
-    CONTENTS,
-    DROPPED,
-    RECORDS,
-    Record,
-    ToolsetLogs,
-    record_key,
-    stamp_of,
-)
 from toolspecs.store import Store
+from toolspecs.toolset_contents import CONTENTS, stamp_of
+from toolspecs.toolset_logs import DROPPED, RECORDS, Record, ToolsetLogs, record_key
 
 _DAY_S = 24 * 3600
 

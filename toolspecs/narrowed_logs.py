@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from toolspecs.errors import ForbiddenToolset
-from toolspecs.revision_store import HEADS, Record, ToolsetLogs
 from toolspecs.store import Store
+from toolspecs.toolset_logs import HEADS, Record, ToolsetLogs
 
 
 class NarrowedLogs(ToolsetLogs):

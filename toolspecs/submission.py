@@ -21,11 +21,11 @@ from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.revision_store import encode_toolset
 from toolspecs.schema_check import check_documents
 from toolspecs.shapes import CheckedTool, check_tool, read_tools
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.toolset import Toolset, check_toolset_name
+from toolspecs.toolset_contents import encode_toolset
 
 _INDEX = re.compile(r"/tools/(\d+)")
 

@@ -13,10 +13,10 @@ from compiler.isolation import compile_job
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
-from toolspecs import Catalog, Toolset, revision_store
-from toolspecs.revision_store import ContentStore, DecodedContents, compress, decode_toolset, encode_toolset
+from toolspecs import Catalog, Toolset, toolset_contents
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.toolset_contents import ContentStore, DecodedContents, compress, decode_toolset, encode_toolset
 
 
 def tool(name, description=""):
@@ -170,7 +170,7 @@ async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):
         return found
 
     decoded = []
-    monkeypatch.setattr(revision_store, "decode_toolset", decode)
+    monkeypatch.setattr(toolset_contents, "decode_toolset", decode)
     fresh = Catalog(store)
     await asyncio.gather(*(fresh.get(name) for name in ("a", "b") * 10))
     assert sorted(decoded) == ["a", "b"]

@@ -25,9 +25,9 @@ from toolspecs.bundle import MAX_URI, Bundler, absolute
 from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
-from toolspecs.revision_store import compress
 from toolspecs.shapes import parse_tool, read_tools
 from toolspecs.stores import open_store
+from toolspecs.toolset_contents import compress
 
 ID = "resp_" + "0" * 32
 

@@ -22,7 +22,8 @@ from toolspecs import (
     UnknownRevision,
 )
 from toolspecs.quota import Usage, UsageCounters
-from toolspecs.revision_store import CONTENTS, HEADS, RECORDS, record_key
+from toolspecs.toolset_contents import CONTENTS
+from toolspecs.toolset_logs import HEADS, RECORDS, record_key
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 

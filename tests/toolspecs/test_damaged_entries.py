@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolspecs import Catalog, DamagedEntry, Tool, Toolset, UnknownToolset
-from toolspecs.revision_store import compress
+from toolspecs.toolset_contents import compress
 
 TOOL = Tool("a", "does a", {"type": "object"})
 GARBAGE = [b"", b"\xff\x00", b"[1]", b'{"version": 2}', b'{"name": "t"', b"null"]

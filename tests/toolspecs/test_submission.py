@@ -16,8 +16,8 @@ from toolspecs import (
     submission,
 )
 from toolspecs import bundle as bundling
-from toolspecs.revision_store import encode_toolset
 from toolspecs.submission import check_toolset, read_toolset
+from toolspecs.toolset_contents import encode_toolset
 
 MONEY = "https://a.example/money"
 DOCUMENTS = {MONEY: {"$defs": {"amount": {"type": "number"}, "code": {"type": "string"}}}}

@@ -1,0 +1,189 @@
+"""The contents of revisions in a store, compressed, under their digests: `toolset/content/<digest>`.
+
+Toolsets with equal content share one. A content never changes, but the stamp at its end does: it tells when a
+writer last relied on the content, so that nobody collects what a writer is about to name in a record
+(`toolspecs/collector.py`).
+"""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import zstandard
+
+from toolspecs.errors import DamagedEntry, ToolspecsError
+from toolspecs.lru_cache import LruCache
+from toolspecs.store import Store
+from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool, ToolSearch
+from toolspecs.toolset import RevisionSummary, Toolset
+
+CONTENTS = "toolset/content/"
+
+STAMP_AFTER_S = 15 * 60
+"""A stamp that is younger is not renewed, so that equal writes in a row do not write a content each time."""
+_STAMP_MARK, _STAMP_BYTES = b"used", 16
+
+MAX_BYTES = 64 * 2**20
+"""Of a content before compression. `Limits.toolset_bytes` keeps what is written far below it."""
+
+CONTENT_CACHE_BYTES = 64 * 1024 * 1024
+"""Decoded contents in memory."""
+VALUE_BYTES = 80
+"""About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
+
+
+def encode_toolset(toolset: Toolset) -> bytes:
+    """The content of a toolset as JSON: a list of tools, or an object of tools and all else that there is."""
+    rows = [_row(tool) for tool in toolset.tools]
+    others: dict[str, Any] = {"documents": toolset.documents} if toolset.documents else {}
+    if toolset.prompt_tools:
+        others["prompt_tools"] = toolset.prompt_tools
+    if toolset.tool_search:
+        others["tool_search"] = [toolset.tool_search.limit, *toolset.tool_search.always]
+    content = {"tools": rows, **others} if others else rows
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
+    """The toolset whose content `encode_toolset` wrote, with the same order of keys; raises ValueError."""
+    try:
+        fields = json.loads(content)
+        fields = {"tools": fields} if isinstance(fields, list) else fields
+        shown = fields.get("prompt_tools")
+        search = fields.get("tool_search")
+        toolset = Toolset(
+            name,
+            tuple(map(_tool, fields["tools"])),
+            fields.get("documents", {}),
+            prompt_tools=ShownTools(shown) if shown else None,
+            tool_search=ToolSearch(search[0], tuple(search[1:])) if search else None,
+        )
+        found = toolset.digest
+        _ = toolset.num_values  # counted here, in a thread
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
+        raise ValueError(f"it is not a toolset: {error}") from error
+    if found != digest:
+        raise ValueError("it is not the toolset that was written there: its digest differs")
+    return toolset
+
+
+def _row(tool: Tool) -> list[Any]:
+    """What is stored of a tool; its order of keys and its custom input only if they are not the default."""
+    row: list[Any] = [tool.name, tool.description, tool.parameters, tool.extras]
+    if tool.custom:
+        return [*row, tool.key_order, [tool.custom.syntax, tool.custom.definition]]
+    return row if tool.key_order == "declared" else [*row, tool.key_order]
+
+
+def _tool(row: list[Any]) -> Tool:
+    name, description, parameters, extras, *others = row
+    order: KeyOrder = others[0] if others else "declared"
+    custom = CustomInput(*others[1]) if len(others) > 1 else None
+    return Tool(name, description, parameters, extras, custom=custom, key_order=order)
+
+
+def compress(content: bytes) -> bytes:
+    """`content` in the format of zstd."""
+    return zstandard.ZstdCompressor().compress(content)
+
+
+def decompress(content: bytes) -> bytes:
+    """What `compress` was given; raises ValueError."""
+    try:
+        if zstandard.frame_content_size(content) > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+        return zstandard.ZstdDecompressor().decompress(content)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedContents:
+    """Contents in memory, by their digests, and whose turn it is to decode: the event loop waits meanwhile.
+
+    The catalogs of a process may share them, even if their stores are not the same.
+    """
+
+    cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+
+class ContentStore:
+    """Reads and writes contents, through a cache. Both may raise `StoreUnavailable`."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float] = time.time,
+        decoded: "DecodedContents | None" = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._decoded_contents = decoded or DecodedContents()
+
+    async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
+        """Write the content of `toolset` unless it is there, whole and stamped lately.
+
+        `content` is the encoded toolset, `packed` the same compressed.
+        """
+        key, now = CONTENTS + digest, self._clock()
+        stored = await self._store.get(key)
+        is_there = stored is not None and unstamped(stored) == packed
+        if stored is None or not is_there or stamp_of(stored) < now - STAMP_AFTER_S:
+            renewed = stamped(packed, now)
+            if not await self._store.compare_and_set(key, stored, renewed):
+                await self._store.set(key, renewed)  # another writer or the collector was there
+        self._keep(toolset, digest, content)
+
+    async def get(self, summary: RevisionSummary) -> Toolset:
+        """The content of a revision, from the cache or the store; raises `DamagedEntry`."""
+        toolset = self._cached(summary)
+        if toolset is not None:
+            return toolset
+        key = CONTENTS + summary.digest
+        packed = await self._store.get(key)
+        if packed is None:
+            raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
+        async with self._decoded_contents.turn:
+            return self._cached(summary) or await self._decoded(summary, packed)
+
+    async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
+        try:
+            content = await asyncio.to_thread(decompress, unstamped(packed))
+            toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
+        except ValueError as error:
+            key = CONTENTS + summary.digest
+            raise DamagedEntry(key, f"{error}; put toolset {summary.name!r} again") from error
+        self._keep(toolset, summary.digest, content)
+        return toolset
+
+    def _cached(self, summary: RevisionSummary) -> Toolset | None:
+        return self._decoded_contents.cache.get(_cache_key(summary.name, summary.digest))
+
+    def _keep(self, toolset: Toolset, digest: str, content: bytes) -> None:
+        num_bytes = len(content) + VALUE_BYTES * toolset.num_values
+        self._decoded_contents.cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
+
+
+def stamped(packed: bytes, now: float) -> bytes:
+    """A content with the time behind it, and random bytes: no two writers write the same."""
+    return packed + _STAMP_MARK + round(now).to_bytes(8) + secrets.token_bytes(4)
+
+
+def stamp_of(stored: bytes) -> float:
+    """When a writer last relied on a stored content; 0 where an earlier version wrote it."""
+    stamp = stored[-_STAMP_BYTES:]
+    return int.from_bytes(stamp[4:12]) if stamp.startswith(_STAMP_MARK) else 0
+
+
+def unstamped(stored: bytes) -> bytes:
+    """The compressed content alone."""
+    return stored[:-_STAMP_BYTES] if stored[-_STAMP_BYTES:].startswith(_STAMP_MARK) else stored
+
+
+def _cache_key(name: str, digest: str) -> str:
+    return f"{name}/{digest}"
