@@ -8,7 +8,6 @@ costs order and wording, not soundness.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -26,10 +25,8 @@ from compiler.frontend.keywords import (
     children,
     located,
     may_have_type,
-    resolve,
-    split_uri,
 )
-from toolspecs.bundle import absolute
+from compiler.frontend.references import References
 
 _NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
 """In-place applicators that are not alternatives."""
@@ -73,7 +70,7 @@ ANYWHERE = SchemaLocation(is_anywhere=True)
 class SourceMap:
     """The source map of a document and of the `documents` by URI that it may refer to; it modifies neither.
 
-    A pointer into another document is written as URI, `#` and pointer.
+    Its pointers are those of `References`.
 
     >>> source_map = SourceMap({"allOf": [{"properties": {"b": {}}}], "properties": {"a": {}}})
     >>> source_map.declared(source_map.root)
@@ -83,9 +80,7 @@ class SourceMap:
     """
 
     def __init__(self, document: Any, documents: Mapping[str, Any] = MappingProxyType({})) -> None:
-        self.document = document
-        self.documents = documents
-        self._values: dict[str, Any] = {}
+        self.references = References(document, documents)
         self._items: dict[tuple[SchemaLocation, int], SchemaLocation] = {}
         self._properties: dict[tuple[SchemaLocation, str], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
@@ -126,10 +121,7 @@ class SourceMap:
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
-        if pointer not in self._values:
-            uri, inner = split_uri(pointer)
-            self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inner)
-        return self._values[pointer]
+        return self.references.at(pointer)
 
     def declared(self, location: SchemaLocation) -> tuple[str, ...]:
         """Every key that `properties` declares at a location, in the order of first appearance."""
@@ -177,7 +169,7 @@ class SourceMap:
         items, keeps them where they are; so do references to the whole document, since guards do more at its
         root than they can at other places.
         """
-        target = self._target("", uri)
+        target = self.references.target("", uri)
         if not target:
             return location
         found = self._location((target,), location)
@@ -290,12 +282,8 @@ class SourceMap:
     def _targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
         """The pointers of the schemas that a schema refers to."""
         references = (schema.get(keyword) for keyword in REFERENCES)
-        found = (self._target(pointer, uri) for uri in references if isinstance(uri, str))
+        found = (self.references.target(pointer, uri) for uri in references if isinstance(uri, str))
         return [target for target in found if target is not None]
-
-    def _target(self, pointer: str, uri: str) -> str | None:
-        """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
-        return self._target_elsewhere(pointer, uri) or self._target_inside(pointer, uri)
 
     def _location(self, starts: tuple[str, ...], around: SchemaLocation) -> SchemaLocation:
         """The location at which the schemas `starts` apply, inside the location `around`."""
@@ -376,58 +364,5 @@ class SourceMap:
         elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
             yield from (child(pointer, keyword, key) for key in value)
         elif keyword in REFERENCES and isinstance(value, str):
-            target = self._target(pointer, value)
+            target = self.references.target(pointer, value)
             yield from () if target is None else (target,)
-
-    def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
-        """The target of a reference from or into another document."""
-        target, fragment = absolute(split_uri(pointer)[0] or self._base, uri)
-        if target not in self.documents or target == self._base:
-            return None
-        found = f"{target}#{fragment}"
-        return found if self.at(found) is not None else None
-
-    @cached_property
-    def _base(self) -> str:
-        return self._bases.get("", "")
-
-    def _target_inside(self, pointer: str, uri: str) -> str | None:
-        """The target of a reference inside the document."""
-        target, fragment = absolute(self._bases.get(pointer, self._base), uri)
-        if fragment and not fragment.startswith("/"):
-            return self._names.get(f"{target}#{fragment}")
-        start = self._names.get(target)
-        if start is None or resolve(self.document, start + fragment) is None:
-            return None
-        return start + fragment
-
-    @cached_property
-    def _bases(self) -> Mapping[str, str]:
-        """By the pointer of each schema of the document the URI that its references are relative to."""
-        bases: dict[str, str] = {}
-        stack = [("", self.document, "")]
-        while stack:
-            pointer, schema, base = stack.pop()
-            if isinstance(schema, dict):
-                bases[pointer] = absolute(base, self._identifier(schema))[0]
-                stack += [(at, inner, bases[pointer]) for at, inner in children(pointer, schema)]
-        return bases
-
-    @cached_property
-    def _names(self) -> Mapping[str, str]:
-        """The pointers of the schemas that have an identifier or an anchor, by its URI, and of the whole."""
-        names = {self._base: ""}
-        for pointer, schema in located(self.document):
-            base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
-            if uri:
-                names.setdefault(base, pointer)
-            for anchor in (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor")):
-                if isinstance(anchor, str) and anchor:
-                    names.setdefault(f"{base}#{anchor}", pointer)
-        return names
-
-    def _identifier(self, schema: Mapping[str, Any]) -> str:
-        """The URI by which a schema names itself, "" if it does not; it can be an anchor up to draft 7."""
-        keyword = "id" if "draft-04" in str(self.document.get("$schema")) else "$id"
-        name = schema.get(keyword)
-        return name if isinstance(name, str) else ""

@@ -107,7 +107,8 @@ class Lowering:
         self.key_orders = KeyOrders(key_order)
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
-        self.large_numbers = LargeNumbers.of((source_map.document, *source_map.documents.values()))
+        references = source_map.references
+        self.large_numbers = LargeNumbers.of((references.document, *references.documents.values()))
         self._expander = expander or Expander(schema)
         self.cardinality = Cardinality(self._expander, self.large_numbers)
         self.reporter = Reporter(source_map, schema.draft)

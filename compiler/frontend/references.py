@@ -1,0 +1,89 @@
+"""Where the references of a schema lead: `$ref` to pointers, identifiers and anchors, in it and elsewhere.
+
+A pointer into another document is written as URI, `#` and pointer.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from compiler.frontend.keywords import children, located, resolve, split_uri
+from toolspecs.bundle import absolute
+
+
+class References:
+    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
+
+    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
+    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
+    ('/$defs/node', '/$defs/node')
+    """
+
+    def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
+        self.document = document
+        self.documents = documents
+        self._values: dict[str, Any] = {}
+
+    def at(self, pointer: str) -> Any:
+        """The value at a pointer, None where there is none."""
+        if pointer not in self._values:
+            uri, inner = split_uri(pointer)
+            self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inner)
+        return self._values[pointer]
+
+    def target(self, pointer: str, uri: str) -> str | None:
+        """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
+        return self._target_elsewhere(pointer, uri) or self._target_inside(pointer, uri)
+
+    def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
+        """The target of a reference from or into another document."""
+        target, fragment = absolute(split_uri(pointer)[0] or self._base, uri)
+        if target not in self.documents or target == self._base:
+            return None
+        found = f"{target}#{fragment}"
+        return found if self.at(found) is not None else None
+
+    @cached_property
+    def _base(self) -> str:
+        return self._bases.get("", "")
+
+    def _target_inside(self, pointer: str, uri: str) -> str | None:
+        """The target of a reference inside the document."""
+        target, fragment = absolute(self._bases.get(pointer, self._base), uri)
+        if fragment and not fragment.startswith("/"):
+            return self._names.get(f"{target}#{fragment}")
+        start = self._names.get(target)
+        if start is None or resolve(self.document, start + fragment) is None:
+            return None
+        return start + fragment
+
+    @cached_property
+    def _bases(self) -> Mapping[str, str]:
+        """By the pointer of each schema of the document the URI that its references are relative to."""
+        bases: dict[str, str] = {}
+        stack = [("", self.document, "")]
+        while stack:
+            pointer, schema, base = stack.pop()
+            if isinstance(schema, dict):
+                bases[pointer] = absolute(base, self._identifier(schema))[0]
+                stack += [(at, inner, bases[pointer]) for at, inner in children(pointer, schema)]
+        return bases
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """The pointers of the schemas that have an identifier or an anchor, by its URI, and of the whole."""
+        names = {self._base: ""}
+        for pointer, schema in located(self.document):
+            base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
+            if uri:
+                names.setdefault(base, pointer)
+            for anchor in (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor")):
+                if isinstance(anchor, str) and anchor:
+                    names.setdefault(f"{base}#{anchor}", pointer)
+        return names
+
+    def _identifier(self, schema: Mapping[str, Any]) -> str:
+        """The URI by which a schema names itself, "" if it does not; it can be an anchor up to draft 7."""
+        keyword = "id" if "draft-04" in str(self.document.get("$schema")) else "$id"
+        name = schema.get(keyword)
+        return name if isinstance(name, str) else ""
