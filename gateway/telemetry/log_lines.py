@@ -23,6 +23,8 @@ _MAX_KINDS = 1000
 _IN_MESSAGE = {"method", "route"}
 """Fields of a request's line that its message has, too."""
 
+_TRACEBACK = "Traceback (most recent call last):\n"
+
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
@@ -31,18 +33,19 @@ class JSONLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, logger and message; then the ids of the trace, and the record's own fields."""
+        message, traceback = _message_of(record, self)
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message,
         }
         span = trace.get_current_span().get_span_context()
         if span.is_valid:
             line |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
         line |= getattr(record, "fields", {})
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        if traceback:
+            line["exception"] = traceback
         return json.dumps(line, default=str)
 
 
@@ -56,12 +59,26 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Level, logger and message; then the record's own fields."""
         fields = getattr(record, "fields", {}).items()
-        message = f"{record.levelname} {record.name}: {record.getMessage()}"
+        message, traceback = _message_of(record, self)
         shown = (f"{name}={value}" for name, value in fields if name not in _IN_MESSAGE)
-        lines = [" ".join([message, *shown])]
-        if record.exc_info:
-            lines += [f"    {line}" for line in self.formatException(record.exc_info).split("\n")]
+        lines = [" ".join([f"{record.levelname} {record.name}: {message}", *shown])]
+        lines += [f"    {line}" for line in traceback.split("\n")] if traceback else []
         return "\n".join(line.translate(_ESCAPES) for line in lines)
+
+
+def _message_of(record: logging.LogRecord, formatter: logging.Formatter) -> tuple[str, str]:
+    """The message of a record, and the traceback below it, empty if there is none.
+
+    Litestar writes a traceback itself where the start or the end of the application fails, and uvicorn logs
+    it as the message. What clients and engines have written is an argument of a message, and no traceback.
+    """
+    message = record.getMessage()
+    if record.exc_info:
+        return message, formatter.formatException(record.exc_info)
+    if not record.args and message.startswith(_TRACEBACK):
+        traceback = message.rstrip("\n")
+        return traceback.rpartition("\n")[2], traceback
+    return message, ""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import traceback
 
 import pytest
 from serving import client_of
@@ -59,6 +60,23 @@ def test_a_message_and_its_traceback_are_escaped(written):
         logging.getLogger("a test").exception("of %s", EVIL, extra={"fields": {"model": EVIL}})
     check(written.getvalue())
     assert "all is lost" in written.getvalue()
+
+
+def test_a_traceback_that_is_a_message_reads_as_one_and_that_of_a_client_does_not():
+    """Litestar gives uvicorn the text of a traceback, as it does when a second Ctrl-C cuts the end short."""
+    try:
+        {}[EVIL]
+    except KeyError:
+        text = traceback.format_exc()
+    records = [logging.makeLogRecord({"name": "a test", "levelname": "ERROR", "msg": text})]
+    records.append(logging.makeLogRecord({"levelname": "ERROR", "msg": "of %s", "args": (text,)}))
+    own, strange = [TextLines().format(record) for record in records]
+    check(own)
+    head, first, *_ = own.splitlines()
+    assert head.startswith("ERROR a test: KeyError")
+    assert first == "    Traceback (most recent call last):"
+    assert len(strange.splitlines()) == 1
+    assert json.loads(JSONLines().format(records[0]))["exception"] == text.rstrip("\n")
 
 
 def test_json_is_a_line_for_each_record(written):
