@@ -35,12 +35,15 @@ def test_every_file_in_the_picture_exists():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_every_setting_in_the_readme_exists():
-    readme = (ROOT / "README.md").read_text("utf-8")
+def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
+    operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    table = operations.partition("## Settings\n")[2].partition("\n## ")[0]
+    text = (ROOT / "README.md").read_text("utf-8") + table
     variables = {setting.variable for setting in settings_table()}
     options = {setting.option for setting in settings_table()} | {"--config"}
-    assert set(re.findall(r"CALLGATE_[A-Z_]+", readme)) <= variables
-    assert set(re.findall(r"`(--[a-z-]+)", readme)) <= options
+    assert set(re.findall(r"CALLGATE_[A-Z_]+", text)) <= variables
+    assert set(re.findall(r"`(--[a-z-]+)", text)) <= options
+    assert table.count("\n| `--") > 20
 
 
 def test_every_route_is_documented_and_every_documented_route_is_there(tmp_path):
