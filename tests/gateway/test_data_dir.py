@@ -1,43 +1,16 @@
 """The folder of the gateway's own files: the secret, and the default store."""
 
-import multiprocessing
-import secrets
-import time
-from concurrent.futures import ProcessPoolExecutor
-from threading import Barrier
-
 import pytest
+from secret_readers import secrets_of_processes
 
 from gateway.data_dir import read_secret, warn_of_own_secret
 from gateway.errors import SettingsError
 from gateway.server import reach_store
 from gateway.settings import Settings
 
-NUM_PROCESSES = 4
-
-
-def start_together(barrier: Barrier) -> None:
-    """Have this process wait for the others before it reads, and make its key slowly."""
-    make_key = secrets.token_hex
-
-    def slow(num_bytes):
-        time.sleep(0.2)
-        return make_key(num_bytes)
-
-    secrets.token_hex = slow
-    globals()["wait_for_others"] = barrier.wait
-
-
-def read_with_others(data_dir: str) -> bytes:
-    globals()["wait_for_others"](60)
-    return read_secret(Settings(data_dir=data_dir))
-
 
 def test_gateways_that_start_at_once_share_one_whole_secret(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    started = {"initializer": start_together, "initargs": (context.Barrier(NUM_PROCESSES),)}
-    with ProcessPoolExecutor(NUM_PROCESSES, context, **started) as processes:
-        [secret] = set(processes.map(read_with_others, [str(tmp_path)] * NUM_PROCESSES))
+    [secret] = secrets_of_processes(str(tmp_path), 4)
     assert len(secret) >= 32
     assert [path.name for path in tmp_path.iterdir()] == ["secret"], "no temporary file is left"
 
