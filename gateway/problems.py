@@ -231,7 +231,7 @@ def is_mcp(path: str) -> bool:
 
 async def send_error(scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
     """Answer a request that comes to no route with an error."""
-    request = HttpRequest(scope, receive, send)  # type: ignore[arg-type] # the scope of a request
+    request = HttpRequest(scope, receive, send)
     await respond(request, error).to_asgi_response(app=None, request=request)(scope, receive, send)
 
 
