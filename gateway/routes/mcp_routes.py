@@ -12,9 +12,10 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.body import read_json
 from gateway.errors import ExtraMissing
+from gateway.headers import HttpRequest
 from gateway.principal import RequestPrincipal
 from gateway.problems import MCP
-from gateway.routes.transport import HttpRequest, check_query
+from gateway.routes.transport import check_query
 from gateway.services import WiredServices
 from toolspecs.toolset import ToolsetReference
 
