@@ -19,7 +19,6 @@ from openai import AsyncOpenAI
 from gateway.demo.gateway_thread import serve
 from gateway.settings import Settings
 
-NUM_PROMPTS = 104  # each asked streamed and not: 208 completions
 CONCURRENCY = 8
 MODEL = "random"
 FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
@@ -91,7 +90,9 @@ async def streamed(client: AsyncOpenAI, body: dict):
     return text, [tuple(calls[index]) for index in sorted(calls)], reason
 
 
-async def test_every_call_validates(url, github_tools, capsys):
+@pytest.mark.parametrize("num_prompts", [40, pytest.param(104, marks=pytest.mark.corpus)])
+async def test_every_call_validates(url, github_tools, capsys, num_prompts):
+    """Each prompt is asked streamed and not."""
     schemas = {tool["name"]: tool["inputSchema"] for tool in github_tools}
     client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=300, max_retries=0)
     slots = asyncio.Semaphore(CONCURRENCY)
@@ -102,7 +103,7 @@ async def test_every_call_validates(url, github_tools, capsys):
             return body, await plain(client, body), await streamed(client, body)
 
     async with client:
-        answers = await asyncio.gather(*map(ask, range(NUM_PROMPTS)))
+        answers = await asyncio.gather(*map(ask, range(num_prompts)))
     num_calls = 0
     reasons = set()
     for body, whole, pieces in answers:
@@ -121,7 +122,7 @@ async def test_every_call_validates(url, github_tools, capsys):
                 assert name in [tool["function"]["name"] for tool in listed]
     with capsys.disabled():
         print(f"\n{2 * len(answers)} completions, {num_calls} distinct calls, each of them valid")
-    assert num_calls >= 0.8 * NUM_PROMPTS
+    assert num_calls >= 0.8 * num_prompts
     assert {"tool_calls", "stop"} <= reasons
     assert any(len(calls) > 1 for _, (_, calls, _), _ in answers), "some answer calls in parallel"
     assert any(calls for body, (_, calls, _), _ in answers if body["tool_choice"] == "auto")

@@ -93,7 +93,7 @@ _PATTERNS = st.recursive(
 
 @given(_PATTERNS, _PATTERNS, st.integers(9, 15), st.integers(0, 15), st.integers(0, 99))
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )
 def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longest, least, seed):
     rng = random.Random(seed)

@@ -297,7 +297,7 @@ def test_who_can_think_has_a_row_for_it_and_calls_behind_the_thought(thinking, s
 
 def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypatch):
     said = []
-    settings = StudySettings(count=2, temperatures=(1.0,), num_at_once=2, max_tokens=96)
+    settings = StudySettings(count=1, temperatures=(1.0,), num_at_once=2, max_tokens=96)
     findings = run_study(loaded, settings, lambda *what: said.append(what))
     assert findings.is_whole
     report = StudyReport(findings)
@@ -305,12 +305,12 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
     assert "thinking" not in strategies
     assert report.strategies == strategies
     assert report.sets == ["easy", "hard", "everyday"]
-    assert said[-1][1:] == (3 * 2 * len(strategies),) * 2
+    assert said[-1][1:] == (3 * len(strategies),) * 2
     by_row = {(row.questions, row.strategy, row.temperature): row for row in report.rows}
     assert len(by_row) == 3 * len(strategies)
     for questions in report.sets:
         assert by_row[questions, "callgate", 1.0].valid == 1
-        assert by_row[questions, "prompt", 1.0].num_questions == 2
+        assert by_row[questions, "prompt", 1.0].num_questions == 1
     if importlib.util.find_spec("matplotlib"):
         assert [path.suffix for path in output_folder.draw_pictures(report, tmp_path)] == [".svg", ".svg"]
 
@@ -321,7 +321,7 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
     assert list(write_report(report, tmp_path))[-1] == output_folder.NEEDED
     numbers = json.loads((tmp_path / "study.json").read_text())
     assert len(numbers["rows"]) == len(report.rows)
-    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2 * len(report.rows)
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == len(report.rows)
     text = (tmp_path / "study.md").read_text()
     assert text.startswith(report.summary())
     assert "no row for free thinking" in text
