@@ -76,6 +76,12 @@ def test_the_workflow_calls_what_can_be_called_by_hand():
     assert WORKFLOW["permissions"] == {"contents": "read"}
 
 
+def test_the_workflow_holds_the_actions_of_others_by_commit():
+    used = [step["uses"] for job in WORKFLOW["jobs"].values() for step in job["steps"] if "uses" in step]
+    assert used
+    assert [action for action in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", action)] == []
+
+
 def test_the_version_is_one():
     version = re.search(r'^version = "(.+)"$', PYPROJECT, re.MULTILINE)[1]
     assert f'appVersion: "{version}"' in (ROOT / "helm/callgate/Chart.yaml").read_text("utf-8")
