@@ -12,22 +12,6 @@
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 ARG VLLM_IMAGE=vllm/vllm-openai:v0.32.0
 
-FROM ${VLLM_IMAGE} AS vllm
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
-COPY toolspecs toolspecs
-COPY compiler compiler
-COPY runtime runtime
-COPY gateway gateway
-# What vLLM's image has stays as it is: its torch, xgrammar and transformers are the engine's.
-RUN python3 -m pip list --format=freeze --exclude pip > /tmp/engine.txt \
-    && python3 -m pip install --constraint /tmp/engine.txt . \
-    && rm /tmp/engine.txt \
-    && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
-USER 10001:10001
-WORKDIR /cache
-
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -51,6 +35,23 @@ COPY gateway gateway
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip install --no-deps /wheels/*.whl \
     && pip check
+
+FROM ${VLLM_IMAGE} AS vllm
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+COPY requirements requirements
+COPY --from=build /wheels /wheels
+# What vLLM's image has stays as it is: its torch, xgrammar and transformers are the engine's. What it lacks comes from
+# the lock. A version there that the plugin cannot work with ends the build.
+RUN python3 requirements/lacking.py requirements/image.txt > /tmp/lacking.txt \
+    && python3 -m pip install --no-deps --require-hashes -r /tmp/lacking.txt \
+    && python3 -m pip install --no-deps /wheels/*.whl \
+    && { python3 -m pip check > /tmp/check.txt || true; } \
+    && if grep '^callgate ' /tmp/check.txt; then exit 1; fi \
+    && rm /tmp/lacking.txt /tmp/check.txt \
+    && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
+USER 10001:10001
+WORKDIR /cache
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /cache --shell /usr/sbin/nologin callgate \

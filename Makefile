@@ -10,7 +10,7 @@ SCHEMATHESIS := build/schemathesis
 LLAMA := build/llama
 AJV := build/ajv/node_modules/ajv
 
-.PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release bench gpu-wheels bench-gpu console-screenshots lint format clean
+.PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -54,7 +54,7 @@ $(LLAMA)/.ready: Makefile
 	touch $@
 
 test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready ## the plugin in a real vLLM, and a real llama-server: some 15 minutes
-	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines
+	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines tests/helm
 
 test-clients: $(READY) ## install each client in an environment of its own and run it; CLIENTS="openai crewai" chooses, KEEP=1 keeps them
 	PYTHONPATH=.:tests:tests/gateway OMP_NUM_THREADS=1 $(BIN)/python -m clients $(CLIENTS)
@@ -85,6 +85,10 @@ lock: $(READY) $(RELEASE)/.ready ## what the image is made of, with hashes and l
 
 release: $(READY) $(RELEASE)/.ready ## wheel, source archive, chart, bill of materials and hashes in dist/; uploads nothing
 	PYTHONPATH=tests $(BIN)/python -m release.packages
+
+image-steps: $(READY) ## run the Dockerfile's steps in bare folders where no container engine is; as root; IMAGE_PYTHON=python3.12
+	PYTHONPATH=tests $(BIN)/python -m release.image_steps --python $(or $(IMAGE_PYTHON),python3.12) \
+		$(foreach folder,$(BIND),--bind $(folder))
 
 bench: $(BENCH) ## the engine beside others, on this machine; OPTIONS="--vllm PYTHON" passes options
 	$(BIN)/callgate bench $(OPTIONS)

@@ -22,6 +22,7 @@ Inside an engine:
     grammar_loader       links the grammar of a mark, from units in the store
     masked_output        where one output of an engine is in its grammar
     vllm                 the plugin that runs inside vLLM
+    plugin_folder        the plugin for an engine whose image is not ours
 
 `docs/engines.md` shows who does what.
 """

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,57 @@ toolsets:
 imagePullSecrets: [{name: registry}]
 networkPolicy: {enabled: true}
 """
+NODES = """
+engine:
+  kind: vllm
+  vllm:
+    replicas: 2
+    nodes: 3
+    gpu: {count: 8}
+    cache: {enabled: false}
+    podDisruptionBudget: {enabled: true}
+runtime: {model: Qwen/Qwen3-235B-A22B, hubTokenSecret: hub}
+networkPolicy: {enabled: true}
+"""
+SCALED_ENGINES = """
+engine:
+  kind: vllm
+  autoscaling:
+    enabled: true
+    minReplicas: 2
+    maxReplicas: 5
+    sequencesPerEngine: 64
+    prometheus: {url: "http://prometheus:9090", authModes: bearer, triggerAuthentication: prometheus}
+  vllm: {podDisruptionBudget: {enabled: true, maxUnavailable: 30%}}
+runtime: {model: Qwen/Qwen3-8B}
+metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}
+"""
+SCALED_BY_QUEUE = """
+engine: {autoscaling: {enabled: true, maxReplicas: 3, prometheus: {url: "http://prometheus:9090"}}}
+gateway: {podDisruptionBudget: {enabled: true}}
+"""
+SCALED_NODES = NODES.replace(
+    "kind: vllm\n",
+    "kind: vllm\n  autoscaling: {enabled: true, prometheus: {url: 'http://prometheus:9090'}}\n",
+)
+DOWNLOADED = """
+engine: {kind: vllm, vllm: {addPlugin: true, image: {repository: vllm/vllm-openai, tag: v0.32.0}}}
+runtime: {model: Qwen/Qwen3-8B, hubClaim: hub-models, hubTokenSecret: hub}
+networkPolicy: {enabled: true}
+"""
+LLAMA_SERVERS = """
+engine: {kind: external, server: llama_server, urls: ["http://llama.models:8080"]}
+runtime: {model: /models/smollm2, modelVolume: {persistentVolumeClaim: {claimName: models}}}
+redis: {enabled: false}
+networkPolicy: {enabled: true, egress: [{ports: [{port: 8080, protocol: TCP}]}]}
+"""
+MONITORED = """
+metrics:
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true}
+  dashboard: {enabled: true}
+httpRoute: {enabled: true, parentRefs: [{name: public, namespace: gateways}], hostnames: [callgate.example.org]}
+"""
 VARIANTS = {
     "default": "{}",
     "gpu": GPU,
@@ -120,6 +173,13 @@ VARIANTS = {
     + FROM_OUTSIDE.replace("networkPolicy", "serviceAccount: {name: mine}\nredis").replace(
         "enabled: true, from: [{namespaceSelector: {matchLabels: {role: ingress}}}]", "maxMemory: 1gb"
     ),
+    "engines on nodes": NODES,
+    "scaled engines": SCALED_ENGINES,
+    "scaled by the queue": SCALED_BY_QUEUE,
+    "scaled engines on nodes": SCALED_NODES,
+    "downloaded model, added plugin": DOWNLOADED,
+    "llama servers": LLAMA_SERVERS,
+    "monitored": MONITORED,
     "no names": "nameOverride: tools\nlogLevel: debug",
 }
 
@@ -132,28 +192,43 @@ def helm_binary() -> str:
     return found
 
 
-def run_helm(command: str, values: str, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    values_file = tmp_path / "values.yaml"
-    values_file.write_text(values, "utf-8")
-    line = [helm_binary(), *command.split(), str(CHART), "--values", str(values_file), *arguments]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+def run_helm(command: str, values: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as values_file:
+        values_file.write(values)
+        values_file.flush()
+        line = [helm_binary(), *command.split(), str(CHART), "--values", values_file.name, *arguments]
+        return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
-def render(values: str, tmp_path: Path) -> dict[tuple[str, str], dict]:
+def render(values: str) -> dict[tuple[str, str], dict]:
     """Every object of the rendered chart, by kind and name."""
-    done = run_helm("template release", values, tmp_path, "--namespace", "here")
-    assert done.returncode == 0, done.stderr
-    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
+    objects = [document for document in yaml.load_all(_rendered(values), yaml.CSafeLoader) if document]
     return {(document["kind"], document["metadata"]["name"]): document for document in objects}
 
 
+@cache
+def _rendered(values: str) -> str:
+    done = run_helm("template release", values, "--namespace", "here")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def templates_of(workload):
+    """The pod templates of an object: none, one, or of a LeaderWorkerSet two."""
+    if workload["kind"] == "Pod":
+        return [workload]
+    spec = workload.get("spec", {})
+    spec = spec.get("leaderWorkerTemplate", spec)
+    return [spec[name] for name in ("template", "leaderTemplate", "workerTemplate") if name in spec]
+
+
 def pod_templates(objects):
-    workloads = [o["spec"]["template"] for o in objects.values() if "template" in o.get("spec", {})]
-    return workloads + [o for o in objects.values() if o["kind"] == "Pod"]
+    return [template for workload in objects.values() for template in templates_of(workload)]
 
 
-def settings_of(objects, tmp_path, environment=None):
+def settings_of(objects, environment=None):
     [config] = [o for o in objects.values() if "callgate.toml" in o.get("data", {})]
-    path = tmp_path / "callgate.toml"
-    path.write_text(config["data"]["callgate.toml"], "utf-8")
-    return load(config=path, environment=environment or {})
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+        file.write(config["data"]["callgate.toml"])
+        file.flush()
+        return load(config=Path(file.name), environment=environment or {})

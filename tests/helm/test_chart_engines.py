@@ -4,15 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 import yaml
-from fake_runtime import FakeRuntime
+from fake_runtime import FakeRuntime, call, text
 from rendered_chart import (
+    DOWNLOADED,
     FROM_OUTSIDE,
+    LLAMA_SERVERS,
+    NODES,
     OPEN_ENGINES,
     RUNNING_ENGINES,
+    SCALED_BY_QUEUE,
+    SCALED_ENGINES,
+    SCALED_NODES,
     TOOLSETS,
     VLLM,
     VLLM_ON_CPUS,
@@ -20,17 +27,19 @@ from rendered_chart import (
     settings_of,
 )
 from serving import served
+from values_table import CHART
 
 from gateway.app import create_app
 from gateway.settings import Settings
+from runtime.engines import plugin_folder
 from runtime.engines.settings import PluginSettings
 
 KEY = "a-key-of-this-test"
 
 
-def test_the_gateways_know_each_engine_by_its_name(tmp_path):
-    objects = render(VLLM, tmp_path)
-    settings = settings_of(objects, tmp_path)
+def test_the_gateways_know_each_engine_by_its_name():
+    objects = render(VLLM)
+    settings = settings_of(objects)
     engines = objects["StatefulSet", "release-callgate-engine"]
     service = objects["Service", "release-callgate-engine"]
     [container] = engines["spec"]["template"]["spec"]["containers"]
@@ -44,8 +53,8 @@ def test_the_gateways_know_each_engine_by_its_name(tmp_path):
     )
 
 
-def test_engines_and_gateways_share_the_store_the_secret_and_a_key(tmp_path):
-    objects = render(VLLM, tmp_path)
+def test_engines_and_gateways_share_the_store_the_secret_and_a_key():
+    objects = render(VLLM)
     engine = objects["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]["containers"][0]
     pod = objects["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
     theirs = {entry["name"]: entry for entry in engine["env"]}
@@ -62,11 +71,11 @@ def test_engines_and_gateways_share_the_store_the_secret_and_a_key(tmp_path):
     key = theirs["VLLM_API_KEY"]["valueFrom"]["secretKeyRef"]
     assert (volume["secret"]["secretName"], volume["secret"]["items"][0]["key"]) == (key["name"], key["key"])
     path = f"{mount['mountPath']}/{volume['secret']['items'][0]['path']}"
-    assert settings_of(objects, tmp_path).engine_key_file == path
+    assert settings_of(objects).engine_key_file == path
 
 
-def test_an_engine_gets_its_accelerators_and_vllm_is_told(tmp_path):
-    engines = render(VLLM, tmp_path)["StatefulSet", "release-callgate-engine"]
+def test_an_engine_gets_its_accelerators_and_vllm_is_told():
+    engines = render(VLLM)["StatefulSet", "release-callgate-engine"]
     [container] = engines["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 4}
     assert container["args"][0] == "Qwen/Qwen3-32B"
@@ -75,8 +84,8 @@ def test_an_engine_gets_its_accelerators_and_vllm_is_told(tmp_path):
     assert json.loads(structured.partition("=")[2]) == {"backend": "xgrammar"}
 
 
-def test_the_hubs_token_reaches_whoever_reads_models_and_nobody_else(tmp_path):
-    objects = render(VLLM, tmp_path)
+def test_the_hubs_token_reaches_whoever_reads_models_and_nobody_else():
+    objects = render(VLLM)
     wanted = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
     having = {
         name
@@ -87,16 +96,130 @@ def test_the_hubs_token_reaches_whoever_reads_models_and_nobody_else(tmp_path):
     assert having == {"release-callgate-gateway", "release-callgate-engine"}
 
 
-def test_engines_that_run_already_are_asked_with_their_key(tmp_path):
-    settings = settings_of(render(RUNNING_ENGINES, tmp_path), tmp_path)
+def test_engines_that_run_already_are_asked_with_their_key():
+    settings = settings_of(render(RUNNING_ENGINES))
     assert settings.engine_url == ("http://a.models:8000", "https://b.models")
     assert (settings.engine_model, settings.engine_key_file) == ("qwen", "/etc/callgate/engine/api-key")
-    alone = settings_of(render(OPEN_ENGINES, tmp_path), tmp_path)
+    alone = settings_of(render(OPEN_ENGINES))
     assert (alone.engine_key_file, alone.max_waiting) == (None, 1000)
 
 
+def test_llama_servers_are_asked_as_such_and_need_no_store():
+    settings = settings_of(render(LLAMA_SERVERS))
+    assert (settings.engine, settings.engine_url) == ("llama_server", ("http://llama.models:8080",))
+    assert settings.model == "/models/smollm2"
+
+
+def workers_and_leader(objects):
+    spec = objects["LeaderWorkerSet", "release-callgate-engine"]["spec"]
+    group = spec["leaderWorkerTemplate"]
+    leader, worker = (group[f"{role}Template"]["spec"]["containers"][0] for role in ("leader", "worker"))
+    return spec, leader, worker
+
+
+def test_an_engine_on_several_nodes_is_one_group_of_pods():
+    """As https://docs.vllm.ai/en/latest/deployment/frameworks/lws.html has it, with multiprocessing."""
+    spec, leader, worker = workers_and_leader(render(NODES))
+    assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 3)
+    shared = {
+        *("--tensor-parallel-size=8", "--pipeline-parallel-size=3", "--nnodes=3"),
+        *("--distributed-executor-backend=mp", "--master-addr=$(LWS_LEADER_ADDRESS)"),
+    }
+    assert shared < set(leader["args"])
+    assert shared < set(worker["args"])
+    assert set(leader["args"]) - set(worker["args"]) == {"--host=0.0.0.0", "--port=8000", "--node-rank=0"}
+    assert set(worker["args"]) - set(leader["args"]) == {"--headless", "--node-rank=$(LWS_WORKER_INDEX)"}
+    assert leader["resources"] == worker["resources"]
+    assert leader["resources"]["limits"] == {"nvidia.com/gpu": 8}
+
+
+def test_workers_of_an_engine_hold_no_secret_of_callgate_and_open_no_port():
+    _, leader, worker = workers_and_leader(render(NODES))
+    assert "ports" not in worker
+    assert not {name for name in worker if name.endswith("Probe")}
+    theirs = {entry["name"] for entry in worker["env"]}
+    assert {entry["name"] for entry in leader["env"]} - theirs == {
+        *("CALLGATE_SECRET", "CALLGATE_STORE", "CALLGATE_STORE_PASSWORD", "CALLGATE_GRAMMAR_CACHE_BYTES"),
+        "VLLM_API_KEY",
+    }
+    assert PluginSettings.from_environment(dict.fromkeys(theirs, "x")) is None
+
+
+def test_gateways_know_the_leaders_by_the_names_that_the_controller_gives_them():
+    objects = render(NODES)
+    assert ("Service", "release-callgate-engine") not in objects, "the controller makes one of this name"
+    assert settings_of(objects).engine_url == (
+        "http://release-callgate-engine-0.release-callgate-engine:8000",
+        "http://release-callgate-engine-1.release-callgate-engine:8000",
+    )
+
+
+def test_the_plugin_is_added_to_an_image_of_others(tmp_path):
+    """The command as the chart has it, and the path under which the engine's Python then finds the plugin."""
+    pod = render(DOWNLOADED)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]
+    [init], [engine] = pod["initContainers"], pod["containers"]
+    assert (init["image"], engine["image"]) == ("callgate:0.1.0", "vllm/vllm-openai:v0.32.0")
+    *words, folder = init["command"]
+    assert words == ["python", "-m", plugin_folder.__name__]
+    plugin_folder.fill(tmp_path, [distribution("callgate")])
+    [on_start] = tmp_path.glob("path/sitecustomize.py")
+    environment = {entry["name"]: entry.get("value") for entry in engine["env"]}
+    assert environment["PYTHONPATH"] == str(Path(folder) / on_start.parent.relative_to(tmp_path))
+    written, read = ([m for m in c["volumeMounts"] if m["name"] == "plugin"] for c in (init, engine))
+    assert written[0]["mountPath"] == read[0]["mountPath"], "what is in the folder knows its place"
+    assert Path(folder).is_relative_to(read[0]["mountPath"])
+
+
+def test_a_downloaded_model_is_read_where_the_job_has_put_it_and_the_hub_is_not_asked():
+    objects = render(DOWNLOADED)
+    job = objects["Job", "release-callgate-model"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    readers = [
+        objects["Deployment", "release-callgate-gateway"],
+        objects["StatefulSet", "release-callgate-engine"],
+    ]
+    for workload in (job, *readers):
+        spec = workload["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        environment = {entry["name"]: entry for entry in container["env"]}
+        [mount] = [m for m in container["volumeMounts"] if m["name"] == "hub"]
+        assert mount["mountPath"] == environment["HF_HOME"]["value"]
+        assert {"name": "hub", "persistentVolumeClaim": {"claimName": "hub-models"}} in spec["volumes"]
+        is_reader = workload is not job
+        assert mount.get("readOnly", False) == is_reader
+        assert ("HF_HUB_OFFLINE" in environment) == is_reader
+        assert ("HF_TOKEN" in environment) != is_reader
+
+
+def test_evictions_leave_engines():
+    whole = render(NODES)["PodDisruptionBudget", "release-callgate-engine"]["spec"]
+    assert whole["maxUnavailable"] == 1
+    assert whole["selector"]["matchExpressions"][0]["values"] == ["engine", "engine-worker"]
+    assert ("PodDisruptionBudget", "release-callgate-engine") not in render(VLLM)
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "replicas"),
+    [
+        (SCALED_ENGINES, ("StatefulSet", "release-callgate-engine"), (2, 5)),
+        (SCALED_NODES, ("LeaderWorkerSet", "release-callgate-engine"), (1, 4)),
+        (SCALED_BY_QUEUE, ("Deployment", "release-callgate-gateway"), (1, 3)),
+    ],
+)
+def test_engines_are_scaled_where_they_are(values, target, replicas):
+    objects = render(values)
+    [spec] = [o["spec"] for (kind, _), o in objects.items() if kind == "ScaledObject"]
+    assert (spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"]) == target
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == replicas
+    [trigger] = spec["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false", "no values are no reason to stop engines"
+    assert all(isinstance(value, str) for value in trigger["metadata"].values()), "KEDA reads texts only"
+    if target[0] != "Deployment":
+        assert len(settings_of(objects).engine_url) == replicas[1]
+
+
 def allowed_edges(objects):
-    """Who may open a connection to whom, by component: both sides have to admit it."""
+    """Who may open a connection to whom, by component: both sides have to admit it; port 0 is any."""
     component = "app.kubernetes.io/component"
     policies = {
         o["spec"]["podSelector"]["matchLabels"][component]: o["spec"]
@@ -109,7 +232,7 @@ def allowed_edges(objects):
             for peer in rule.get(side, [{}]):
                 labels = peer.get("podSelector", {}).get("matchLabels", {})
                 name = labels.get(component, "outside" if peer else "anybody")
-                yield from ((name, port["port"]) for port in rule["ports"])
+                yield from ((name, port["port"]) for port in rule.get("ports", [{"port": 0}]))
 
     for source, policy in policies.items():
         assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -128,7 +251,7 @@ def allowed_edges(objects):
         )
 
 
-def test_network_policies_admit_exactly_what_is_needed(tmp_path):
+def test_network_policies_admit_exactly_what_is_needed():
     dns = {(pod, "anybody", 53) for pod in ("client", "gateway", "engine")}
     hub = {(pod, "anybody", 443) for pod in ("gateway", "engine")}
     inside = {
@@ -137,17 +260,34 @@ def test_network_policies_admit_exactly_what_is_needed(tmp_path):
         ("engine", "redis", 6379),
         ("gateway", "engine", 8000),
     }
-    assert set(allowed_edges(render(VLLM, tmp_path))) == dns | hub | inside | {("anybody", "gateway", 8080)}
-    found = set(allowed_edges(render(FROM_OUTSIDE, tmp_path)))
+    assert set(allowed_edges(render(VLLM))) == dns | hub | inside | {("anybody", "gateway", 8080)}
+    group = {
+        ("engine", "engine-worker", 0),
+        ("engine-worker", "engine", 0),
+        ("engine-worker", "engine-worker", 0),
+    }
+    workers = {("engine-worker", "anybody", port) for port in (53, 443)}
+    assert set(allowed_edges(render(NODES))) == (
+        dns | hub | inside | group | workers | {("anybody", "gateway", 8080)}
+    )
+    assert set(allowed_edges(render(LLAMA_SERVERS))) == {
+        ("client", "anybody", 53),
+        ("client", "gateway", 8080),
+        ("anybody", "gateway", 8080),
+        *(("gateway", "anybody", port) for port in (53, 443, 8080)),
+    }
+    downloads = {("model", "anybody", port) for port in (53, 443)}
+    assert set(allowed_edges(render(DOWNLOADED))) == dns | inside | downloads | {("anybody", "gateway", 8080)}
+    found = set(allowed_edges(render(FROM_OUTSIDE)))
     assert {edge for edge in found if edge[1] == "gateway"} == {
         ("outside", "gateway", 8080),
         ("client", "gateway", 8080),
     }
-    assert not any(edge[2] == 443 for edge in allowed_edges(render(VLLM_ON_CPUS, tmp_path)))
+    assert not any(edge[2] == 443 for edge in allowed_edges(render(VLLM_ON_CPUS)))
 
 
-def test_toolsets_arrive_as_they_were_written(tmp_path):
-    objects = render(TOOLSETS, tmp_path)
+def test_toolsets_arrive_as_they_were_written():
+    objects = render(TOOLSETS)
     files = objects["ConfigMap", "release-callgate-toolsets"]["data"]
     values = yaml.safe_load(TOOLSETS)["toolsets"]
     assert json.loads(files["payments.json"]) == values["payments"]
@@ -157,18 +297,19 @@ def test_toolsets_arrive_as_they_were_written(tmp_path):
 @pytest.mark.parametrize("kind", ["Job", "Pod"])
 def test_the_commands_of_pods_that_call_the_gateways_work(kind, tmp_path):
     """The scripts as the chart has them, against a gateway that is served."""
-    objects = render(TOOLSETS, tmp_path)
+    objects = render(TOOLSETS)
     workload = objects[kind, f"release-callgate-{'toolsets' if kind == 'Job' else 'test'}"]
     pod = workload["spec"]["template"]["spec"] if kind == "Job" else workload["spec"]
     shell, option, script = pod["containers"][0]["command"]
     (tmp_path / "toolsets").mkdir()
-    for name, text in objects["ConfigMap", "release-callgate-toolsets"]["data"].items():
-        (tmp_path / "toolsets" / name).write_text(text, "utf-8")
+    for name, content in objects["ConfigMap", "release-callgate-toolsets"]["data"].items():
+        (tmp_path / "toolsets" / name).write_text(content, "utf-8")
     (tmp_path / "api-keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
     script = script.replace("/toolsets/", f"{tmp_path}/toolsets/")
     script = script.replace("/etc/callgate/keys", str(tmp_path))
     settings = Settings(data_dir=str(tmp_path), api_key=KEY, compile_workers=0)
-    with served(create_app(settings, runtime=FakeRuntime())) as client:
+    runtime = FakeRuntime(call("report", '{"state": "good"}'))
+    with served(create_app(settings, runtime=runtime)) as client:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run(
             [shell, option, script],
@@ -179,6 +320,31 @@ def test_the_commands_of_pods_that_call_the_gateways_work(kind, tmp_path):
             timeout=120,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        if kind == "Pod":
+            assert "called [{'name': 'report'" in done.stdout
         if kind == "Job":
             listed = client.get("/v1/toolsets", headers={"Authorization": f"Bearer {KEY}"}).json()
             assert {toolset["name"] for toolset in listed["toolsets"]} == {"payments", "large"}
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (text("I would rather talk."), "not a valid call"),
+        (call("report", '{"state": "fine"}'), "not a valid call"),
+        ([RuntimeError("the engine is broken")], "500"),
+    ],
+)
+def test_a_release_whose_model_makes_no_valid_call_fails_its_test(script, says, tmp_path):
+    settings = Settings(data_dir=str(tmp_path), api_key=KEY, compile_workers=0)
+    with served(create_app(settings, runtime=FakeRuntime(script))) as client:
+        done = subprocess.run(
+            [sys.executable, str(CHART / "files" / "ask.py")],
+            env={"CALLGATE_URL": str(client.base_url).rstrip("/"), "CALLGATE_API_KEY": KEY},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert says in done.stderr

@@ -9,7 +9,16 @@ import pytest
 import yaml
 from fake_runtime import FakeRuntime
 from prometheus_client.parser import text_string_to_metric_families
-from rendered_chart import CHART, pod_templates, render, run_helm, settings_of
+from rendered_chart import (
+    CHART,
+    MONITORED,
+    SCALED_BY_QUEUE,
+    SCALED_ENGINES,
+    pod_templates,
+    render,
+    run_helm,
+    settings_of,
+)
 from test_metrics import ELSEWHERE, LOAD
 
 from gateway.settings import Settings
@@ -19,12 +28,6 @@ from gateway.telemetry.metrics import METRICS, Kind, Metrics
 from runtime.protocol import Health
 from toolspecs.stores import open_store
 
-MONITORED = """
-metrics:
-  serviceMonitor: {enabled: true, labels: {release: prometheus}}
-  prometheusRule: {enabled: true}
-  dashboard: {enabled: true}
-"""
 OF_TARGETS = {"job", "instance", "namespace"}
 """Labels that Prometheus adds to all that it scrapes."""
 
@@ -134,8 +137,8 @@ async def test_a_query_of_something_else_would_be_found(query):
         check(query, known)
 
 
-async def test_every_alert_can_fire_and_says_what_to_do(tmp_path):
-    objects = render(MONITORED, tmp_path)
+async def test_every_alert_can_fire_and_says_what_to_do():
+    objects = render(MONITORED)
     [group] = objects["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
     known = await served()
     for rule in group["rules"]:
@@ -148,8 +151,25 @@ async def test_every_alert_can_fire_and_says_what_to_do(tmp_path):
     assert [rule["alert"] for rule in group["rules"] if f"`{rule['alert']}`" not in text] == []
 
 
-def test_prometheus_finds_the_gateways_and_has_their_key(tmp_path):
-    objects = render(MONITORED, tmp_path)
+async def test_the_queries_by_which_engines_are_scaled_can_be_answered():
+    known = await served()
+    for values in (SCALED_ENGINES, SCALED_BY_QUEUE):
+        [scaled] = [o for (kind, _), o in render(values).items() if kind == "ScaledObject"]
+        [trigger] = scaled["spec"]["triggers"]
+        check(trigger["metadata"]["query"], known)
+        assert 'namespace="here"' in trigger["metadata"]["query"]
+
+
+async def test_engines_that_are_not_started_are_not_missed():
+    """With KEDA, gateways know the names of more engines than there are."""
+    [group] = render(SCALED_ENGINES)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
+    [rule] = [rule for rule in group["rules"] if rule["alert"] == "CallgateEngineDown"]
+    check(rule["expr"], await served())
+    assert rule["expr"].endswith("< 2"), "the fewest that KEDA keeps"
+
+
+def test_prometheus_finds_the_gateways_and_has_their_key():
+    objects = render(MONITORED)
     monitor = objects["ServiceMonitor", "release-callgate-gateway"]
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     services = [o for (kind, _), o in objects.items() if kind == "Service"]
@@ -168,25 +188,25 @@ def test_prometheus_finds_the_gateways_and_has_their_key(tmp_path):
     assert volume["secret"]["secretName"] == credentials["name"]
     mounts = {mount["name"]: mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
     path = f"{mounts['metrics-key']}/{volume['secret']['items'][0]['path']}"
-    assert settings_of(objects, tmp_path).metrics_key_file == path
+    assert settings_of(objects).metrics_key_file == path
 
 
-def test_grafana_reads_the_dashboard_as_it_is_in_the_file(tmp_path):
-    config = render(MONITORED, tmp_path)["ConfigMap", "release-callgate-dashboard"]
+def test_grafana_reads_the_dashboard_as_it_is_in_the_file():
+    config = render(MONITORED)["ConfigMap", "release-callgate-dashboard"]
     assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(config["data"]["callgate.json"])["panels"]
     ids = [panel["id"] for panel in json.loads(config["data"]["callgate.json"])["panels"]]
     assert len(set(ids)) == len(ids)
 
 
-def test_without_metrics_there_is_nothing_of_them(tmp_path):
-    objects = render("metrics: {enabled: false}", tmp_path)
-    assert not settings_of(objects, tmp_path).metrics
+def test_without_metrics_there_is_nothing_of_them():
+    objects = render("metrics: {enabled: false}")
+    assert not settings_of(objects).metrics
     assert "metrics-key" not in yaml.safe_dump([*objects.values()])
-    done = run_helm("template release", "metrics: {enabled: false, dashboard: {enabled: true}}", tmp_path)
+    done = run_helm("template release", "metrics: {enabled: false, dashboard: {enabled: true}}")
     assert "metrics.enabled" in done.stderr
 
 
-def test_by_default_nothing_needs_kinds_that_a_cluster_may_not_know(tmp_path):
-    kinds = {kind for kind, _ in render("{}", tmp_path)}
+def test_by_default_nothing_needs_kinds_that_a_cluster_may_not_know():
+    kinds = {kind for kind, _ in render("{}")}
     assert not kinds & {"ServiceMonitor", "PrometheusRule"}

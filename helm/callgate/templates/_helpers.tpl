@@ -44,6 +44,11 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- default (printf "%s-redis" (include "callgate.fullname" .)) .Values.redis.existingSecret -}}
 {{- end -}}
 
+{{/* Whether KEDA says how many gateways there are, because the engines are in them. */}}
+{{- define "callgate.scalesGatewaysByQueue" -}}
+{{- if and .Values.engine.autoscaling.enabled (eq .Values.engine.kind "embedded") -}}true{{- end -}}
+{{- end -}}
+
 {{- define "callgate.hasSharedStore" -}}
 {{- if or .Values.redis.enabled .Values.redis.external.url .Values.redis.external.existingSecret -}}true{{- end -}}
 {{- end -}}
@@ -55,11 +60,27 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 {{- $replicas := .Values.gateway.replicas | int -}}
 {{- if .Values.gateway.autoscaling.enabled -}}{{- $replicas = .Values.gateway.autoscaling.maxReplicas | int -}}{{- end -}}
+{{- if include "callgate.scalesGatewaysByQueue" . -}}{{- $replicas = .Values.engine.autoscaling.maxReplicas | int -}}{{- end -}}
 {{- if and (gt $replicas 1) (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "gateway.replicas: several gateways need a shared store; enable redis, or set redis.external" -}}
 {{- end -}}
 {{- $engine := .Values.engine -}}
-{{- if and (ne $engine.kind "embedded") (not (include "callgate.hasSharedStore" .)) -}}
+{{- if and $engine.autoscaling.enabled (eq $engine.kind "external") -}}
+{{- fail "engine.autoscaling: engines that run already are scaled by whoever runs them" -}}
+{{- end -}}
+{{- if and $engine.autoscaling.enabled (not (and $engine.autoscaling.prometheus.url .Values.metrics.enabled)) -}}
+{{- fail "engine.autoscaling.prometheus.url: KEDA asks a Prometheus that scrapes the gateways; set its URL, and metrics.enabled" -}}
+{{- end -}}
+{{- if and .Values.gateway.autoscaling.enabled (include "callgate.scalesGatewaysByQueue" .) -}}
+{{- fail "engine.autoscaling: embedded engines are the gateways, which gateway.autoscaling scales; switch one of the two off" -}}
+{{- end -}}
+{{- if and $engine.autoscaling.enabled (gt (int $engine.autoscaling.minReplicas) (int $engine.autoscaling.maxReplicas)) -}}
+{{- fail "engine.autoscaling.minReplicas: it is larger than maxReplicas" -}}
+{{- end -}}
+{{- if and (include "callgate.hasEngineWorkers" .) $engine.vllm.cache.enabled -}}
+{{- fail "engine.vllm.cache: pods of a LeaderWorkerSet have no claim of their own; set cache.enabled to false, and give models by runtime.hubClaim or runtime.modelVolume" -}}
+{{- end -}}
+{{- if and (ne $engine.kind "embedded") (ne (include "callgate.engineServer" .) "llama_server") (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "engine.kind: engines elsewhere read grammars from a shared store; enable redis, or set redis.external" -}}
 {{- end -}}
 {{- if and (ne $engine.kind "embedded") (gt (int .Values.runtime.gpu.count) 0) -}}
@@ -68,11 +89,14 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if and (eq $engine.kind "vllm") (has .Values.runtime.model (list "demo" "tiny" "smollm2" "random")) -}}
 {{- fail (printf "runtime.model: vLLM does not know %q; set a hub id, or a directory below /models" .Values.runtime.model) -}}
 {{- end -}}
+{{- if and .Values.runtime.hubClaim (or (hasPrefix "/" .Values.runtime.model) (not (contains "/" .Values.runtime.model))) -}}
+{{- fail (printf "runtime.hubClaim: only a hub id can be downloaded, and runtime.model is %q" .Values.runtime.model) -}}
+{{- end -}}
 {{- if and (eq $engine.kind "external") (not $engine.urls) -}}
 {{- fail "engine.urls: external engines need their URLs, such as http://vllm.models:8000" -}}
 {{- end -}}
-{{- if and (ne $engine.kind "external") (or $engine.urls $engine.modelName) -}}
-{{- fail "engine: urls and modelName are for engines that run already; set engine.kind to external" -}}
+{{- if and (ne $engine.kind "external") (or $engine.urls $engine.modelName (ne $engine.server "vllm")) -}}
+{{- fail "engine: urls, server and modelName are for engines that run already; set engine.kind to external" -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.hosts: name the hosts by which clients call" -}}
@@ -101,14 +125,20 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if or (eq .Values.engine.kind "vllm") (and (eq .Values.engine.kind "external") .Values.engine.existingSecret) -}}true{{- end -}}
 {{- end -}}
 
-{{/* The URLs of the engines, as a TOML array: each replica by its own name, since the gateways choose among them. */}}
+{{/* What the engines' servers are, as the gateways' setting `engine` names it. */}}
+{{- define "callgate.engineServer" -}}
+{{- eq .Values.engine.kind "external" | ternary .Values.engine.server "vllm" -}}
+{{- end -}}
+
+{{/* The URLs of the engines, as a TOML array: each replica by its own name, since the gateways choose among them. Names
+of engines that KEDA has not started are found nowhere, and asked for until they are. */}}
 {{- define "callgate.engineURLs" -}}
 {{- if eq .Values.engine.kind "external" -}}
 {{- toJson .Values.engine.urls -}}
 {{- else -}}
-{{- $name := printf "%s-engine" (include "callgate.fullname" .) -}}
+{{- $name := include "callgate.engineName" . -}}
 {{- $urls := list -}}
-{{- range until (int .Values.engine.vllm.replicas) -}}
+{{- range until (int (include "callgate.mostEngines" .)) -}}
 {{- $urls = append $urls (printf "http://%s-%d.%s:8000" $name . $name) -}}
 {{- end -}}
 {{- toJson $urls -}}
@@ -137,6 +167,45 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
       name: {{ default (printf "%s-store" (include "callgate.fullname" .)) .Values.redis.external.existingSecret }}
       key: url
 {{- end }}
+{{- end -}}
+
+{{/* The hub's token, for whoever downloads. */}}
+{{- define "callgate.hubTokenEnv" -}}
+{{- with .Values.runtime.hubTokenSecret }}
+- name: HF_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: token
+{{- end }}
+{{- end -}}
+
+{{/* How pods that read models find the hub: by themselves, or in what the Job has downloaded, and nowhere else. */}}
+{{- define "callgate.hubEnv" -}}
+- name: HF_HOME
+  value: /cache/huggingface
+{{- if .Values.runtime.hubClaim }}
+- name: HF_HUB_OFFLINE
+  value: "1"
+{{- else }}
+{{- include "callgate.hubTokenEnv" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "callgate.hubMount" -}}
+{{- if .Values.runtime.hubClaim -}}
+- name: hub
+  mountPath: /cache/huggingface
+  readOnly: true
+{{- end -}}
+{{- end -}}
+
+{{- define "callgate.hubVolume" -}}
+{{- with .Values.runtime.hubClaim -}}
+- name: hub
+  persistentVolumeClaim:
+    claimName: {{ . }}
+{{- end -}}
 {{- end -}}
 
 {{/* What the restricted Pod Security Standard asks of a container. */}}

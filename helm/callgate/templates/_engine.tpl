@@ -1,0 +1,213 @@
+{{/* Pods of vLLM: an engine's only pod, or of an engine on several nodes its leader and its workers. */}}
+
+{{- define "callgate.engineName" -}}
+{{- printf "%s-engine" (include "callgate.fullname" .) -}}
+{{- end -}}
+
+{{- define "callgate.hasEngineWorkers" -}}
+{{- if and (eq .Values.engine.kind "vllm") (gt (int .Values.engine.vllm.nodes) 1) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether KEDA says how many engines there are. */}}
+{{- define "callgate.scalesEngines" -}}
+{{- if and .Values.engine.autoscaling.enabled (eq .Values.engine.kind "vllm") -}}true{{- end -}}
+{{- end -}}
+
+{{/* The most engines that there may be. */}}
+{{- define "callgate.mostEngines" -}}
+{{- if include "callgate.scalesEngines" . -}}
+{{- .Values.engine.autoscaling.maxReplicas -}}
+{{- else -}}
+{{- .Values.engine.vllm.replicas -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The pod template, of `engine`, which answers, or `engine-worker`, which only computes: (list ROOT COMPONENT). */}}
+{{- define "callgate.enginePod" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $engine := $root.Values.engine.vllm -}}
+{{- $runtime := $root.Values.runtime -}}
+{{- $answers := eq $component "engine" -}}
+metadata:
+  labels:
+    {{- include "callgate.labels" $root | nindent 4 }}
+    {{- include "callgate.selector" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ $component }}
+spec:
+  serviceAccountName: {{ include "callgate.serviceAccountName" $root }}
+  automountServiceAccountToken: false
+  # Otherwise Kubernetes would set VLLM_PORT for a service called `vllm`, which vLLM reads.
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ $engine.terminationGracePeriodSeconds }}
+  {{- with $engine.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
+  securityContext:
+    {{- include "callgate.restrictedPod" $root | nindent 4 }}
+  {{- with $root.Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if $engine.addPlugin }}
+  initContainers:
+    # Copies the plugin out of the gateways' image. It comes behind all that the engine's image has.
+    - name: plugin
+      image: "{{ $root.Values.image.repository }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}"
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      command: ["python", "-m", "runtime.engines.plugin_folder", "/plugin/callgate"]
+      resources:
+        requests: {cpu: 100m, memory: 128Mi}
+        limits: {memory: 512Mi}
+      securityContext:
+        {{- include "callgate.restricted" $root | nindent 8 }}
+      volumeMounts:
+        - name: plugin
+          mountPath: /plugin
+  {{- end }}
+  containers:
+    - name: vllm
+      image: "{{ $engine.image.repository }}:{{ $engine.image.tag | default $root.Chart.AppVersion }}"
+      imagePullPolicy: {{ $engine.image.pullPolicy }}
+      command: ["vllm", "serve"]
+      args:
+        - {{ $runtime.model | quote }}
+        {{- if $answers }}
+        - --host=0.0.0.0
+        - --port=8000
+        {{- else }}
+        - --headless
+        {{- end }}
+        - '--structured-outputs-config={"backend": "xgrammar"}'
+        {{- if gt (int $engine.gpu.count) 1 }}
+        - --tensor-parallel-size={{ $engine.gpu.count }}
+        {{- end }}
+        {{- if include "callgate.hasEngineWorkers" $root }}
+        - --pipeline-parallel-size={{ $engine.nodes }}
+        - --distributed-executor-backend=mp
+        - --nnodes={{ $engine.nodes }}
+        - --node-rank={{ $answers | ternary "0" "$(LWS_WORKER_INDEX)" }}
+        - --master-addr=$(LWS_LEADER_ADDRESS)
+        {{- end }}
+        {{- if ne $runtime.dtype "auto" }}
+        - --dtype={{ $runtime.dtype }}
+        {{- end }}
+        {{- range $engine.args }}
+        - {{ . | quote }}
+        {{- end }}
+      env:
+        - name: HOME
+          value: /cache
+        # PyTorch asks for the user's name, which another's image does not know.
+        - name: USER
+          value: callgate
+        {{- if $engine.addPlugin }}
+        - name: PYTHONPATH
+          value: /plugin/callgate/path
+        {{- end }}
+        {{- include "callgate.hubEnv" $root | nindent 8 }}
+        - name: VLLM_CACHE_ROOT
+          value: /cache/vllm
+        - name: VLLM_NO_USAGE_STATS
+          value: "1"
+        {{- if include "callgate.hasEngineWorkers" $root }}
+        - name: VLLM_HOST_IP
+          valueFrom:
+            fieldRef:
+              fieldPath: status.podIP
+        {{- end }}
+        {{- if $answers }}
+        - name: VLLM_API_KEY
+          valueFrom:
+            secretKeyRef:
+              name: {{ include "callgate.engineSecret" $root }}
+              key: api-key
+        # Grammars are read by the leader alone. Without these settings, the plugin does nothing in the workers.
+        - name: CALLGATE_GRAMMAR_CACHE_BYTES
+          value: {{ $engine.grammarCacheBytes | int64 | quote }}
+        {{- include "callgate.storeEnv" $root | nindent 8 }}
+        {{- end }}
+      {{- if $answers }}
+      ports:
+        - name: http
+          containerPort: 8000
+      # vLLM is healthy once its model is loaded and warm. The gateways ask nothing of it before their canary has passed.
+      startupProbe:
+        httpGet: {path: /health, port: http}
+        periodSeconds: 10
+        failureThreshold: {{ mul 6 $engine.startupMinutes }}
+      livenessProbe:
+        httpGet: {path: /health, port: http}
+        periodSeconds: 15
+        timeoutSeconds: 10
+        failureThreshold: 4
+      readinessProbe:
+        httpGet: {path: /health, port: http}
+        periodSeconds: 5
+        timeoutSeconds: 5
+      lifecycle:
+        preStop:
+          exec:
+            command: ["sleep", "5"]
+      {{- end }}
+      resources:
+        {{- $resources := deepCopy $engine.resources }}
+        {{- if gt (int $engine.gpu.count) 0 }}
+        {{- $limits := merge (dict $engine.gpu.resource (int $engine.gpu.count)) (default dict $resources.limits) }}
+        {{- $_ := set $resources "limits" $limits }}
+        {{- end }}
+        {{- toYaml $resources | nindent 8 }}
+      securityContext:
+        {{- include "callgate.restricted" $root | nindent 8 }}
+      volumeMounts:
+        - name: cache
+          mountPath: /cache
+        {{- include "callgate.hubMount" $root | nindent 8 }}
+        - name: tmp
+          mountPath: /tmp
+        - name: shared-memory
+          mountPath: /dev/shm
+        {{- if $engine.addPlugin }}
+        - name: plugin
+          mountPath: /plugin
+          readOnly: true
+        {{- end }}
+        {{- if $runtime.modelVolume }}
+        - name: models
+          mountPath: /models
+          readOnly: true
+        {{- end }}
+  volumes:
+    - name: tmp
+      emptyDir: {}
+    {{- include "callgate.hubVolume" $root | nindent 4 }}
+    - name: shared-memory
+      emptyDir:
+        medium: Memory
+        sizeLimit: {{ $engine.sharedMemory }}
+    {{- if $engine.addPlugin }}
+    # The same path in both containers: what the folder holds knows its own place.
+    - name: plugin
+      emptyDir: {}
+    {{- end }}
+    {{- if not $engine.cache.enabled }}
+    - name: cache
+      emptyDir: {}
+    {{- end }}
+    {{- with $runtime.modelVolume }}
+    - name: models
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+  {{- with $engine.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $engine.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $engine.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}

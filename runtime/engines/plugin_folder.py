@@ -1,0 +1,105 @@
+"""`python -m runtime.engines.plugin_folder FOLDER`: the plugin for an engine whose image is not ours.
+
+An init container of the gateways' image copies this project, and what it is installed with, into a folder
+that the engine's container sees as well. There `PYTHONPATH=FOLDER/path` is all that changes. In it lies one
+file, which Python runs when it starts, and which puts FOLDER/packages *behind* all that the engine has. So a
+package that both have is the engine's, and only what the engine lacks comes from here. What a plugin must
+share with its engine is not copied at all.
+
+Packages with compiled parts are of one version of Python, and stored grammars of one version of xgrammar.
+Where these are not the engine's, Python does not start there, and says why.
+"""
+
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+OURS = ("toolspecs", "compiler", "runtime", "gateway")
+ENGINES_OWN = re.compile(
+    r"torch|triton|nvidia[-_].*|cuda[-_].*|numpy|sympy|transformers|tokenizers|safetensors|xgrammar|pip"
+)
+"""What an engine has, in versions of its own."""
+
+_ON_START = '''\
+"""Lets this process find Callgate's plugin, behind all that it has itself."""
+
+import sys
+from importlib import metadata
+
+_PYTHON, _XGRAMMAR = {python!r}, {xgrammar!r}
+
+if sys.version_info[:2] != _PYTHON:
+    sys.exit(
+        "callgate: the plugin was copied from an image with Python %d.%d, and this engine runs %d.%d: "
+        "take images of the same Python" % (*_PYTHON, *sys.version_info[:2])
+    )
+try:
+    _found = metadata.version("xgrammar")
+except metadata.PackageNotFoundError:
+    _found = "none"
+if _found != _XGRAMMAR:
+    sys.exit(
+        "callgate: grammars are stored by xgrammar %s, and this engine has %s: "
+        "take a gateway with the engine's version"
+        % (_XGRAMMAR, _found)
+    )
+sys.path.append({packages!r})
+'''
+
+
+def fill(folder: Path, distributions: Iterable[metadata.Distribution]) -> None:
+    """Copy this project and some installed distributions, but for what an engine has itself.
+
+    What lies there already is written again: an init container may run more than once.
+    """
+    packages, path = folder / "packages", folder / "path"
+    for name in OURS:
+        spec = find_spec(name)
+        assert spec
+        assert spec.origin
+        shutil.copytree(
+            Path(spec.origin).parent,
+            packages / name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
+    for distribution in distributions:
+        if not ENGINES_OWN.fullmatch(distribution.metadata["Name"].lower()):
+            _copy(distribution, packages)
+    path.mkdir(parents=True, exist_ok=True)
+    text = _ON_START.format(
+        python=sys.version_info[:2], xgrammar=metadata.version("xgrammar"), packages=str(packages)
+    )
+    (path / "sitecustomize.py").write_text(text, "utf-8")
+
+
+def _copy(distribution: metadata.Distribution, packages: Path) -> None:
+    """Its files below site-packages: no scripts, and no bytecode."""
+    for file in distribution.files or ():
+        if (
+            file.parts[0] == ".."
+            or "__pycache__" in file.parts
+            or file.parts[0] in OURS
+            or file.suffix == ".pth"
+        ):
+            continue
+        target = packages / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(distribution.locate_file(file), target)
+
+
+def main() -> None:
+    """Copy all that is installed where this runs."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m runtime.engines.plugin_folder FOLDER")
+    installed = sysconfig.get_path("purelib")
+    fill(Path(sys.argv[1]), metadata.distributions(path=[installed]))
+
+
+if __name__ == "__main__":
+    main()
