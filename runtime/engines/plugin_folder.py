@@ -90,7 +90,7 @@ def _copy(distribution: metadata.Distribution, packages: Path) -> None:
             continue
         target = packages / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(distribution.locate_file(file), target)
+        shutil.copyfile(str(distribution.locate_file(file)), target)
 
 
 def main() -> None:

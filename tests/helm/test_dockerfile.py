@@ -1,5 +1,7 @@
 """The image's recipe, as far as it can be checked without a container engine."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -7,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from release.image_steps import parse, script
+from release.image_steps import Tree, parse, script
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
@@ -82,6 +84,27 @@ def test_a_script_does_what_its_dockerfile_says(tmp_path):
     assert (stage.base, stage.last("CMD")) == ("python:3.12", '["said"]')
     subprocess.run(["sh", "-c", script(stage)], env={"TREE": str(tmp_path)}, check=True)
     assert (tmp_path / "made" / "said").read_text() == "hello a b c\ndone\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root folder")
+def test_the_last_stage_makes_an_image_that_its_user_can_only_write_to_where_it_should(tmp_path):
+    """Its steps in a bare tree, with an empty folder for what the stage before has built."""
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    built = tmp_path / "built"
+    (built / "opt/callgate/bin").mkdir(parents=True)
+    stage = parse(DOCKERFILE)["image"]
+    tree = Tree.bare(tmp_path / "tree", Path(sys.base_prefix), {"/.stages/build": built})
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"}
+    assert tree.run(script(stage), environment) == 0
+    user, _, group = stage.last("USER").partition(":")
+    drop = f"setpriv --reuid {user} --regid {group} --clear-groups"
+    writes = " && ".join(f"{drop} touch {folder}/x" for folder in (*json.loads(stage.last("VOLUME")), "/tmp"))
+    assert tree.run(writes, environment, is_image=True) == 0
+    assert (
+        tree.run(f"{drop} test -d /opt/callgate/bin && ! touch /opt/callgate/x", environment, is_image=True)
+        == 0
+    )
 
 
 def test_an_engines_own_packages_are_not_installed_again(tmp_path):

@@ -153,7 +153,7 @@ class Tree:
 
     def run(self, text: str, environment: Mapping[str, str], *, is_image: bool = False) -> int:
         """Run a shell script in it; as an image it has no network, and nothing to write to but its volumes."""
-        steps = []
+        steps = [f"mount --bind {self.path} {self.path}"]
         for inside, outside in self.mounts.items():
             target = self.path / inside.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ class Tree:
             kept = [
                 f"mount --bind {self.path}/{name} {self.path}/{name}" for name in ("data", "cache", "tmp")
             ]
-            steps += [f"mount --bind {self.path} {self.path}", *kept, f"mount -o remount,bind,ro {self.path}"]
+            steps += [*kept, f"mount -o remount,bind,ro {self.path}"]
         steps.append(f"exec chroot {self.path} /bin/sh -c {shlex.quote(text)}")
         apart = ["--mount", "--pid", "--fork", "--kill-child", *(["--net"] if is_image else [])]
         command = ["unshare", *apart, "--propagation", "private", "sh", "-euc", "\n".join(steps)]
