@@ -36,14 +36,16 @@ from gateway.route_scopes import Authorization, OpenPaths
 from gateway.served_models import start_runtime
 from gateway.service_views import ServiceViews
 from gateway.services import Services
-from gateway.setting_sources import library_environment
+from gateway.setting_sources import library_environment, source_environment
 from gateway.settings import Settings
+from gateway.sources.source_process import SourceProcesses
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recent_requests import KeptRequests
 from gateway.telemetry.recorders import Recorders
+from gateway.tool_imports import ToolImports
 from gateway.tool_search import ToolSearcher
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
@@ -76,6 +78,7 @@ def create_app(
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
+    _ = settings.source_access  # whose errors end the start
     parts = _Parts(
         settings=settings,
         secret=secret,
@@ -195,11 +198,19 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
         contents=bodies.contents,
     )
 
+    sources = SourceProcesses(
+        max_bytes=settings.max_toolset_bytes,
+        contents=bodies.contents,
+        environment=source_environment(),
+        access=settings.source_access,
+    )
+
     def catalog_of(part: Store) -> Catalog:
         quota = Quota(settings.quota_bytes, settings.quota_toolsets)
         return Catalog(part, quota=quota, decoded=decoded)
 
     def over(catalog: Catalog, seen: Runtime, grant: Grant) -> Services:
+        registry = Registry(catalog, grammars, runtime)
         completions = Completions(
             catalog,
             grammars,
@@ -214,7 +225,9 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
             catalog.store,
             seen,
             grammars,
-            Registry(catalog, grammars, runtime),
+            registry,
+            ToolImports(registry),
+            sources,
             completions,
             responses,
             bodies,

@@ -69,7 +69,7 @@ def _(error: compiler.CompilerOverloaded) -> Details:
 
 
 @details_of.register
-def _(_error: gateway.TooManyBodies) -> Details:
+def _(_error: gateway.TooManyBodies | gateway.TooManyImports) -> Details:
     return None, {}, _retry_after(1)
 
 

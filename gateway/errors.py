@@ -4,6 +4,7 @@ GatewayError
 ├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
 ├── LargeBody            the body has more bytes than the route takes
 ├── TooManyBodies        too many large bodies are being read
+├── TooManyImports       too many sources are being read
 ├── TooManyValues        a JSON text holds more than is decoded
 │   └── TooDeep          a JSON text is nested more deeply than is decoded
 ├── MalformedBody        the body is not JSON: line and column
@@ -68,6 +69,13 @@ class TooManyBodies(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("too many large requests are being read; send this one again later")
+
+
+class TooManyImports(GatewayError):
+    """Sources are being read, for this client or for all, and another one would be too many."""
+
+    def __init__(self) -> None:
+        super().__init__("too many sources are being imported; send this one again later")
 
 
 class TooManyValues(GatewayError):
@@ -293,6 +301,7 @@ class ExtraMissing(GatewayError):
     """`extra` is what `pip install 'callgate[extra]'` adds."""
 
     def __init__(self, feature: str, extra: str) -> None:
+        self.feature = feature
         self.extra = extra
         super().__init__(f"{feature} needs an optional dependency: pip install 'callgate[{extra}]'")
 

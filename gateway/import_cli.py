@@ -1,71 +1,76 @@
-"""`callgate tools import`: the tools of a source as a toolset, and what changed there since.
+"""`callgate tools import` and `accept`: the tools of a source as a toolset, and what changed there since.
 
-Tools are pinned. What the source says on a later import changes nothing by itself: the command shows the
-difference, and takes only the changes that `--accept` names.
+Tools are pinned. What the source says on a later import changes nothing that is served: the command shows the
+difference, and `accept` takes it.
 """
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-import httpx
 import msgspec
 import typer
 from rich.console import Console
 
 from gateway.command_options import table
-from gateway.errors import ExtraMissing
-from gateway.import_sources import from_mcp, from_openapi, from_python
-from gateway.setting_sources import source_token
+from gateway.errors import ExtraMissing, SettingsError
+from gateway.setting_sources import source_credentials
+from gateway.sources.source_readers import from_mcp, from_openapi, from_python
 from gateway.tools_cli import (
     ApplyReply,
-    CheckReply,
+    FaultReply,
     KeyOption,
-    ProblemReply,
-    ToolsetReply,
+    ToolsetArgument,
     UnenforcedPart,
     UrlOption,
     checked_answer,
     failure,
     fault_line,
     open_gateway,
-    registered_toolset,
     toolset_path,
 )
 from toolspecs.errors import ToolspecsError
-from toolspecs.imports.imported import Imported, origin_of, toolset_name
+from toolspecs.imports.imported import Imported, toolset_name
 from toolspecs.imports.openapi import EVERYTHING, OperationFilter
+from toolspecs.pinned_source import selection_of
 from toolspecs.shapes import Shape, write_tool
 
-Tools = dict[str, dict[str, Any]]
-"""Tools by name, each in the shape that has all of its fields."""
+HeaderOption = Annotated[
+    list[str] | None, typer.Option(help="Header to send to the source, as 'Name: value'; repeatable.")
+]
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
-    """What became of the registered tools at their source; `current` and `offered` are both in order."""
+class DifferenceReply(msgspec.Struct, frozen=True):
+    """A tool that is otherwise at its source."""
 
-    current: Tools
-    offered: Tools
-    changes: Mapping[str, str]
+    tool: str
+    source: str
+    change: str
+    served: dict[str, Any] | None
+    offered: dict[str, Any] | None
 
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """The names of the tools that differ."""
-        return tuple(name for name, change in self.changes.items() if change != "unchanged")
 
-    def accepted(self, names: Iterable[str]) -> Tools:
-        """The registered tools, with the changes of the tools `names`."""
-        tools = dict(self.current)
-        for name in names:
-            if name in self.offered:
-                tools[name] = self.offered[name]
-            else:
-                del tools[name]
-        return tools
+class _NamedRevision(msgspec.Struct):
+    name: str
+    revision: int
+    num_tools: int
+
+
+class ImportReply(msgspec.Struct):
+    """What an import found."""
+
+    toolset: _NamedRevision | None
+    created: bool
+    differences: list[DifferenceReply]
+    refused: list[FaultReply] = []
+    warnings: list[UnenforcedPart] = []
+
+
+class _DifferencesReply(msgspec.Struct):
+    etag: str
+    differences: list[DifferenceReply]
 
 
 def import_tools(
@@ -88,13 +93,7 @@ def import_tools(
     operation: Annotated[
         list[str] | None, typer.Option(help="Only operations with such an id, as get*; repeatable.")
     ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="Header to send to the source, as 'Name: value'; repeatable.")
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(help="Take the changes of tools with such a name, as get_*; repeatable."),
-    ] = None,
+    header: HeaderOption = None,
     skip_refused: Annotated[
         bool, typer.Option("--skip-refused", help="Import the other tools if some are refused.")
     ] = False,
@@ -107,31 +106,75 @@ def import_tools(
 ) -> None:
     """Register the tools of a source, or show what changed there since.
 
-    A toolset that exists stays as it is: --accept takes changes. CALLGATE_SOURCE_TOKEN is sent to the source
-    as a bearer token.
+    A toolset that exists is served as it was accepted: `callgate tools accept` takes changes.
+    CALLGATE_SOURCE_TOKEN is sent to the source as a bearer token.
     """
     selection = OperationFilter(tuple(tag or ()), tuple(path or ()), tuple(operation or ()))
-    imported = _imported(functions or (), openapi, mcp, _headers(header or ()), selection)
+    imported = _imported(functions or (), openapi, mcp, header or (), selection)
     _tell_faults(imported, is_fatal=not skip_refused)
-    offered = {tool.name: write_tool(tool, Shape.MCP) for tool in imported.marked()}
     toolset = name or toolset_name(imported.title)
     if is_printed:
-        typer.echo(json.dumps({"name": toolset, "tools": [*offered.values()]}, indent=2, ensure_ascii=False))
+        tools = [write_tool(tool, Shape.MCP) for tool in imported.marked()]
+        typer.echo(json.dumps({"name": toolset, "tools": tools}, indent=2, ensure_ascii=False))
         return
     with open_gateway(url, api_key) as (client, console):
-        registered = _registered(client, toolset)
-        target = _Toolset(client, console, toolset, registered, skip_refused=skip_refused)
-        if registered is None:
-            target.create(offered, is_dry_run=dry_run)
-        else:
-            target.update(offered, imported.origin, tuple(accept or ()), is_dry_run=dry_run)
+        body = {"listing": listing_of(imported, selection), "skip_refused": skip_refused, "dry_run": dry_run}
+        with console.status("compiling …"):
+            reply = checked_answer(client.post(f"{toolset_path(toolset)}/import", json=body), ImportReply)
+        _tell(console, toolset, reply)
+
+
+def accept_tools(
+    toolset: ToolsetArgument,
+    tool: Annotated[
+        list[str] | None, typer.Argument(help="Names of tools, such as get_*. Default: all that differ.")
+    ] = None,
+    *,
+    source: Annotated[str | None, typer.Option(help="Only from this source, as `show` names it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be accepted.")] = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Serve tools as their source offered them when it was imported last; shows what changes."""
+    with open_gateway(url, api_key) as (client, console):
+        path = toolset_path(toolset)
+        found = checked_answer(client.get(f"{path}/differences"), _DifferencesReply)
+        differences = [each for each in found.differences if source in {None, each.source}]
+        chosen = [each for each in differences if not tool or any(fnmatchcase(each.tool, t) for t in tool)]
+        for glob in tool or ():
+            if not any(fnmatchcase(each.tool, glob) for each in differences):
+                raise failure(f"no tool {visible(glob)} differs; nothing was accepted")
+        if not chosen:
+            say(console, f"toolset {toolset} is as its sources were when they were imported last")
+            return
+        show_differences(console, chosen)
+        if dry_run:
+            return
+        names = {"tools": [each.tool for each in chosen]} if tool else {}
+        body = {**names, **({"source": source} if source else {})}
+        with console.status("compiling …"):
+            response = client.post(f"{path}/accept", json=body, headers={"If-Match": found.etag})
+        summary = checked_answer(response, ApplyReply)
+        say(console, f"toolset {toolset} is now at revision {summary.revision}, {_count(summary.num_tools)}")
+        _warn(console, summary.warnings)
+
+
+def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]:
+    """The tools of a source as a gateway takes them."""
+    return {
+        "kind": imported.kind,
+        "location": imported.place,
+        "tools": [write_tool(tool, Shape.MCP) for tool in imported.tools],
+        "unread": [str(fault.tool) for fault in imported.faults],
+        **selection_of(selection.tags, selection.paths, selection.operations),
+    }
 
 
 def _imported(
     functions: Sequence[str],
     openapi: str | None,
     mcp: str | None,
-    headers: Mapping[str, str],
+    header: Sequence[str],
     selection: OperationFilter,
 ) -> Imported:
     """The tools of the one source that is named; ends the command if it cannot be read."""
@@ -139,109 +182,73 @@ def _imported(
         raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
     if selection != EVERYTHING and not openapi:
         raise failure("--tag, --path and --operation are for --openapi")
+    if functions:
+        return _read(lambda: from_python(functions))
+    return read_url("mcp" if mcp else "openapi", mcp or openapi or "", header, selection)
+
+
+def read_url(kind: str, url: str, header: Sequence[str], selection: OperationFilter) -> Imported:
+    """The tools of an MCP server or an OpenAPI document; ends the command if it cannot be read."""
+    given = _headers(header)
+
+    def read() -> Imported:
+        credentials = source_credentials()
+        headers = credentials.headers(given)
+        if kind == "mcp":
+            return from_mcp(url, headers, credentials)
+        return from_openapi(url, headers, selection)
+
+    return _read(read)
+
+
+def _read(read: Callable[[], Imported]) -> Imported:
     try:
-        if openapi:
-            return from_openapi(openapi, headers, selection)
-        return from_mcp(mcp, headers) if mcp else from_python(functions)
-    except (ToolspecsError, ExtraMissing) as error:
+        return read()
+    except (ToolspecsError, ExtraMissing, SettingsError) as error:
         raise failure(visible(str(error))) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Toolset:
-    """The toolset that tools are imported into."""
-
-    client: httpx.Client
-    console: Console
-    name: str
-    registered: ToolsetReply | None
-    skip_refused: bool
-
-    def create(self, offered: Tools, *, is_dry_run: bool) -> None:
-        """Register a new toolset."""
-        tools, changes = self._enforceable(offered)
-        if is_dry_run:
-            self._show(_Difference({}, tools, changes))
-        else:
-            self._put(tools, {"If-None-Match": "*"})
-
-    def update(self, offered: Tools, origin: str, globs: Sequence[str], *, is_dry_run: bool) -> None:
-        """Show the difference to the registered tools, and take what matches `globs`."""
-        assert self.registered
-        current = {_name(tool): tool for tool in self.registered.tools}
-        gone = {name for name, tool in current.items() if origin_of(tool.get("_meta")) == origin} - {*offered}
-        candidate = {name: offered.get(name, tool) for name, tool in current.items() if name not in gone}
-        tools, changes = self._enforceable({**candidate, **offered}, fallback=current)
-        difference = _Difference(current, tools, changes)
-        self._show(difference)
-        taken = [name for name in difference.changed if any(fnmatchcase(name, glob) for glob in globs)]
-        unmatched = [
-            glob for glob in globs if not any(fnmatchcase(name, glob) for name in difference.changed)
-        ]
-        if unmatched and difference.changed:
-            raise failure(f"no change is of a tool {', '.join(unmatched)}; nothing was stored")
-        num_kept = len(difference.changed) - len(taken)
-        if taken and not is_dry_run:
-            self._put(difference.accepted(taken), {"If-Match": self.registered.etag})
-        if num_kept:
-            self._say(
-                f"{num_kept} tool{' differs' if num_kept == 1 else 's differ'} at the source and"
-                f" stay{'s' if num_kept == 1 else ''} as registered; take a change by --accept NAME,"
-                " all by --accept '*'"
-            )
-        elif not difference.changed:
-            self._say(f"toolset {self.name} is as the source has it")
-
-    def _enforceable(self, tools: Tools, fallback: Tools | None = None) -> tuple[Tools, Mapping[str, str]]:
-        """The tools that can be enforced, and what storing them would change.
-
-        A tool that cannot be enforced ends the command. With `skip_refused` it is left out instead, or stays
-        as it is in `fallback`.
-        """
-        while True:
-            body = self._body(tools)
-            with self.console.status("compiling …"):
-                response = self.client.post(f"{toolset_path(self.name)}/check", json=body)
-            refused = _refused(response) if self.skip_refused else {}
-            if not refused:
-                return tools, checked_answer(response, CheckReply).changes
-            for name, lines in refused.items():
-                for line in lines:
-                    self._say(visible(line), "yellow")
-                if fallback and name in fallback and tools[name] != fallback[name]:
-                    tools = {**tools, name: fallback[name]}
-                else:
-                    tools = {other: tool for other, tool in tools.items() if other != name}
-
-    def _show(self, difference: _Difference) -> None:
-        shown = table("tool", "change")
-        for name in difference.changed:
-            shown.add_row(visible(name), difference.changes[name])
-        if difference.changed:
-            self.console.print(shown)
-        for name in difference.changed:
-            if name in difference.current and name in difference.offered:
-                for line in _diff(name, difference.current[name], difference.offered[name]):
-                    self._say(line, {"+": "green", "-": "red"}.get(line[:1]))
-
-    def _put(self, tools: Tools, precondition: Mapping[str, str]) -> None:
-        body = self._body(tools)
-        with self.console.status("compiling …"):
-            response = self.client.put(toolset_path(self.name), json=body, headers=precondition)
-        summary = checked_answer(response, ApplyReply)
-        verb = "created" if self.registered is None else "is now"
-        plural = "" if summary.num_tools == 1 else "s"
-        self._say(
-            f"toolset {summary.name} {verb} at revision {summary.revision}, {summary.num_tools} tool{plural}"
+def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
+    """What an import did."""
+    for fault in reply.refused:
+        say(console, visible(fault_line(fault)), "yellow")
+    show_differences(console, reply.differences)
+    if reply.created and reply.toolset:
+        created = reply.toolset
+        say(
+            console,
+            f"toolset {created.name} created at revision {created.revision}, {_count(created.num_tools)}",
         )
-        for line in _in_groups(summary.warnings):
-            self._say(visible(line), "yellow")
+        _warn(console, reply.warnings)
+    elif not reply.differences:
+        say(console, f"toolset {toolset} is as the source has it")
+    elif reply.toolset:
+        num = len(reply.differences)
+        say(
+            console,
+            f"{num} tool{' differs' if num == 1 else 's differ'} at the source and"
+            f" stay{'s' if num == 1 else ''} as accepted; `callgate tools accept {toolset}` takes"
+            f" {'it' if num == 1 else 'them'}",
+        )
 
-    def _body(self, tools: Tools) -> dict[str, Any]:
-        return {"tools": [*tools.values()], **(self.registered.others if self.registered else {})}
 
-    def _say(self, line: str, style: str | None = None) -> None:
-        self.console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+def show_differences(console: Console, differences: Sequence[DifferenceReply]) -> None:
+    """A table of the tools that differ, and line by line how; of new ones all."""
+    if not differences:
+        return
+    shown = table("tool", "change")
+    for each in differences:
+        shown.add_row(visible(each.tool), each.change)
+    console.print(shown)
+    for each in differences:
+        if each.offered:
+            for line in _diff(each.tool, each.served or {}, each.offered):
+                say(console, line, {"+": "green", "-": "red"}.get(line[:1]))
+
+
+def say(console: Console, line: str, style: str | None = None) -> None:
+    """A line as it is: no markup, no folding."""
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def visible(text: str) -> str:
@@ -257,8 +264,7 @@ def visible(text: str) -> str:
 
 
 def _headers(given: Iterable[str]) -> dict[str, str]:
-    token = source_token()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {}
     for header in given:
         name, colon, value = header.partition(":")
         if not colon or not name.strip():
@@ -270,33 +276,18 @@ def _headers(given: Iterable[str]) -> dict[str, str]:
 def _tell_faults(imported: Imported, *, is_fatal: bool) -> None:
     console = Console(stderr=True)
     for fault in imported.faults:
-        style = "red" if is_fatal else "yellow"
-        console.print(visible(str(fault)), style=style, markup=False, highlight=False, soft_wrap=True)
+        say(console, visible(str(fault)), "red" if is_fatal else "yellow")
     if imported.faults and is_fatal:
         raise failure("nothing was imported; --skip-refused imports the other tools")
 
 
-def _registered(client: httpx.Client, name: str) -> ToolsetReply | None:
-    response = client.get(toolset_path(name))
-    if response.status_code == httpx.codes.NOT_FOUND:
-        return None
-    return registered_toolset(client, checked_answer(response, ToolsetReply))
+def _count(num_tools: int) -> str:
+    return f"{num_tools} tool{'' if num_tools == 1 else 's'}"
 
 
-def _name(tool: Mapping[str, Any]) -> str:
-    return str((tool.get("function") or tool.get("custom") or tool)["name"])
-
-
-def _refused(response: httpx.Response) -> dict[str, list[str]]:
-    """The tools that the gateway refused, by name, with the reasons."""
-    if response.status_code != httpx.codes.UNPROCESSABLE_ENTITY:
-        return {}
-    refused: dict[str, list[str]] = {}
-    for fault in msgspec.json.decode(response.content, type=ProblemReply).errors:
-        if not isinstance(fault.tool, str):
-            return {}
-        refused.setdefault(fault.tool, []).append(fault_line(fault))
-    return refused
+def _warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:
+    for line in _in_groups(warnings):
+        say(console, visible(line), "yellow")
 
 
 def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:
@@ -316,6 +307,7 @@ def _diff(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
         [visible(line) for line in json.dumps(tool, indent=2, ensure_ascii=False).split("\n")]
         for tool in (old, new)
     )
+    shown = visible(name)
     yield from difflib.unified_diff(
-        before, after, f"{name}, registered", f"{name}, at the source", "", "", 2, ""
+        before, after, f"{shown}, as accepted", f"{shown}, at the source", "", "", 2, ""
     )

@@ -6,10 +6,8 @@ compiles each tool for each model served, `Submission.checked` raises every faul
 """
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from compiler.argument_faults import ArgumentFault
@@ -19,6 +17,7 @@ from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.errors import InvalidField
+from gateway.tool_changes import Change, Covers, compare, compare_documents
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
@@ -27,25 +26,6 @@ from toolspecs.shapes import CheckedTool, read_tool
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.toolset import Revision, Toolset
-
-Covers = Callable[[Tool, Tool], Awaitable[bool]]
-"""Whether it is proved that the first tool admits all arguments that the second admits."""
-
-
-class Change(StrEnum):
-    """What became of a tool: what is proved about its set of valid arguments and the set before.
-
-    `widened` and `narrowed` are proved in one direction. The other direction is disproved, or a proof of it
-    was too hard or took too long. So the sets may even be equal.
-    """
-
-    ADDED = "added"
-    REMOVED = "removed"
-    UNCHANGED = "unchanged"
-    COMPATIBLE = "compatible"  # the same arguments are valid; a description or the like differs
-    WIDENED = "widened"  # every argument that was valid still is, and others may be too
-    NARROWED = "narrowed"  # some arguments that were valid may no longer be, and no others are
-    CHANGED = "changed"  # neither set is proved to contain the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +69,10 @@ class Registry:
         self._grammars = grammars
         self._runtime = runtime
 
+    def budget(self, share: str) -> CompileBudget:
+        """What one request of a client may spend on compiling."""
+        return self._grammars.compile_budget(share)
+
     async def put(
         self,
         name: str,
@@ -109,8 +93,8 @@ class Registry:
             CompilingUnfinished: compiling takes longer than one request may; finished grammars are kept.
             ToolspecsError: as `Catalog.put`.
         """
-        budget = self._grammars.compile_budget(share)
-        checked, reports = await self._check(
+        budget = self.budget(share)
+        checked, reports = await self.checked(
             name, tools, documents, budget, prompt_tools=prompt_tools, tool_search=tool_search
         )
         write = await self.catalog.put_checked(
@@ -135,7 +119,7 @@ class Registry:
 
         Raises what `put` raises, `UnknownToolset`, and `InvalidField` if the tool has another name.
         """
-        budget = self._grammars.compile_budget(share)
+        budget = self.budget(share)
         current = await self.catalog.last(name)
         checked = read_tool(submitted, limits=self.catalog.limits)
         if checked.tool.name != tool_name:
@@ -145,7 +129,7 @@ class Registry:
             [bundled] = await asyncio.to_thread(
                 bundle_checked, [checked], current.toolset.documents, self.catalog.limits
             )
-            reports = await self._compile([bundled], budget)
+            reports = await self.compile([bundled], budget)
             # A tool that refers to documents was compiled for the documents of this revision only.
             is_bound = bool(bundled.tool.documents)
             required = current.etag if is_bound else if_match
@@ -161,14 +145,14 @@ class Registry:
 
     async def check(self, name: str, tools: Any, documents: Any = None, *, share: str = "") -> DryRun:
         """What `put` would do, without storing anything; raises what `put` raises."""
-        budget = self._grammars.compile_budget(share)
-        checked, reports = await self._check(name, tools, documents, budget)
+        budget = self.budget(share)
+        checked, reports = await self.checked(name, tools, documents, budget)
         try:
             current = await self.catalog.get(name)
         except UnknownToolset:
             current = None
         before, after = current.toolset if current else Toolset(name), checked.toolset
-        changes = await compare(before, after, await self._covers(budget))
+        changes = await compare(before, after, await self.covers(budget))
         return DryRun(tuple(reports), changes, compare_documents(before.documents, after.documents), current)
 
     async def compare_revisions(
@@ -182,7 +166,7 @@ class Registry:
         revision = await self.catalog.get(name, number)
         earlier = await self._earlier(name, number, since)
         before, after = earlier.toolset if earlier else Toolset(name), revision.toolset
-        changes = await compare(before, after, await self._covers(self._grammars.compile_budget(share)))
+        changes = await compare(before, after, await self.covers(self.budget(share)))
         documents = compare_documents(before.documents, after.documents)
         return RevisionChanges(revision, earlier.number if earlier else None, changes, documents)
 
@@ -203,7 +187,7 @@ class Registry:
         revision = await self.catalog.get(name, number)
         toolset = revision.toolset
         tools = toolset.tools if tool_name is None else (toolset[tool_name],)
-        return revision, await self._reports(tools, self._grammars.compile_budget(share))
+        return revision, await self._reports(tools, self.budget(share))
 
     async def faults(self, tool: Tool, arguments: Any, *, share: str = "") -> tuple[ArgumentFault, ...]:
         """What is wrong with the arguments of a call of a stored tool; nothing if they are valid.
@@ -214,7 +198,7 @@ class Registry:
         model, *_ = await self._runtime.models()
         return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=share)
 
-    async def _check(
+    async def checked(
         self,
         name: str,
         tools: Any,
@@ -224,7 +208,10 @@ class Registry:
         prompt_tools: ShownTools | None = None,
         tool_search: ToolSearch | None = None,
     ) -> tuple[CheckedToolset, list[ToolReport]]:
-        """Read what was submitted and compile its tools; one error names everything that is wrong."""
+        """Read what was submitted and compile its tools; one error names everything that is wrong.
+
+        Raises what `put` raises before it stores anything.
+        """
         submission: Submission = await asyncio.to_thread(
             read_toolset,
             name,
@@ -237,7 +224,7 @@ class Registry:
         refusals: Sequence[Fault] = ()
         reports: list[ToolReport] = []
         try:
-            reports = await self._compile(submission.tools, budget)
+            reports = await self.compile(submission.tools, budget)
         except InvalidTools as error:
             refusals = error.faults
         except CompilingUnfinished:
@@ -245,7 +232,7 @@ class Registry:
                 raise
         return await asyncio.to_thread(submission.checked, refusals), reports
 
-    async def _compile(self, tools: Sequence[CheckedTool], budget: CompileBudget) -> list[ToolReport]:
+    async def compile(self, tools: Sequence[CheckedTool], budget: CompileBudget) -> list[ToolReport]:
         """The reports of all tools; raises InvalidTools with every tool that cannot be enforced."""
         try:
             return await self._reports([checked.tool for checked in tools], budget)
@@ -266,7 +253,8 @@ class Registry:
         ]
         return reports[0] if reports else []
 
-    async def _covers(self, budget: CompileBudget) -> Covers:
+    async def covers(self, budget: CompileBudget) -> Covers:
+        """What proves that one tool admits all arguments of another."""
         models = await self._runtime.models()
 
         async def covers(outer: Tool, inner: Tool) -> bool:
@@ -294,35 +282,3 @@ def _submitted_pointer(pointer: str, schema_pointer: str) -> str:
         return schema_pointer + pointer
     uri, _, inside = pointer.partition("#")
     return child("/documents", uri) + inside
-
-
-async def compare(old: Iterable[Tool], new: Iterable[Tool], covers: Covers) -> dict[str, Change]:
-    """The change of every tool by name: those of `new` in order, then the removed ones."""
-    before = {tool.name: tool for tool in old}
-    changes = {tool.name: await compare_tool(before.pop(tool.name, None), tool, covers) for tool in new}
-    return changes | dict.fromkeys(before, Change.REMOVED)
-
-
-def compare_documents(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
-    """Which documents were added, removed or changed; another order of keys is a change."""
-    changes = dict.fromkeys(new, Change.ADDED) | dict.fromkeys(old.keys() - new.keys(), Change.REMOVED)
-    for uri in old.keys() & new.keys():
-        is_same = json.dumps(old[uri]) == json.dumps(new[uri])
-        changes[uri] = Change.UNCHANGED if is_same else Change.CHANGED
-    return changes
-
-
-async def compare_tool(old: Tool | None, new: Tool, covers: Covers) -> Change:
-    """The change of one tool; `old` is None if there was no tool of that name."""
-    if old is None:
-        return Change.ADDED
-    if old.digest == new.digest:
-        return Change.UNCHANGED
-    is_wider = await covers(new, old)
-    is_narrower = await covers(old, new)
-    return {
-        (True, True): Change.COMPATIBLE,
-        (True, False): Change.WIDENED,
-        (False, True): Change.NARROWED,
-        (False, False): Change.CHANGED,
-    }[is_wider, is_narrower]

@@ -10,9 +10,11 @@ from gateway.api_keys import ApiKeys
 from gateway.completions import Completions
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
+from gateway.sources.source_process import SourceProcesses
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recent_requests import RequestRing, TurnTotals
+from gateway.tool_imports import ToolImports
 from runtime.protocol import EngineState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
@@ -28,6 +30,8 @@ class Services:
     runtime: Runtime
     grammars: GrammarCache
     registry: Registry
+    imports: ToolImports
+    sources: SourceProcesses
     completions: Completions
     responses: StoredResponses
     bodies: RequestBodies

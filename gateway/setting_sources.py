@@ -19,6 +19,7 @@ from gateway.body import expected_at
 from gateway.errors import SettingsError
 from gateway.settings import ModelSettings, Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
+from gateway.sources.outbound import SourceCredentials
 from toolspecs.nearest import did_you_mean, near_matches
 
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
@@ -74,15 +75,30 @@ def client_settings(
     )
 
 
-def source_token(environment: Mapping[str, str] | None = None) -> str | None:
-    """The bearer token for the source of an import."""
-    return (os.environ if environment is None else environment).get(f"{PREFIX}SOURCE_TOKEN") or None
+def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCredentials:
+    """What a source is shown that a client command reads, from the environment.
+
+    Raises:
+        SettingsError: an OAuth client lacks its issuer.
+    """
+    environment = os.environ if environment is None else environment
+    names = ("source_token", "source_client_id", "source_client_secret", "source_issuer")
+    found = SourceCredentials(*(environment.get(variable_of(name)) or None for name in names))
+    found.check()
+    return found
 
 
 def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that the libraries of a child process may need, and no others: others may be secrets."""
     environment = os.environ if environment is None else environment
     return {name: environment[name] for name in _LIBRARY_VARIABLES if name in environment}
+
+
+def source_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a process that reads a source: as for libraries, and who signs certificates."""
+    environment = os.environ if environment is None else environment
+    kept = (*_LIBRARY_VARIABLES, "SSL_CERT_FILE", "SSL_CERT_DIR")
+    return {name: environment[name] for name in kept if name in environment}
 
 
 def let_threads_wait() -> None:
@@ -161,7 +177,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
     try:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
-        secret = name in {"secret", "api_key", "store_password"}
+        secret = name in {"secret", "api_key", "store_password", "source_token", "source_client_secret"}
         reason = _plain(str(error)) + ("" if secret else f": {value!r}")
         if expected := str(expected_at(hints[name], "", value)):
             reason += f"; expected {expected}"

@@ -11,6 +11,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
+from gateway.sources.outbound import SourceAccess, SourceCredentials
 from runtime.selection import MAX_SELECTION
 from toolspecs.stores import with_password
 from toolspecs.tool import ShownTools
@@ -272,6 +273,39 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " store, which `callgate keys` and /v1/keys make."
         ),
     ] = False
+    source_token: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="Bearer token for sources of tools. `callgate tools import` sends it to the source"
+            " that it reads, a gateway to those in `source_origins` only."
+        ),
+    ] = None
+    source_client_id: Annotated[
+        str | None,
+        Meta(description="Id of an OAuth client, by which MCP servers are read in place of `source_token`."),
+    ] = None
+    source_client_secret: Annotated[
+        str | None, Meta(description="Secret of the OAuth client; it is sent to `source_issuer` only.")
+    ] = None
+    source_issuer: Annotated[
+        Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
+        Meta(description="URL of the authorization server that knows the OAuth client."),
+    ] = None
+    source_origins: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(
+            description="Origins, such as https://tools.example, to which a gateway shows `source_token` or"
+            " the token of its OAuth client when it imports tools. Whoever may register can then import what"
+            " these show to the gateway."
+        ),
+    ] = ()
+    source_networks: Annotated[
+        str | None,
+        Meta(
+            description="Networks, such as 10.1.0.0/16, from which a gateway imports tools besides public"
+            " addresses; with commas between them."
+        ),
+    ] = None
     cors_origins: Annotated[
         str | None,
         Meta(
@@ -422,6 +456,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def store_url(self) -> str:
         """The URL of the store with its password; by default a file in `data_dir`."""
         return with_password(self.store or f"sqlite://{Path(self.data_dir, DATABASE)}", self.store_password)
+
+    @property
+    def source_access(self) -> SourceAccess:
+        """What the gateway may import from, and what it shows there; raises SettingsError."""
+        return SourceAccess(self.source_networks or "", self.source_credentials, self.source_origins)
+
+    @property
+    def source_credentials(self) -> SourceCredentials:
+        """What sources are shown."""
+        return SourceCredentials(
+            self.source_token, self.source_client_id, self.source_client_secret, self.source_issuer
+        )
 
     @property
     def shares_store(self) -> bool:

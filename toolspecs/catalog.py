@@ -194,7 +194,7 @@ class Catalog:
             check_tool_precondition(revision, tool.name, if_match=if_match, if_none_match=if_none_match)
             return revision.toolset.with_tool(tool)
 
-        return await self._change(name, with_tool, if_match, owner)
+        return await self.change(name, with_tool, if_match, owner)
 
     async def delete_tool(
         self, name: str, tool_name: str, *, if_match: str | None = None, owner: str = ""
@@ -204,7 +204,31 @@ class Catalog:
         def without_tool(revision: Revision) -> Toolset:
             return revision.toolset.without_tool(tool_name)
 
-        return await self._change(name, without_tool, if_match, owner)
+        return await self.change(name, without_tool, if_match, owner)
+
+    async def change(
+        self, name: str, change: Callable[[Revision], Toolset], if_match: str | None = None, owner: str = ""
+    ) -> Revision:
+        """Append `change` of the last revision. Where another writer was first, apply it to theirs.
+
+        What `change` adds must have been checked. It may raise, and then nothing is written.
+
+        Raises:
+            LimitExceeded: the toolset would be too large.
+            StaleRevision: the precondition does not hold.
+        """
+
+        def changed(revision: Revision) -> CheckedToolset:
+            return check_size(change(revision), self.limits)
+
+        async with self._turn(name):
+            while True:
+                last = await self._existing(name)
+                check_precondition(name, last.etag, if_match)
+                revision = _revision(last, await self._contents.get(last.summary))
+                checked = await asyncio.to_thread(changed, revision)
+                if appended := await self._append(checked, last, owner):
+                    return appended
 
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a toolset: it and its revisions can no longer be got, only listed and restored.
@@ -313,23 +337,6 @@ class Catalog:
 
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
-
-    async def _change(
-        self, name: str, change: Callable[[Revision], Toolset], if_match: str | None, owner: str
-    ) -> Revision:
-        """Append `change` of the last revision. Where another writer was first, apply it to theirs."""
-
-        def changed(revision: Revision) -> CheckedToolset:
-            return check_size(change(revision), self.limits)
-
-        async with self._turn(name):
-            while True:
-                last = await self._existing(name)
-                check_precondition(name, last.etag, if_match)
-                revision = _revision(last, await self._contents.get(last.summary))
-                checked = await asyncio.to_thread(changed, revision)
-                if appended := await self._append(checked, last, owner):
-                    return appended
 
     async def _append_deletion(self, name: str, if_match: str | None) -> bool:
         """Append the deletion of a toolset; False if another writer was first."""

@@ -10,7 +10,7 @@ ToolsetReference(name='mail', number=3)
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
 from toolspecs.json_value import count_values
+from toolspecs.pinned_source import PinnedSource
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -73,7 +74,7 @@ class Toolset:
     A model is shown the tools in this order. The constructor gives each tool its bundle, which is the part of
     `documents` that the tool's schema refers to. With `are_bundled`, the tools already carry their bundles.
     `prompt_tools` are the tools that prompts show of it, unless a request says (None: as the model says).
-    `tool_search` says likewise how many are shown.
+    `tool_search` says likewise how many are shown. `sources` are those that tools were imported from.
 
     Raises:
         InvalidName: `name` cannot be the name of a toolset.
@@ -87,6 +88,7 @@ class Toolset:
     are_bundled: InitVar[bool] = False
     prompt_tools: ShownTools | None = None
     tool_search: ToolSearch | None = None
+    sources: tuple[PinnedSource, ...] = ()
 
     def __post_init__(self, are_bundled: bool) -> None:
         check_toolset_name(self.name)
@@ -111,12 +113,19 @@ class Toolset:
         if self.tool_search:
             search = [self.tool_search.limit, *self.tool_search.always]
             content.append(f"tool_search {json.dumps(search)}")
+        for source in self.sources:
+            offered = [tool.digest for tool in source.offered]
+            content.append(f"source {json.dumps([source.fields(), offered])}")
         return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
     @cached_property
     def num_values(self) -> int:
         """How many JSON values its tools and documents are made of."""
-        return sum(tool.num_values for tool in self.tools) + count_values(self.documents)
+        offered = [tool for source in self.sources for tool in source.offered]
+        of_sources = count_values([source.fields() for source in self.sources]) if self.sources else 0
+        return sum(tool.num_values for tool in (*self.tools, *offered)) + (
+            count_values(self.documents) + of_sources
+        )
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -158,6 +167,34 @@ class Toolset:
         removed = self[name]
         tools = tuple(tool for tool in self.tools if tool is not removed)
         return replace(self, tools=tools, are_bundled=True)
+
+    def source(self, origin: str) -> PinnedSource | None:
+        """The source of this origin, if tools were imported from it."""
+        return next((source for source in self.sources if source.origin == origin), None)
+
+    def with_source(self, source: PinnedSource) -> "Toolset":
+        """The toolset with what is known of a source, in the place of what was known before."""
+        by_origin = {each.origin: each for each in self.sources} | {source.origin: source}
+        kept = tuple(each for each in by_origin.values() if each.accepted or each.offered)
+        return replace(self, sources=kept, are_bundled=True)
+
+    def accepting(self, origin: str, names: Collection[str]) -> "Toolset":
+        """The toolset with the differences of these tools as a source offers them.
+
+        Raises:
+            UnknownTool: there is no such source, or it offers no difference of a tool of that name.
+        """
+        source = self.source(origin)
+        differing = source.differing if source else ()
+        for name in names:
+            if name not in differing:
+                raise UnknownTool(self.name, name, differing)
+        assert source
+        taken = {tool.name: tool for tool in source.offered if tool.name in names}
+        gone = {name for name in source.removed if name in names}
+        tools = {name: tool for name, tool in self.by_name.items() if name not in gone} | taken
+        accepted = replace(self, tools=tuple(tools.values()))
+        return accepted.with_source(source.accepting(names))
 
 
 def _has_words(tool: Tool, words: Sequence[str]) -> bool:

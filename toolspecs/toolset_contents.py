@@ -17,6 +17,7 @@ import zstandard
 
 from toolspecs.errors import DamagedEntry, ToolspecsError
 from toolspecs.lru_cache import LruCache
+from toolspecs.pinned_source import PinnedSource
 from toolspecs.store import Store
 from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool, ToolSearch
 from toolspecs.toolset import RevisionSummary, Toolset
@@ -44,6 +45,8 @@ def encode_toolset(toolset: Toolset) -> bytes:
         others["prompt_tools"] = toolset.prompt_tools
     if toolset.tool_search:
         others["tool_search"] = [toolset.tool_search.limit, *toolset.tool_search.always]
+    if toolset.sources:
+        others["sources"] = [[source.fields(), [*map(_row, source.offered)]] for source in toolset.sources]
     content = {"tools": rows, **others} if others else rows
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
@@ -61,6 +64,10 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
             fields.get("documents", {}),
             prompt_tools=ShownTools(shown) if shown else None,
             tool_search=ToolSearch(search[0], tuple(search[1:])) if search else None,
+            sources=tuple(
+                PinnedSource.from_fields(source, map(_tool, offered))
+                for source, offered in fields.get("sources", ())
+            ),
         )
         found = toolset.digest
         _ = toolset.num_values  # counted here, in a thread

@@ -9,6 +9,7 @@ from gateway.api_document.document import describe
 from gateway.api_document.page import PAGE_HEADERS, write_page
 from gateway.routes.generation_routes import GENERATION_ROUTES
 from gateway.routes.health_routes import HEALTH_ROUTES
+from gateway.routes.import_routes import ImportController
 from gateway.routes.key_routes import KeyController
 from gateway.routes.mcp_routes import MCP_ROUTES
 from gateway.routes.model_routes import MODEL_ROUTES
@@ -21,6 +22,7 @@ API_ROUTES = (
     *HEALTH_ROUTES,
     ToolsetController,
     *MCP_ROUTES,
+    ImportController,
     OperationsController,
     KeyController,
 )

@@ -81,6 +81,7 @@ WRITING: Errors = (
     toolspecs.StoreFull,
 )
 REGISTERING: Errors = (*WITH_BODY, *COMPILING, toolspecs.InvalidTools, toolspecs.LimitExceeded)
+READING_SOURCES: Errors = (toolspecs.UnreadableSource, gateway.TooManyImports, gateway.ExtraMissing)
 
 IF_MATCH = "If-Match"
 IF_NONE_MATCH = "If-None-Match"
@@ -207,6 +208,11 @@ OPERATIONS: Mapping[str, Operation] = {
         (*WITH_BODY, *WITH_TOOLSET, gateway.ExtraMissing),
         "McpMessage",
     ),
+    "import_tools": _TOOLSETS.writing(
+        {200: registry.Import, 201: registry.Import}, *REGISTERING, *READING_SOURCES, body="ImportRequest"
+    ),
+    "list_differences": _TOOLSETS.reading(registry.Differences, *COMPILING, has_etag=True),
+    "accept_tools": _TOOLSETS.writing({200: registry.Registration}, *REGISTERING, body="AcceptRequest"),
     "create_key": Operation(
         "Keys",
         {201: keys.NewKey},

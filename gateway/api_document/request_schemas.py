@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from gateway.api_keys import KeyTerms
 from gateway.routes.generation_routes import DetokenizeBody
+from gateway.routes.import_routes import AcceptBody, ImportBody, ToolListing
 from gateway.routes.key_routes import RotationBody
 from gateway.routes.mcp_routes import McpMessage
 from gateway.routes.toolset_routes import ToolsetBody
@@ -32,7 +33,7 @@ BODIES: Mapping[str, RequestBody] = {
 STRUCTS: tuple[type[Struct], ...] = (
     *(struct for body in BODIES.values() for struct in (body.fields, *body.lenient, *body.parts)),
     *(MessageItem, CustomTool, NestedCustomTool, DetokenizeBody, ToolsetBody),
-    *(KeyTerms, RotationBody, McpMessage),
+    *(KeyTerms, RotationBody, McpMessage, ImportBody, ToolListing, AcceptBody),
 )
 """The structs that bodies are read into."""
 
@@ -65,7 +66,15 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
         "documents": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "boolean"]}},
     }
     found["ToolsetRequest"] = toolset
-    named = {"DetokenizeRequest": DetokenizeBody, "KeyRequest": KeyTerms, "RotationRequest": RotationBody}
+    listing = components[_name(refs[ToolListing])]
+    listing["properties"]["tools"] = {"type": "array", "items": ref("AnyToolDefinition")}
+    named = {
+        "DetokenizeRequest": DetokenizeBody,
+        "KeyRequest": KeyTerms,
+        "RotationRequest": RotationBody,
+        "ImportRequest": ImportBody,
+        "AcceptRequest": AcceptBody,
+    }
     found |= {name: components[_name(refs[struct])] for name, struct in named.items()}
     return found
 

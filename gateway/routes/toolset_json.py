@@ -4,8 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compiler.report import ToolReport
-from gateway.registry import Change, DryRun, Registration, RevisionChanges
+from gateway.registry import DryRun, Registration, RevisionChanges
+from gateway.tool_changes import Change
+from gateway.tool_imports import Difference, ImportOutcome
 from toolspecs.nearest import shorten
+from toolspecs.pinned_source import PinnedSource
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool, ToolSearch
 from toolspecs.toolset import Revision, RevisionSummary
@@ -34,12 +37,13 @@ def registration_json(registration: Registration) -> JSON:
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
-    """A revision with its tools and all else, in the form that `PUT` takes."""
+    """A revision with its tools and all else, in the form that `PUT` takes, and its sources."""
     return summary_json(revision.summary) | {
         "tools": [tool_json(tool, shape) for tool in revision.toolset],
         "documents": revision.toolset.documents,
         "prompt_tools": revision.toolset.prompt_tools,
         "tool_search": search_json(revision.toolset.tool_search),
+        "sources": [_source_json(source) for source in revision.toolset.sources],
     }
 
 
@@ -91,6 +95,57 @@ def revision_changes_json(found: RevisionChanges) -> JSON:
         "since": found.since,
         "changes": _different(found.changes),
         "documents": _different(found.document_changes),
+    }
+
+
+def import_json(outcome: ImportOutcome) -> JSON:
+    """What an import found, and the revision that is current now."""
+    revision = outcome.revision
+    return {
+        "toolset": summary_json(revision.summary) if revision else None,
+        "source": outcome.origin,
+        "created": outcome.is_created,
+        "differences": [_difference_json(each) for each in outcome.differences],
+        "refused": [
+            {"tool": f.tool, "pointer": f.pointer, "keyword": f.keyword, "reason": f.message}
+            | {"suggestion": f.suggestion}
+            for f in outcome.refused
+        ],
+        "warnings": _warnings(outcome.reports),
+    }
+
+
+def differences_json(revision: Revision, differences: Iterable[Difference]) -> JSON:
+    """What sources offer otherwise than a revision serves it."""
+    return summary_json(revision.summary) | {"differences": [_difference_json(each) for each in differences]}
+
+
+def _difference_json(difference: Difference) -> JSON:
+    """A tool that differs at its source, whole as it is served and as it is offered."""
+    served, offered = (
+        write_tool(tool, Shape.MCP, all_extras=True) if tool else None
+        for tool in (difference.served, difference.offered)
+    )
+    texts = [tool["description"] for tool in (served, offered) if tool]
+    return {
+        "tool": difference.name,
+        "source": difference.origin,
+        "change": difference.change.value,
+        "description": texts if len(set(texts)) == 2 else None,
+        "served": served,
+        "offered": offered,
+    }
+
+
+def _source_json(source: PinnedSource) -> JSON:
+    """A source without its tools; `differing` are those that are otherwise there than they were accepted."""
+    return {
+        "source": source.origin,
+        "kind": source.kind,
+        "location": source.location,
+        "selection": source.selection,
+        "accepted": list(source.accepted),
+        "differing": list(source.differing),
     }
 
 

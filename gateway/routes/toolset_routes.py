@@ -87,7 +87,7 @@ class ToolsetController(Controller):
         known = request.headers.get("if-none-match")
         if known is not None and etag_matches(known, revision.etag, allows_weak=True):
             return Response(None, status_code=304, headers={"ETag": revision.etag})
-        return _tagged(revision, revision_json(revision, shape))
+        return tagged(revision, revision_json(revision, shape))
 
     @put("/{toolset:str}")
     async def put_toolset(
@@ -105,12 +105,12 @@ class ToolsetController(Controller):
             body.documents,
             prompt_tools=body.prompt_tools,
             tool_search=body.tool_search.value() if body.tool_search else None,
-            if_match=_if_match(request),
+            if_match=if_match_of(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
             owner=principal.owner,
         )
-        return _tagged(
+        return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
         )
 
@@ -119,8 +119,8 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> None:
         """Delete the toolset; its revisions stay and can be restored."""
-        _refuse_if_none_match(request)
-        await services.registry.catalog.delete(toolset, if_match=_if_match(request))
+        refuse_if_none_match(request)
+        await services.registry.catalog.delete(toolset, if_match=if_match_of(request))
 
     @get("/{toolset:str}/tools")
     async def list_tools(
@@ -155,7 +155,7 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """One tool of the current revision, or of the one of that number."""
         found = await services.registry.catalog.get(toolset, revision)
-        return _tagged(found, tool_json(found.toolset[_name(tool)], shape))
+        return tagged(found, tool_json(found.toolset[_name(tool)], shape))
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
@@ -174,12 +174,12 @@ class ToolsetController(Controller):
             toolset,
             _name(tool),
             await read_registry_body(request, services, principal.share),
-            if_match=_if_match(request),
+            if_match=if_match_of(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
             owner=principal.owner,
         )
-        return _tagged(registration.revision, registration_json(registration))
+        return tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(
@@ -191,11 +191,11 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Remove a tool."""
-        _refuse_if_none_match(request)
+        refuse_if_none_match(request)
         revision = await services.registry.catalog.delete_tool(
-            toolset, _name(tool), if_match=_if_match(request), owner=principal.owner
+            toolset, _name(tool), if_match=if_match_of(request), owner=principal.owner
         )
-        return _tagged(revision, summary_json(revision.summary))
+        return tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/revisions")
     async def list_revisions(
@@ -228,7 +228,7 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """One revision."""
         revision = await services.registry.catalog.get(toolset, number)
-        return _tagged(revision, revision_json(revision, shape))
+        return tagged(revision, revision_json(revision, shape))
 
     @get("/{toolset:str}/revisions/{number:int}/changes")
     async def changes(
@@ -256,11 +256,11 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
-        _refuse_if_none_match(request)
+        refuse_if_none_match(request)
         revision = await services.registry.catalog.restore(
-            toolset, number, if_match=_if_match(request), owner=principal.owner
+            toolset, number, if_match=if_match_of(request), owner=principal.owner
         )
-        return _tagged(revision, summary_json(revision.summary))
+        return tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")
     async def report(
@@ -304,7 +304,8 @@ async def _read_body(request: HttpRequest, services: WiredServices, share: str, 
     return body
 
 
-def _tagged(revision: Revision, content: JSON, status: int = 200) -> Response[Any]:
+def tagged(revision: Revision, content: JSON, status: int = 200) -> Response[Any]:
+    """An answer about a revision, with its ETag."""
     return Response(content, status_code=status, headers={"ETag": revision.etag})
 
 
@@ -312,7 +313,8 @@ def _name(path: str) -> str:
     return path.removeprefix("/")
 
 
-def _if_match(request: HttpRequest) -> str | None:
+def if_match_of(request: HttpRequest) -> str | None:
+    """The value of the header If-Match."""
     value: str | None = request.headers.get("if-match")
     return value
 
@@ -324,7 +326,7 @@ def _if_none_match(request: HttpRequest) -> bool:
     return value == "*"
 
 
-def _refuse_if_none_match(request: HttpRequest) -> None:
+def refuse_if_none_match(request: HttpRequest) -> None:
     """Raise InvalidField if the request has the header, because it creates nothing new."""
     if "if-none-match" in request.headers:
         raise InvalidField("If-None-Match", "only GET and PUT take it; for this request send If-Match")

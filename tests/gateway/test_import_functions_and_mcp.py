@@ -2,6 +2,7 @@
 
 import json
 import sys
+from base64 import b64encode
 
 import pytest
 from corpus import corpus
@@ -129,7 +130,7 @@ def test_the_tools_of_a_server_are_imported_with_all_their_fields(run):
     )
     assert tool["annotations"]["readOnlyHint"] is True
     assert tool["outputSchema"]["type"] == "object"
-    assert tool["_meta"]["callgate/source"] == {"from": "mcp Weather Desk"}
+    assert tool["_meta"]["callgate/source"] == {"from": f"mcp {client.base_url}/mcp"}
 
 
 def test_every_page_is_read_and_the_token_is_sent(run, monkeypatch):
@@ -147,8 +148,69 @@ def test_every_page_is_read_and_the_token_is_sent(run, monkeypatch):
     with served(server.streamable_http_app(host="127.0.0.1")) as client:
         toolset = printed(run("--mcp", f"{client.base_url}/mcp", "--print"))
     assert [tool["name"] for tool in toolset["tools"]] == ["tool_0", "tool_1", "tool_2"]
-    assert {tool["_meta"]["callgate/source"]["from"] for tool in toolset["tools"]} == {"mcp pages"}
+    assert {tool["_meta"]["callgate/source"]["from"] for tool in toolset["tools"]} == {
+        f"mcp {client.base_url}/mcp"
+    }
     assert seen == {"Bearer secret"}
+
+
+def behind_oauth(app, seen):
+    """An MCP server that wants a token, and beside it the issuer that gives an OAuth client one."""
+
+    async def guarded(scope, receive, send):
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        own = f"http://{headers[b'host'].decode()}"
+        answers = {
+            "/.well-known/oauth-protected-resource/mcp": {
+                "resource": f"{own}/mcp",
+                "authorization_servers": [own],
+            },
+            "/.well-known/oauth-authorization-server": {
+                "issuer": own,
+                "authorization_endpoint": f"{own}/authorize",
+                "token_endpoint": f"{own}/token",
+                "response_types_supported": ["code"],
+                "grant_types_supported": ["client_credentials"],
+            },
+            "/token": {"access_token": "given", "token_type": "Bearer", "expires_in": 60},
+        }
+        path = scope["path"]
+        seen.append((path, headers.get(b"authorization", b"").decode()))
+        if path == "/mcp" and headers.get(b"authorization") == b"Bearer given":
+            await app(scope, receive, send)
+            return
+        metadata = f'Bearer resource_metadata="{own}/.well-known/oauth-protected-resource/mcp"'
+        status = 401 if path == "/mcp" else 200 if path in answers else 404
+        content = [(b"content-type", b"application/json"), (b"www-authenticate", metadata.encode())]
+        await send({"type": "http.response.start", "status": status, "headers": content})
+        await send({"type": "http.response.body", "body": json.dumps(answers.get(path, {})).encode()})
+
+    return guarded
+
+
+def test_an_oauth_client_gets_a_token_from_its_issuer_and_sends_it(run, monkeypatch):
+    server, seen = MCPServer("Guarded"), []
+
+    @server.tool()
+    def tell() -> str:
+        """Tells."""
+        return ""
+
+    with served(behind_oauth(server.streamable_http_app(host="127.0.0.1"), seen)) as client:
+        base = str(client.base_url).rstrip("/")
+        monkeypatch.setenv("CALLGATE_SOURCE_CLIENT_ID", "callgate")
+        monkeypatch.setenv("CALLGATE_SOURCE_CLIENT_SECRET", "of-the-client")
+        monkeypatch.setenv("CALLGATE_SOURCE_ISSUER", base)
+        assert [tool["name"] for tool in printed(run("--mcp", f"{base}/mcp", "--print"))["tools"]] == ["tell"]
+        basic = b64encode(b"callgate:of-the-client").decode()
+        assert ("/token", f"Basic {basic}") in seen
+        monkeypatch.setenv("CALLGATE_SOURCE_ISSUER", "https://login.example")
+        del seen[:]
+        assert run("--mcp", f"{base}/mcp", "--print").exit_code == 1
+        assert "/token" not in {path for path, _ in seen}
 
 
 def test_every_real_listing_is_imported_whole():
@@ -161,11 +223,15 @@ def test_every_real_listing_is_imported_whole():
 
 @pytest.mark.parametrize(
     ("module", "arguments", "extra"),
-    [("mcp", ("--mcp", "http://x/mcp"), "mcp"), ("docstring_parser", ("shop_functions:ship",), "functions")],
+    [
+        ("mcp.client", ("--mcp", "http://x/mcp"), "mcp"),
+        ("docstring_parser", ("shop_functions:ship",), "functions"),
+    ],
 )
 def test_a_missing_extra_is_named(run, monkeypatch, module, arguments, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "toolspecs.imports.functions", raising=False)
+    for name in ("toolspecs.imports.functions", "gateway.sources.mcp_source"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     result = run(*arguments)
     assert result.exit_code == 1
     assert f"pip install 'callgate[{extra}]'" in result.stderr

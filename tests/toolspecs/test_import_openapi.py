@@ -327,6 +327,13 @@ def test_yaml_is_read_as_its_version_1_2():
     }
 
 
+def test_a_name_that_is_repeated_very_often_is_numbered_in_linear_time():
+    """Each number was once tried again for each name, and looked for among all names."""
+    paths = {f"/{number}": {"get": operation(operationId="same")} for number in range(20_000)}
+    tools = read(paths, selection=OperationFilter(paths=("/0", "/19999"))).tools
+    assert [tool.name for tool in tools] == ["same", "same_20000"]
+
+
 def test_a_name_without_any_valid_character_is_still_a_name():
     assert valid_name("日本") == "unnamed"
 

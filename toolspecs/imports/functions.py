@@ -22,17 +22,17 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from toolspecs.errors import Fault
-from toolspecs.imports.imported import Imported, from_source, valid_name
+from toolspecs.imports.imported import Imported, UniqueNames, from_source
 from toolspecs.nearest import shorten
 from toolspecs.tool import Tool
 
 
 def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
     """Tools of functions and of pydantic models, by the names under which they are known."""
-    tools: dict[str, Tool] = {}
+    names, tools = UniqueNames(), dict[str, Tool]()
     faults: list[Fault] = []
     for known_as, found in objects.items():
-        name = valid_name(known_as.rpartition(".")[2], tools)
+        name = names.name(known_as.rpartition(".")[2])
         try:
             tools[name] = from_source(_tool(name, found), {"object": known_as})
         except (PydanticUserError, NameError, TypeError, ValueError) as error:

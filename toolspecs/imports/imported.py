@@ -1,16 +1,17 @@
 """What an import found: tools, and what it could not make tools of."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, count
 from typing import Any
 
 from toolspecs.errors import Fault
+from toolspecs.nearest import shorten
 from toolspecs.tool import Tool
 
 MAX_NAME = 64
 """Characters of a name that every API of tools takes."""
+MAX_TITLE = 200
 SOURCE = "callgate/source"
 """The field of a tool's `_meta` that says where the tool was imported from.
 
@@ -24,28 +25,40 @@ _INVALID = re.compile(r"[^A-Za-z0-9_-]+")
 class Imported:
     """The tools of a source, in its order, and what could not be made a tool.
 
-    `kind` says what the source is (openapi, python, mcp), and `title` what it calls itself.
+    `kind` says what the source is (openapi, python, mcp), `title` what it calls itself, and `location` its
+    URL, if it has one.
     """
 
     kind: str
     title: str
     tools: tuple[Tool, ...]
     faults: tuple[Fault, ...] = ()
+    location: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its URL, which no source can choose, or else its title."""
+        return self.location or shorten(self.title.encode("utf-8", "replace").decode(), MAX_TITLE)
 
     @property
     def origin(self) -> str:
         """What tells this source from others."""
-        return f"{self.kind} {self.title}"
+        return f"{self.kind} {self.place}"
 
     def marked(self) -> tuple[Tool, ...]:
         """The tools, each with the origin in its `_meta`."""
-        return tuple(from_source(tool, {**_source(tool), "from": self.origin}) for tool in self.tools)
+        return tuple(with_origin(tool, self.origin) for tool in self.tools)
 
 
 def from_source(tool: Tool, source: Mapping[str, Any]) -> Tool:
     """The tool with a note where it came from; other fields of its `_meta` stay."""
     meta = {**tool.extras.get("_meta", {}), SOURCE: dict(source)}
     return replace(tool, extras={**tool.extras, "_meta": meta})
+
+
+def with_origin(tool: Tool, origin: str) -> Tool:
+    """The tool with its origin beside what else is noted of its source."""
+    return from_source(tool, {**_source(tool), "from": origin})
 
 
 def origin_of(meta: Any) -> str | None:
@@ -59,20 +72,46 @@ def _source(tool: Tool) -> Mapping[str, Any]:
     return noted if isinstance(noted, dict) else {}
 
 
-def valid_name(text: str, taken: Collection[str] = (), hint: str = "") -> str:
-    """A name that every API takes, made of `text`, and not among those `taken`.
+def valid_name(text: str) -> str:
+    """A name that every API takes, made of `text`; names of tools and of arguments have the same characters.
 
-    Names of tools and of arguments have the same characters. If the name is taken, `hint` is appended, or
-    else a number.
-
-    >>> valid_name("get /pets/{id}"), valid_name("filter[]", {"filter"}), valid_name("id", {"id"}, "query")
-    ('get_pets_id', 'filter_2', 'id_query')
+    >>> valid_name("get /pets/{id}")
+    'get_pets_id'
     """
-    name = _INVALID.sub("_", text).strip("_")[:MAX_NAME] or "unnamed"
-    endings = chain(["", f"_{hint}"] if hint else [""], (f"_{number}" for number in count(2)))
-    return next(
-        tried for ending in endings if (tried := name[: MAX_NAME - len(ending)] + ending) not in taken
-    )
+    return _INVALID.sub("_", text).strip("_")[:MAX_NAME] or "unnamed"
+
+
+class UniqueNames:
+    """Gives valid names, each once. If a name is taken, a hint is appended, or else a number.
+
+    >>> names = UniqueNames()
+    >>> [names.name("id"), names.name("id", "query"), names.name("id", "query"), names.name("id")]
+    ['id', 'id_query', 'id_2', 'id_3']
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next_number: dict[str, int] = {}
+
+    def name(self, text: str, hint: str = "") -> str:
+        """A name made of `text` that was not given before."""
+        base = valid_name(text)
+        chosen = next(tried for tried in self._candidates(base, hint) if tried not in self._taken)
+        self._taken.add(chosen)
+        return chosen
+
+    def _candidates(self, base: str, hint: str) -> Iterator[str]:
+        yield base
+        if hint:
+            yield _ended(base, f"_{hint}")
+        while True:  # each number is tried once: a document may repeat a name very often
+            number = self._next_number.get(base, 2)
+            self._next_number[base] = number + 1
+            yield _ended(base, f"_{number}")
+
+
+def _ended(name: str, ending: str) -> str:
+    return name[: MAX_NAME - len(ending)] + ending
 
 
 def toolset_name(title: str) -> str:

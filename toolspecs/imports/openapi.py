@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from toolspecs.errors import Fault, UnreadableSource
 from toolspecs.imports.documents import LinkedDocuments, Retrieve
-from toolspecs.imports.imported import Imported, from_source, valid_name
+from toolspecs.imports.imported import Imported, UniqueNames, from_source, valid_name
 from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported, pointer_of
 from toolspecs.json_value import Flaw
 from toolspecs.nearest import near_matches, shorten
@@ -114,9 +114,8 @@ def import_openapi(
     if not selected:
         raise UnreadableSource(uri, _nothing_selected(operations, selection))
     # Names do not depend on the selection, or a selection would rename the tools of another.
-    names: dict[_Path, str] = {}
-    for operation in operations:
-        names[operation.path] = valid_name(operation.title, names.values())
+    unique = UniqueNames()
+    names = {operation.path: unique.name(operation.title) for operation in operations}
     tools, faults = [], []
     for operation in selected:
         name = names[operation.path]
@@ -178,19 +177,20 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
     properties: dict[str, Any] = {}
     required: list[str] = []
     arguments: dict[str, Any] = {}
+    names = UniqueNames()
     parameters = list(_parameters(operation, documents))
     for parameter, base, path in parameters:
         place = parameter["in"]
         if place == "header" and parameter["name"].lower() in _OF_THE_CLIENT:
             continue
-        argument = valid_name(parameter["name"], properties, place)
+        argument = names.name(parameter["name"], place)
         properties[argument] = _described(_parameter_schema(parameter, base, path, schemas), parameter)
         arguments[argument] = {"in": place, "name": parameter["name"]}
         if parameter.get("required") is True or place == "path":
             required.append(argument)
     _check_route(operation, {parameter["name"] for parameter, *_ in parameters if parameter["in"] == "path"})
     if body := _body(operation, documents, schemas):
-        argument = valid_name("body", properties)
+        argument = names.name("body")
         media_type, properties[argument], is_required = body
         arguments[argument] = {"in": "body", "type": media_type}
         if is_required:

@@ -18,7 +18,7 @@ from typing import Any
 from toolspecs.bundle import pointer_keys
 from toolspecs.dialects import OPENAPI_3_0, SCHEMAS_BY_NAME, VALUE_KEYWORDS
 from toolspecs.imports.documents import LinkedDocuments
-from toolspecs.imports.imported import valid_name
+from toolspecs.imports.imported import UniqueNames
 from toolspecs.json_value import Flaw, pointer
 
 _LEFT_OUT = frozenset({"xml", "externalDocs", "discriminator", "readOnly", "writeOnly", "example"})
@@ -44,6 +44,7 @@ class ToolSchemas:
         self._is_3_0 = is_3_0
         self._field = "definitions" if is_3_0 else "$defs"
         self._names: dict[tuple[str, str], str] = {}
+        self._unique = UniqueNames()
         self._pending: list[tuple[str, str]] = []
 
     def arguments(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class ToolSchemas:
             raise Unsupported(Flaw(here, "$ref", str(error.args[0]))) from None
         if target not in self._names:
             keys = pointer_keys(target[1]) or (target[0].rsplit("/", 1)[-1].partition(".")[0],)
-            self._names[target] = valid_name(keys[-1], self._names.values())
+            self._names[target] = self._unique.name(keys[-1])
             self._pending.append(target)
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         if self._is_3_0:  # where they have no force

@@ -5,8 +5,8 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from compiler.report import Verdict
-from gateway.registry import Change
 from gateway.routes.toolset_routes import ToolsetSearch
+from gateway.tool_changes import Change
 from toolspecs.tool import ShownTools
 
 
@@ -36,6 +36,17 @@ class Registration(RevisionSummary):
     warnings: list[Warned]
 
 
+class ImportedFrom(Struct):
+    """A source of tools; `differing` are those that are otherwise there than they were accepted."""
+
+    source: str
+    kind: str
+    location: str
+    selection: dict[str, list[str]]
+    accepted: list[str]
+    differing: list[str]
+
+
 class StoredToolset(RevisionSummary):
     """A revision with its tools, in the shape that was asked for, and all else that `PUT` takes."""
 
@@ -43,6 +54,7 @@ class StoredToolset(RevisionSummary):
     documents: dict[str, Any]
     prompt_tools: ShownTools | None
     tool_search: ToolsetSearch | None
+    sources: list[ImportedFrom]
 
 
 class ToolsetPage(Struct):
@@ -120,6 +132,37 @@ class Check(Struct):
     changes: dict[str, Change]
     documents: dict[str, Change]
     tools: list[ReportedTool]
+    warnings: list[Warned]
+
+
+class DifferingTool(Struct):
+    """A tool that is otherwise at its source, in MCP shape; null where it is not there, or not served.
+
+    `description` has both descriptions where they differ.
+    """
+
+    tool: str
+    source: str
+    change: Change
+    description: list[str] | None
+    served: dict[str, Any] | None
+    offered: dict[str, Any] | None
+
+
+class Differences(RevisionSummary):
+    """What the sources of a revision offered otherwise."""
+
+    differences: list[DifferingTool]
+
+
+class Import(Struct):
+    """What an import found; `toolset` is current now, or null after a dry run of a new one."""
+
+    toolset: RevisionSummary | None
+    source: str
+    created: bool
+    differences: list[DifferingTool]
+    refused: list["Fault"]
     warnings: list[Warned]
 
 

@@ -1,13 +1,17 @@
-"""Reads the sources of an import, on the machine and with the rights of the user who asked for it.
+"""Reads the sources of an import.
 
 A document may only refer to others beside it: files below its own folder, or URLs of its own origin. A
 stranger's document could otherwise have any file of the user's read, or any address of their network asked.
+
+`hosts` are given where a gateway reads for its clients. Without them, a user reads on their own machine, with
+their own rights.
 """
 
 import asyncio
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,29 +20,43 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from gateway.errors import ExtraMissing
+from gateway.sources.outbound import CheckedHosts, CheckedTransport, SourceCredentials
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import Retrieve
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.mcp_listing import import_listing
-from toolspecs.imports.openapi import OperationFilter, import_openapi
-from toolspecs.json_value import Limits
+from toolspecs.imports.openapi import OperationFilter, import_openapi, unreachable
 
 MAX_BYTES = 32 * 1024 * 1024
 TIMEOUT_S = 60.0
 
 
-def from_openapi(source: str, headers: Mapping[str, str], selection: OperationFilter) -> Imported:
+def from_openapi(
+    source: str, headers: Mapping[str, str], selection: OperationFilter, hosts: CheckedHosts | None = None
+) -> Imported:
     """The tools of an OpenAPI document, by its path or URL; `headers` are sent with every request for a URL.
 
     Raises:
         UnreadableSource: it cannot be read, or is not such a document.
     """
-    if source.startswith(("http://", "https://")):
-        with httpx.Client(headers=headers, timeout=TIMEOUT_S) as client:
+    if is_url(source):
+        transport = CheckedTransport(hosts, MAX_BYTES) if hosts else None
+        with httpx.Client(headers=headers, timeout=TIMEOUT_S, transport=transport) as client:
             text = _fetch(client, source)
-            return import_openapi(source, text, _same_origin(client, source), selection)
+            imported = import_openapi(source, text, _same_origin(client, source), selection)
+            return replace(imported, location=source)
     path = Path(source).resolve()
     return import_openapi(path.as_uri(), _read(path), _same_folder(path.parent), selection)
+
+
+def from_document(text: str, selection: OperationFilter) -> Imported:
+    """The tools of the text of an OpenAPI document, which may refer to no other; raises UnreadableSource."""
+    return import_openapi("document:", text, unreachable, selection)
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is read over HTTP."""
+    return source.startswith(("http://", "https://"))
 
 
 def from_python(targets: Sequence[str]) -> Imported:
@@ -68,7 +86,12 @@ def _object(target: str) -> Any:
         raise UnreadableSource(target, reason) from error
 
 
-def from_mcp(url: str, headers: Mapping[str, str]) -> Imported:
+def from_mcp(
+    url: str,
+    headers: Mapping[str, str],
+    credentials: SourceCredentials | None = None,
+    hosts: CheckedHosts | None = None,
+) -> Imported:
     """The tools that an MCP server lists over streamable HTTP; `headers` are sent with every request.
 
     Raises:
@@ -77,38 +100,20 @@ def from_mcp(url: str, headers: Mapping[str, str]) -> Imported:
         LimitExceeded: there are more tools than a toolset may have.
     """
     try:
-        import mcp.client  # noqa: F401, PLC0415 - an extra
+        from gateway.sources.mcp_source import read_listing  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise ExtraMissing("importing from an MCP server", "mcp") from error
     try:
-        title, listed = asyncio.run(asyncio.wait_for(_listing(url, headers), TIMEOUT_S))
+        reading = read_listing(url, headers, credentials, hosts, MAX_BYTES)
+        title, listed = asyncio.run(asyncio.wait_for(reading, TIMEOUT_S))
     except Exception as error:
+        if hosts and hosts.refusal:  # the SDK reports another error in its place
+            raise hosts.refusal from error
         cause = error
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
         raise UnreadableSource(url, str(cause) or type(cause).__name__) from error
-    return import_listing(title, listed)
-
-
-async def _listing(url: str, headers: Mapping[str, str]) -> tuple[str, list[dict[str, Any]]]:
-    """The name of a server, and its tools as JSON, page by page."""
-    import httpx2  # noqa: PLC0415 - comes with the SDK
-    from mcp.client import Client  # noqa: PLC0415
-    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
-
-    listed: list[dict[str, Any]] = []
-    async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=TIMEOUT_S) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
-    ):
-        cursor: str | None = None
-        while True:
-            page = await client.list_tools(cursor=cursor)
-            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
-            cursor = page.next_cursor
-            if cursor is None or len(listed) > Limits().num_tools:
-                break
-        return client.server_info.name if client.server_info else url, listed
+    return replace(import_listing(title, listed), location=url)
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

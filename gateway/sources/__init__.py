@@ -1,0 +1,1 @@
+"""Sources of tools: files, URLs and servers, and what a gateway reads of them for its clients."""

@@ -1,0 +1,266 @@
+"""Where an import may send requests that somebody else asked for, and how much may come back.
+
+A gateway stands where its clients do not: beside services on loopback, in a private network, at a cloud's
+metadata service. A client that names a URL must not reach these through it. So a host is looked up once, the
+address is checked, and connections go to that very address; TLS still asks for a certificate of the host's
+name. No redirect is followed, no compressed answer is read, and all answers together are bounded.
+
+>>> public = AddressRules()
+>>> public.admits("93.184.215.14"), public.admits("127.0.0.1"), public.admits("::ffff:169.254.169.254")
+(True, False, False)
+>>> AddressRules(read_source_networks("10.1.0.0/16")).admits("10.1.2.3")
+True
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+
+from gateway.errors import SettingsError
+from toolspecs.errors import UnreadableSource
+from toolspecs.nearest import shorten
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPRange = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # Azure's metadata
+            "192.0.0.0/24",  # Oracle's, and protocol assignments
+            "64:ff9b:1::/48",  # translation to IPv4, within a network
+            "2001::/23",  # Teredo, and protocol assignments
+            "2002::/16",  # 6to4
+            "3fff::/20",  # documentation
+            "5f00::/16",  # segments of routes
+        ),
+    )
+)
+"""What some versions of `ipaddress` take for public, or all of them."""
+
+OWN_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
+"""Headers that the request itself decides."""
+
+
+def read_source_networks(text: str) -> tuple[IPRange, ...]:
+    """The networks of the setting `source_networks`; raises SettingsError."""
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        reason = f"{error}; write addresses or networks, with commas between them"
+        raise SettingsError("source_networks", "", reason) from error
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SourceCredentials:
+    """What a source is shown: a bearer token, or the token that its `issuer` gives this OAuth client."""
+
+    token: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    issuer: str | None = None
+
+    def check(self) -> None:
+        """Raise SettingsError if an OAuth client has no issuer, or the other way round."""
+        if bool(self.client_id) != bool(self.issuer):
+            missing, given = (
+                ("source_issuer", "source_client_id")
+                if self.client_id
+                else ("source_client_id", "source_issuer")
+            )
+            raise SettingsError(missing, "", f"it is missing; {given} needs it")
+
+    def headers(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The headers to send; those that are `given` win."""
+        names = {name.lower() for name in given}
+        has_own = self.token and not self.client_id and "authorization" not in names
+        return {**({"Authorization": f"Bearer {self.token}"} if has_own else {}), **given}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAccess:
+    """What a gateway may read for its clients besides public addresses, and what it shows to its own sources.
+
+    Anybody who may register names URLs, so the `credentials` go to the sources of these `origins` alone, such
+    as `https://tools.example`.
+    """
+
+    networks: str = ""
+    credentials: SourceCredentials = SourceCredentials()
+    origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.credentials.check()
+        read_source_networks(self.networks)
+        for origin in self.origins:
+            if origin_of_url(origin) != origin.lower().rstrip("/"):
+                reason = f"{origin!r} is not an origin; write one as https://tools.example:8443"
+                raise SettingsError("source_origins", "", reason)
+
+    def credentials_for(self, url: str | None) -> SourceCredentials:
+        """What the source at a URL is shown."""
+        known = {origin_of_url(origin) for origin in self.origins}
+        return self.credentials if url and origin_of_url(url) in known else SourceCredentials()
+
+
+def origin_of_url(url: str) -> str:
+    """Scheme, host and port of a URL, the port only where it is not the scheme's own; empty where it is none.
+
+    >>> origin_of_url("HTTPS://Tools.example:443/mcp"), origin_of_url("http://tools.example:8080")
+    ('https://tools.example', 'http://tools.example:8080')
+    """
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return ""
+    is_own = parsed.port in {None, {"http": 80, "https": 443}.get(parsed.scheme)}
+    port = "" if is_own else f":{parsed.port}"
+    return f"{parsed.scheme}://{parsed.host}{port}" if parsed.host else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """Which addresses may be connected to: public ones, and those of `networks`."""
+
+    networks: Sequence[IPRange] = ()
+
+    def admits(self, text: str) -> bool:
+        """Whether the address may be connected to."""
+        address = _unmapped(ipaddress.ip_address(text))
+        return any(address in network for network in self.networks) or _is_public(address)
+
+
+def _unmapped(address: _Address) -> _Address:
+    """The IPv4 address that an IPv6 address stands for, if it does."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def _is_public(address: _Address) -> bool:
+    """Whether everybody can reach it. Of translators to IPv4, 64:ff9b::/96 counts as reserved."""
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        return False
+    is_special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_loopback
+    is_listed = any(address in network for network in _NOT_PUBLIC)
+    return address.is_global and not (is_special or address.is_link_local or is_listed)
+
+
+@dataclass(slots=True)
+class CheckedHosts:
+    """The address of each host, looked up once.
+
+    `refusal` is the first error that this raised: some libraries report another one in its place.
+    """
+
+    rules: AddressRules
+    refusal: UnreadableSource | None = None
+    _found: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def address_of(self, scheme: str, host: str, port: int | None) -> str:
+        """The address to connect to; raises UnreadableSource."""
+        if scheme not in {"http", "https"}:
+            raise self.refused(f"{scheme}://{host}", "only http and https URLs are read")
+        known = (host, port or {"http": 80, "https": 443}[scheme])
+        if known not in self._found:
+            self._found[known] = self._looked_up(*known)
+        return self._found[known]
+
+    def refused(self, url: str, reason: str) -> UnreadableSource:
+        """The error to raise; it is kept."""
+        error = UnreadableSource(url, reason)
+        self.refusal = self.refusal or error
+        return error
+
+    def _looked_up(self, host: str, port: int) -> str:
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise self.refused(host, "there is no such host") from None
+        addresses = [str(sockaddr[0]) for *_, sockaddr in found]
+        for address in addresses:
+            if self.rules.admits(address):
+                return address
+        # The address is not told: it would tell strangers what names mean in the gateway's network.
+        raise self.refused(
+            host,
+            "it has no public address; the setting source_networks says which other networks may be read",
+        )
+
+
+@dataclass(slots=True)
+class ByteBudget:
+    """How many bytes may still come, of all answers together."""
+
+    num_bytes: int
+    hosts: CheckedHosts
+    url: str
+
+    def spend(self, num_bytes: int) -> None:
+        """Count what came; raises UnreadableSource."""
+        self.num_bytes -= num_bytes
+        if self.num_bytes < 0:
+            raise self.hosts.refused(self.url, "what it sends is larger than an import may be")
+
+
+def check_answer(hosts: CheckedHosts, url: str, status: int, headers: Mapping[str, str]) -> None:
+    """Refuse answers that lead elsewhere, or that are not what they seem; raises UnreadableSource."""
+    if 300 <= status < 400:
+        target = shorten(headers.get("location", "nowhere"), 200)
+        raise hosts.refused(url, f"it redirects to {target}; import from there if you trust it")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise hosts.refused(url, "its answer is compressed, though it was asked not to be")
+
+
+class CheckedTransport(httpx.BaseTransport):
+    """Connects to checked addresses only. A connection is used once: it was opened for one host's name."""
+
+    def __init__(self, hosts: CheckedHosts, num_bytes: int) -> None:
+        self._hosts = hosts
+        self._budget = ByteBudget(num_bytes, hosts, "")
+        self._transport = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """The answer to a request; raises UnreadableSource."""
+        url = request.url
+        address = self._hosts.address_of(url.scheme, url.host, url.port)
+        headers = httpx.Headers(request.headers)
+        headers["Accept-Encoding"] = "identity"
+        directed = httpx.Request(
+            request.method,
+            url.copy_with(host=address),
+            headers=headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": url.host},
+        )
+        response = self._transport.handle_request(directed)
+        self._budget.url = str(url)
+        try:
+            check_answer(self._hosts, str(url), response.status_code, response.headers)
+        except UnreadableSource:
+            response.close()
+            raise
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = _CountedStream(response.stream, self._budget)
+        return response
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._transport.close()
+
+
+class _CountedStream(httpx.SyncByteStream):
+    def __init__(self, stream: httpx.SyncByteStream, budget: ByteBudget) -> None:
+        self._stream = stream
+        self._budget = budget
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._stream:
+            self._budget.spend(len(part))
+            yield part
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,267 @@
+"""Sources that a gateway reads for its clients: each import in a process of its own.
+
+What a source sends is hostile input, and so is the URL. A process that reads one has bounded processor time
+and memory, ends with its import, and has nothing of the gateway but what it needs for this one import. It
+reads a `SourceOrder` and writes tools as JSON in MCP shape; the gateway then treats these as if the client
+itself had sent them.
+
+The workers that compile schemas do not serve: they are cut off from the network.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from gateway.errors import ExtraMissing, TooManyImports, TooManyValues
+from gateway.json_contents import ContentLimits, scan
+from gateway.sources.outbound import (
+    AddressRules,
+    CheckedHosts,
+    SourceAccess,
+    SourceCredentials,
+    read_source_networks,
+)
+from gateway.sources.source_readers import from_document, from_mcp, from_openapi
+from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, UnreadableSource
+from toolspecs.imports.imported import Imported
+from toolspecs.imports.openapi import OperationFilter
+from toolspecs.shapes import Shape, write_tool
+
+MAX_IMPORTS = 4
+"""Sources that a gateway reads at once; one client may have half of them read."""
+PROCESSOR_S = 20
+MEMORY_BYTES = 768 * 2**20
+"""Of private memory: a document of the largest size takes some 500 MB as Python's objects."""
+WALL_S = 75.0
+"""Somewhat more than a source may take to answer."""
+
+# As in the zygote: this interpreter, without the user's own start-up files.
+_ENTRY = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from gateway.sources.source_process import read_order
+read_order()
+"""
+
+
+class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What to read. What is the gateway's own is filled in by `SourceProcesses`, from `credentials` on."""
+
+    kind: Literal["mcp", "openapi"]
+    url: str | None = None
+    document: str | None = None
+    headers: Mapping[str, str] = {}
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    credentials: SourceCredentials = SourceCredentials()
+    networks: str = ""
+    processor_s: int = PROCESSOR_S
+
+    def read(self) -> Imported:
+        """Read it; raises UnreadableSource, LimitExceeded, ExtraMissing."""
+        hosts = CheckedHosts(AddressRules(read_source_networks(self.networks)))
+        headers = self.credentials.headers(self.headers)
+        selection = OperationFilter(self.tags, self.paths, self.operations)
+        if self.kind == "mcp":
+            assert self.url is not None
+            return from_mcp(self.url, headers, self.credentials, hosts)
+        if self.url is not None:
+            return from_openapi(self.url, headers, selection, hosts)
+        return from_document(self.document or "", selection)
+
+
+class ReadSource(msgspec.Struct, frozen=True):
+    """What was found: tools in MCP shape, and what no tool could be made of."""
+
+    kind: str
+    location: str
+    tools: list[dict[str, Any]]
+    faults: list[tuple[str | int | None, str, str, str, str]] = []
+
+    @classmethod
+    def of(cls, imported: Imported) -> "ReadSource":
+        """The same as what an import makes."""
+        tools = [write_tool(tool, Shape.MCP) for tool in imported.tools]
+        faults = [(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in imported.faults]
+        return cls(imported.kind, imported.place, tools, faults)
+
+    def found_faults(self) -> tuple[Fault, ...]:
+        """The faults; their pointers are into the source."""
+        return tuple(Fault(*fault) for fault in self.faults)
+
+
+class _Answer(msgspec.Struct):
+    """What the process writes: one of these."""
+
+    found: ReadSource | None = None
+    unreadable: tuple[str, str] | None = None
+    limit: tuple[str, int, int | None] | None = None
+    extra: tuple[str, str] | None = None
+
+    def result(self, url: str) -> ReadSource:
+        if self.unreadable:
+            raise UnreadableSource(*self.unreadable)
+        if self.limit:
+            raise LimitExceeded(*self.limit)
+        if self.extra:
+            raise ExtraMissing(*self.extra)
+        if self.found is None:
+            raise UnreadableSource(url, "nothing was read")
+        return self.found
+
+
+class SourceProcesses:
+    """Reads sources, few at once; their processes have the environment variables of `environment` alone."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        contents: ContentLimits,
+        access: SourceAccess,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        max_imports: int = MAX_IMPORTS,
+        processor_s: int = PROCESSOR_S,
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._contents = contents
+        self._access = access
+        self._environment = dict(environment)
+        self._max_imports = max_imports
+        self._processor_s = processor_s
+        self._running: Counter[str] = Counter()
+
+    async def read(self, order: SourceOrder, share: str = "") -> ReadSource:
+        """What an order's source has. `share` stands for the client.
+
+        Raises:
+            UnreadableSource: the source may not or cannot be read, or it took too much time or memory.
+            LimitExceeded: it has more tools than a toolset may have.
+            ExtraMissing: what reads such sources is not installed.
+            TooManyImports: too many sources are being read, of this client or in all.
+        """
+        name = order.url or "the document"
+        shown = self._access.credentials_for(order.url)
+        order = msgspec.structs.replace(
+            order, credentials=shown, networks=self._access.networks, processor_s=self._processor_s
+        )
+        with self._room_for(share):
+            raw = await self._answer(order, name)
+        try:
+            await asyncio.to_thread(scan, raw, self._contents)
+            answer = await asyncio.to_thread(msgspec.json.decode, raw, type=_Answer)
+        except TooManyValues as error:
+            raise UnreadableSource(name, f"of its tools, {error}; choose fewer operations") from error
+        return answer.result(name)
+
+    @contextlib.contextmanager
+    def _room_for(self, share: str) -> Any:
+        if self._running.total() >= self._max_imports or self._running[share] >= max(
+            1, self._max_imports // 2
+        ):
+            raise TooManyImports
+        self._running[share] += 1
+        try:
+            yield
+        finally:
+            self._running[share] -= 1
+            self._running += Counter()  # forgets clients that read nothing
+
+    async def _answer(self, order: SourceOrder, name: str) -> bytes:
+        try:
+            async with asyncio.timeout(WALL_S), _process(self._environment) as process:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                with suppress(ConnectionError):  # it ended early; what it wrote says why
+                    process.stdin.write(msgspec.json.encode(order))
+                    await process.stdin.drain()
+                    process.stdin.close()
+                answer = await _read_all(process.stdout, self._max_bytes)
+                await process.wait()
+        except TimeoutError:
+            raise UnreadableSource(name, f"it took longer than {WALL_S:g} s") from None
+        if len(answer) > self._max_bytes:
+            reason = f"its tools are larger than {self._max_bytes} bytes; choose fewer operations"
+            raise UnreadableSource(name, reason)
+        if process.returncode or not answer:
+            reason = "reading it takes too much time or memory; choose a smaller document"
+            raise UnreadableSource(name, reason)
+        return answer
+
+
+async def _read_all(stream: asyncio.StreamReader, max_bytes: int) -> bytes:
+    """What comes until the end, or a little more than `max_bytes`."""
+    received = bytearray()
+    while len(received) <= max_bytes and (part := await stream.read(1 << 16)):
+        received += part
+    return bytes(received)
+
+
+@asynccontextmanager
+async def _process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that reads one source; it is gone afterwards, whatever it does."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-c", _ENTRY, json.dumps(sys.path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=dict(environment),  # and nothing of the gateway's own, which holds secrets
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def read_order() -> None:
+    """What runs in the process: read an order, write an answer."""
+    # What a library prints may not stand in the answer.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=SourceOrder)
+    _bound(order.processor_s)
+    with answers:
+        answers.write(msgspec.json.encode(_answer_to(order)))
+
+
+def _answer_to(order: SourceOrder) -> _Answer:
+    try:
+        return _Answer(found=ReadSource.of(order.read()))
+    except UnreadableSource as error:
+        return _Answer(unreadable=(error.source, error.reason))
+    except LimitExceeded as error:
+        return _Answer(limit=(error.limit, error.maximum, error.actual))
+    except ExtraMissing as error:
+        return _Answer(extra=(error.feature, error.extra))
+    except ToolspecsError as error:
+        return _Answer(unreadable=(order.url or "the document", str(error)))
+    except (MemoryError, RecursionError) as error:
+        reason = f"reading it takes too much memory ({type(error).__name__})"
+        return _Answer(unreadable=(order.url or "the document", reason))
+
+
+def _bound(processor_s: int) -> None:
+    """Bound this process; systems that cannot bound memory bound the time."""
+    bounds: Sequence[tuple[int, int]] = (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, processor_s),
+        (resource.RLIMIT_DATA, MEMORY_BYTES),
+    )
+    for what, most in bounds:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(what, (most, most))

@@ -1,0 +1,308 @@
+"""Imports into toolsets: what was accepted stays what is served.
+
+The first import of a source makes the toolset. Every later one only notes what the source has now; the tools
+that differ are compiled and compared, kept beside the toolset, and served once somebody accepts them. New
+tools are no exception: a model reads their descriptions as it reads those of the others.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compiler.isolation.limits import CompileBudget
+from compiler.report import ToolReport
+from gateway.errors import InvalidField
+from gateway.registry import Registration, Registry
+from gateway.tool_changes import Change, compare_tool
+from toolspecs.bundle import bundle_tools
+from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownTool, UnknownToolset
+from toolspecs.imports.imported import origin_of, with_origin
+from toolspecs.nearest import shorten
+from toolspecs.pinned_source import PinnedSource
+from toolspecs.preconditions import check_precondition
+from toolspecs.shapes import CheckedTool
+from toolspecs.submission import bundle_checked, check_size
+from toolspecs.tool import Tool
+from toolspecs.toolset import Revision, Toolset
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools that a source has now, as JSON in any shape, and what no tool could be made of.
+
+    `kind`, `location` and `selection` are those of a `PinnedSource`. Nothing is known of the tools `unread`,
+    and of those with faults.
+    """
+
+    kind: str
+    location: str
+    tools: Sequence[Any]
+    faults: tuple[Fault, ...] = ()
+    unread: Collection[str] = ()
+    selection: Mapping[str, tuple[str, ...]] | None = None
+
+    @property
+    def source(self) -> PinnedSource:
+        """The source, nothing of which has been accepted yet."""
+        return PinnedSource(self.kind, self.location, self.selection or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A tool that is otherwise at its source than it is served; None where it is not at all."""
+
+    name: str
+    origin: str
+    change: Change
+    served: Tool | None
+    offered: Tool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOutcome:
+    """What an import found, and the revision that is current now (None: nothing is registered).
+
+    `refused` are tools of the source that were left out.
+    """
+
+    origin: str
+    revision: Revision | None
+    differences: tuple[Difference, ...]
+    refused: tuple[Fault, ...]
+    reports: tuple[ToolReport, ...]
+    is_created: bool = False
+
+
+class ToolImports:
+    """Takes what sources offer into toolsets; `share` and `owner` mean what they mean to `Registry`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._catalog = registry.catalog
+
+    async def take(
+        self,
+        name: str,
+        offer: Offer,
+        *,
+        skip_refused: bool = False,
+        is_dry_run: bool = False,
+        if_match: str | None = None,
+        share: str = "",
+        owner: str = "",
+    ) -> ImportOutcome:
+        """Create the toolset from what a source offers, or note in it what the source offers now.
+
+        With `skip_refused`, tools that cannot be read or enforced are left out and told.
+
+        Raises:
+            InvalidTools: with every fault of every tool, unless they are skipped.
+            ToolspecsError: as `Registry.put`.
+        """
+        if offer.faults and not skip_refused:
+            raise InvalidTools(offer.faults)
+        budget = self._registry.budget(share)
+        origin = offer.source.origin
+        while True:
+            current = await self._current(name)
+            check_precondition(name, current.etag if current else None, if_match)
+            found, refused, reports = await self._enforceable(
+                name, offer, current.toolset.documents if current else None, budget, skip_refused=skip_refused
+            )
+            noted = _noting(offer, found, (*offer.faults, *refused))
+            revision = current
+            if is_dry_run:
+                toolset = noted(current) if current else Toolset(name).with_source(offer.source.seen(found))
+            elif current:
+                revision = await self._catalog.change(name, noted, if_match, owner)
+                toolset = revision.toolset
+            else:
+                try:
+                    revision = await self._create(found, offer, owner)
+                except StaleRevision:  # somebody else created it meanwhile
+                    continue
+                toolset = revision.toolset
+            differences = await self._differences(toolset, budget, origin)
+            is_created = current is None and not is_dry_run
+            return ImportOutcome(
+                origin, revision, differences, (*offer.faults, *refused), reports, is_created=is_created
+            )
+
+    async def accept(
+        self,
+        name: str,
+        tool_names: Collection[str] | None,
+        origin: str | None = None,
+        *,
+        if_match: str | None = None,
+        share: str = "",
+        owner: str = "",
+    ) -> Registration:
+        """Serve tools as their sources offer them (None: all that differ, of the source `origin` if given).
+
+        A tool that a source offers under the name of one that is not its own is only taken by its name.
+
+        Raises:
+            UnknownTool: no source offers a difference of a tool of that name.
+            InvalidField: several sources do.
+            InvalidTools: a tool cannot be enforced any more.
+            ToolspecsError: as `Registry.put`.
+        """
+        budget = self._registry.budget(share)
+        while True:
+            current = await self._catalog.last(name)
+            check_precondition(name, current.etag, if_match)
+            chosen = list(_chosen(current.toolset, tool_names, origin))
+            toolset = current.toolset
+            for chosen_origin, names in chosen:
+                toolset = toolset.accepting(chosen_origin, names)
+            taken = {tool_name for _, names in chosen for tool_name in names}
+            pinned = [tool for tool in toolset if tool.name in taken]
+            reports = await self._compiled(pinned, toolset, budget)
+            try:
+                revision = await self._catalog.change(name, _always(toolset), current.etag, owner)
+            except StaleRevision:
+                if if_match is not None:
+                    raise
+                continue
+            return Registration(revision, reports)
+
+    async def differences(
+        self, name: str, number: int | None = None, *, share: str = ""
+    ) -> tuple[Revision, tuple[Difference, ...]]:
+        """A revision (None: the current one), and what its sources offered otherwise."""
+        revision = await self._catalog.get(name, number)
+        return revision, await self._differences(revision.toolset, self._registry.budget(share))
+
+    async def _current(self, name: str) -> Revision | None:
+        try:
+            return await self._catalog.last(name)
+        except UnknownToolset:
+            return None
+
+    async def _enforceable(
+        self,
+        name: str,
+        offer: Offer,
+        documents: Mapping[str, Any] | None,
+        budget: CompileBudget,
+        *,
+        skip_refused: bool,
+    ) -> tuple[Toolset, tuple[Fault, ...], tuple[ToolReport, ...]]:
+        """What a source offers as a toolset of its own, what was refused of it, and the reports."""
+        left, refused = list(offer.tools), list[Fault]()
+        while True:
+            try:
+                checked, reports = await self._registry.checked(name, left, documents, budget)
+            except InvalidTools as error:
+                names = {fault.tool for fault in error.faults}
+                if not skip_refused or not all(isinstance(tool_name, str) for tool_name in names):
+                    raise
+                refused += error.faults
+                left = [tool for tool in left if _name(tool) not in names]
+            else:
+                tools = tuple(with_origin(tool, offer.source.origin) for tool in checked.toolset)
+                return Toolset(name, tools, are_bundled=True), tuple(refused), tuple(reports)
+
+    async def _create(self, found: Toolset, offer: Offer, owner: str) -> Revision:
+        """The toolset, all of which is accepted. Raises StaleRevision if somebody else created it."""
+        source = offer.source.seen(found).accepting(found.tool_names)
+        checked = await asyncio.to_thread(check_size, found.with_source(source), self._catalog.limits)
+        return (await self._catalog.put_checked(checked, if_none_match=True, owner=owner)).revision
+
+    async def _differences(
+        self, toolset: Toolset, budget: CompileBudget, origin: str | None = None
+    ) -> tuple[Difference, ...]:
+        covers = await self._registry.covers(budget)
+        found = []
+        for source in toolset.sources:
+            if origin is not None and source.origin != origin:
+                continue
+            for tool in _bundled(source.offered, toolset):
+                served = toolset.by_name.get(tool.name)
+                change = await compare_tool(served, tool, covers)
+                found.append(Difference(tool.name, source.origin, change, served, tool))
+            for name in source.removed:
+                served = toolset.by_name.get(name)
+                found.append(Difference(name, source.origin, Change.REMOVED, served, None))
+        return tuple(found)
+
+    async def _compiled(
+        self, tools: Sequence[Tool], toolset: Toolset, budget: CompileBudget
+    ) -> tuple[ToolReport, ...]:
+        """The reports of tools that will be served; raises InvalidTools."""
+        unbundled = [CheckedTool(tool, f"/tools/{index}/inputSchema") for index, tool in enumerate(tools)]
+        bundled = await asyncio.to_thread(bundle_checked, unbundled, toolset.documents, self._catalog.limits)
+        return tuple(await self._registry.compile(bundled, budget))
+
+
+def _always(toolset: Toolset) -> Callable[[Revision], Toolset]:
+    return lambda _revision: toolset
+
+
+def _noting(offer: Offer, found: Toolset, faults: Iterable[Fault]) -> Callable[[Revision], Toolset]:
+    """What makes of a revision the toolset in which it is noted what the source has now."""
+    unread = {*offer.unread, *(str(fault.tool) for fault in faults)}
+
+    def noted(revision: Revision) -> Toolset:
+        toolset = revision.toolset
+        known = toolset.source(offer.source.origin) or offer.source
+        source = replace(known, selection=offer.source.selection)
+        return toolset.with_source(source.seen(found, toolset.by_name, unread))
+
+    return noted
+
+
+def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
+    """The tools with what they refer to of a toolset's documents."""
+    try:
+        return bundle_tools(tools, toolset.documents)
+    except InvalidTools:  # documents were removed since; then they cannot be accepted either
+        return tools
+
+
+def _chosen(
+    toolset: Toolset, names: Collection[str] | None, origin: str | None
+) -> Iterator[tuple[str, list[str]]]:
+    """The sources, and of each the tools whose differences are accepted."""
+    sources = [source for source in toolset.sources if origin in {None, source.origin}]
+    offering: dict[str, list[str]] = {}
+    for source in sources:
+        for name in source.differing:
+            offering.setdefault(name, []).append(source.origin)
+    _check_chosen(toolset, names, offering)
+    for source in sources:
+        if names is None:
+            _check_own(toolset, source)
+        taken = [name for name in source.differing if names is None or name in names]
+        if taken:
+            yield source.origin, taken
+
+
+def _check_chosen(
+    toolset: Toolset, names: Collection[str] | None, offering: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise UnknownTool or InvalidField unless each tool is offered by one source."""
+    for name in offering if names is None else names:
+        if name not in offering:
+            raise UnknownTool(toolset.name, name, offering)
+        if len(offering[name]) > 1:
+            reason = f"several sources offer the tool {shorten(name, 100)!r}: {', '.join(offering[name])}"
+            raise InvalidField("source", f"{reason}; say which one")
+
+
+def _check_own(toolset: Toolset, source: PinnedSource) -> None:
+    """Raise InvalidField if a source offers a tool under the name of one that is not its own."""
+    for name in source.differing:
+        served = toolset.by_name.get(name)
+        if served is not None and origin_of(served.extras.get("_meta")) != source.origin:
+            reason = (
+                f"{source.origin} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
+                " is not from there; name it to replace it"
+            )
+            raise InvalidField("tools", reason)
+
+
+def _name(tool: Any) -> Any:
+    return tool.get("name") if isinstance(tool, Mapping) else None

@@ -1,0 +1,128 @@
+"""`callgate tools watch`: asks sources again and again whether their tools changed, and changes nothing."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import httpx
+import msgspec
+import typer
+from rich.console import Console
+
+from gateway.import_cli import (
+    DifferenceReply,
+    HeaderOption,
+    ImportReply,
+    listing_of,
+    read_url,
+    say,
+    show_differences,
+    visible,
+)
+from gateway.sources.source_readers import is_url
+from gateway.tools_cli import KeyOption, UrlOption, checked_answer, failure, open_gateway, toolset_path
+from toolspecs.imports.openapi import OperationFilter
+
+CHANGED, UNREAD = 1, 2
+
+
+class _SourceReply(msgspec.Struct):
+    """A source of a toolset."""
+
+    source: str
+    kind: str
+    location: str
+    selection: dict[str, list[str]]
+
+    @property
+    def filter(self) -> OperationFilter:
+        """The operations that are imported of it."""
+        kinds = (self.selection.get(kind, ()) for kind in ("tags", "paths", "operations"))
+        return OperationFilter(*map(tuple, kinds))
+
+
+class _SourcesReply(msgspec.Struct):
+    """The sources of a toolset."""
+
+    sources: list[_SourceReply]
+
+
+def watch_tools(
+    toolsets: Annotated[list[str], typer.Argument(metavar="TOOLSET…", help="Names of toolsets.")],
+    *,
+    every: Annotated[float, typer.Option(min=1, help="Seconds from one round to the next.")] = 3600,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="One round; exit with 1 if a tool differs, 2 if a source is unread."),
+    ] = False,
+    header: HeaderOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Report what differs at the sources of toolsets; nothing is changed.
+
+    The sources are read from this machine. A difference is reported once, until it changes again.
+    """
+    watch = _Watch(tuple(toolsets), tuple(header or ()), url, api_key)
+    try:
+        while True:
+            result = watch.round()
+            if once:
+                raise typer.Exit(result)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """The toolsets to watch, and what was reported of each of their sources last."""
+
+    toolsets: tuple[str, ...]
+    headers: tuple[str, ...]
+    url: str | None
+    api_key: str | None
+    reported: dict[tuple[str, str], Sequence[DifferenceReply]] = field(default_factory=dict)
+
+    def round(self) -> int:
+        """Look at all sources once: 0 if nothing differs, else CHANGED or UNREAD."""
+        results = {0}
+        try:
+            with open_gateway(self.url, self.api_key) as (client, console):
+                for toolset in self.toolsets:
+                    results |= set(self._results(client, console, toolset))
+        except typer.Exit:  # it was said why; the gateway may be back for the next round
+            results.add(UNREAD)
+        return CHANGED if CHANGED in results else max(results)
+
+    def _results(self, client: httpx.Client, console: Console, toolset: str) -> Iterator[int]:
+        try:
+            found = checked_answer(client.get(toolset_path(toolset)), _SourcesReply).sources
+            if not found:
+                raise failure(f"toolset {toolset} was not imported from any source")
+        except typer.Exit:
+            yield UNREAD
+            return
+        for source in found:
+            try:
+                yield self._look(client, console, toolset, source)
+            except typer.Exit:
+                yield UNREAD
+
+    def _look(self, client: httpx.Client, console: Console, toolset: str, source: _SourceReply) -> int:
+        """Read one source and compare; raises typer.Exit if that fails, once it was said why."""
+        if not is_url(source.location):
+            named = f"{visible(source.source)} of toolset {toolset}"
+            raise failure(f"{named} is not at a URL; compare it by `callgate tools import --dry-run`")
+        imported = read_url(source.kind, source.location, self.headers, source.filter)
+        listing = {**listing_of(imported, source.filter), "location": source.location}
+        body = {"listing": listing, "skip_refused": True, "dry_run": True}
+        reply = checked_answer(client.post(f"{toolset_path(toolset)}/import", json=body), ImportReply)
+        if reply.differences != self.reported.get((toolset, source.source), []):
+            num = len(reply.differences)
+            now = f"{num} tool{'' if num == 1 else 's'}" if num else "nothing"
+            say(console, f"toolset {toolset}: {now} differs at {visible(source.source)}")
+            show_differences(console, reply.differences)
+        self.reported[toolset, source.source] = reply.differences
+        return CHANGED if reply.differences else 0

@@ -1,0 +1,63 @@
+"""`callgate tools watch`: says what differs at sources, and changes nothing."""
+
+import json
+
+import pytest
+from source_server import SHOP, document, operation, served_document, web
+
+from gateway import watch_cli
+
+URL = "/openapi.json"
+CHANGED = {**SHOP, "/new": {"get": operation("new", {}, "Call this first.")}}
+
+
+@pytest.fixture
+def shop(run, gateway):
+    """The answers of a server whose document is imported, by its path."""
+    answers = {URL: served_document(SHOP)}
+    with web(answers) as (base, _):
+        assert run("tools", "import", "--openapi", base + URL, "--operation", "*").exit_code == 0
+        yield answers
+
+
+def test_a_round_tells_by_its_exit_code_whether_something_changed(run, gateway, shop):
+    quiet = run("tools", "watch", "the-shop", "--once")
+    assert (quiet.exit_code, quiet.stdout) == (0, "")
+    shop[URL] = served_document(CHANGED)
+    before = gateway.get("/v1/toolsets/the-shop").json()
+    result = run("tools", "watch", "the-shop", "--once")
+    assert result.exit_code == 1
+    assert "toolset the-shop: 1 tool differs at openapi http://127.0.0.1:" in result.stdout
+    assert '+  "description": "Call this first.",' in result.stdout
+    assert gateway.get("/v1/toolsets/the-shop").json() == before
+    shop[URL] = (500, {}, b"")
+    unread = run("tools", "watch", "the-shop", "--once")
+    assert (unread.exit_code, "HTTP 500" in unread.stderr) == (2, True)
+
+
+def test_a_difference_is_told_once_and_an_interrupt_ends_it_cleanly(run, shop, monkeypatch):
+    documents = [CHANGED, CHANGED, SHOP]
+
+    def sleep(seconds):
+        assert seconds == 5
+        if not documents:
+            raise KeyboardInterrupt
+        shop[URL] = served_document(documents.pop(0))
+
+    monkeypatch.setattr(watch_cli.time, "sleep", sleep)
+    result = run("tools", "watch", "the-shop", "--every", "5")
+    assert result.exit_code == 0
+    told = [line for line in result.stdout.splitlines() if line.startswith("toolset")]
+    assert [line.split()[2] for line in told] == ["1", "nothing"]
+
+
+def test_what_cannot_be_polled_is_told(run, gateway, tmp_path):
+    path = tmp_path / "openapi.json"
+    path.write_text(json.dumps(document(SHOP)))
+    run("tools", "import", "--openapi", str(path))
+    result = run("tools", "watch", "the-shop", "--once")
+    assert result.exit_code == 2
+    assert "openapi The Shop of toolset the-shop is not at a URL" in result.stderr
+    gateway.put("/v1/toolsets/own", json={"tools": []}).raise_for_status()
+    assert "was not imported" in run("tools", "watch", "own", "--once").stderr
+    assert run("tools", "watch", "no-such", "--once").exit_code == 2

@@ -1,0 +1,80 @@
+"""Pinned sources: nothing is served that nobody accepted, whatever a source says."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspecs.errors import UnknownTool
+from toolspecs.pinned_source import PinnedSource
+from toolspecs.tool import Tool
+from toolspecs.toolset import Toolset
+from toolspecs.toolset_contents import decode_toolset, encode_toolset
+
+TOOL_NAMES = st.sampled_from(["a", "b", "c"])
+LISTINGS = st.dictionaries(TOOL_NAMES, st.sampled_from(["good", "poisoned", "worse"]))
+STEPS = st.one_of(
+    st.tuples(st.just("seen"), LISTINGS),
+    st.tuples(st.just("accept"), st.sets(TOOL_NAMES)),
+    st.tuples(st.just("edit"), TOOL_NAMES),
+)
+SOURCE = PinnedSource("mcp", "https://desk.example/mcp", {"tags": ("x",)})
+
+
+def tools(listed):
+    return [Tool(name, description, {"type": "object"}) for name, description in listed.items()]
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_only_what_is_accepted_or_edited_changes_what_is_served(steps):
+    toolset, served, offer = Toolset("desk"), {}, {}
+    for kind, given_value in steps:
+        source = toolset.source(SOURCE.origin) or SOURCE
+        if kind == "seen":
+            offer = given_value
+            toolset = toolset.with_source(source.seen(tools(offer), toolset.by_name))
+        elif kind == "edit":
+            served[given_value] = "edited"
+            toolset = toolset.with_tool(Tool(given_value, "edited", {"type": "object"}))
+        else:
+            names = given_value & {*source.differing}
+            toolset = toolset.accepting(SOURCE.origin, names) if names else toolset
+            for name in names:
+                if name in offer:
+                    served[name] = offer[name]
+                else:
+                    served.pop(name, None)
+        assert {tool.name: tool.description for tool in toolset} == served
+        assert decode_toolset("desk", toolset.digest, encode_toolset(toolset)) == toolset
+
+
+@given(LISTINGS, LISTINGS)
+def test_once_all_is_accepted_nothing_differs(first, second):
+    toolset = Toolset("desk").with_source(SOURCE.seen(tools(first)))
+    for listed in (first, second):
+        source = (toolset.source(SOURCE.origin) or SOURCE).seen(tools(listed), toolset.by_name)
+        toolset = toolset.with_source(source)
+        if source.differing:
+            toolset = toolset.accepting(SOURCE.origin, source.differing)
+        assert {tool.name: tool.description for tool in toolset} == listed
+        assert not (toolset.source(SOURCE.origin) or SOURCE).differing
+
+
+def test_nothing_is_accepted_that_is_not_offered():
+    toolset = Toolset("desk").with_source(SOURCE.seen(tools({"a": "good"})))
+    for origin, name in ((SOURCE.origin, "b"), ("mcp other", "a")):
+        with pytest.raises(UnknownTool):
+            toolset.accepting(origin, [name])
+
+
+def test_a_source_is_part_of_the_digest():
+    plain = Toolset("desk", tuple(tools({"a": "good"})))
+    offered = plain.with_source(SOURCE.seen(tools({"a": "worse"})))
+    assert len({plain.digest, offered.digest, offered.accepting(SOURCE.origin, ["a"]).digest}) == 3
+
+
+def test_what_cannot_be_read_is_not_gone():
+    source = SOURCE.seen(tools({"a": "good", "b": "good"})).accepting(["a", "b"])
+    assert source.seen(tools({"a": "good"}), unread=["b"]).differing == ()
+    assert replace(source, selection={}).origin == source.origin
