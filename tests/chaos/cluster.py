@@ -29,6 +29,8 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Moves the clock of a process (Debian: apt-get install faketime)."""
 HAS_FAKETIME = FAKETIME.exists()
 _PROGRAM = "from gateway.cli import main; main()"
+_LATER_LOWERING = "from compiler.isolation import compile_job; compile_job.LOWERING_VERSION += 1; "
+"""What makes a gateway one of a later version, which finds no grammar that this one has stored."""
 
 
 class ServerProcess:
@@ -130,6 +132,10 @@ class GatewayProcess(ServerProcess):
         config.write_text("\n".join([*lines, models]))
         options = ["--config", str(config), "--port", str(self.port)]
         self.command = [sys.executable, "-c", _PROGRAM, "serve", *options]
+
+    def change_version(self, *, is_later: bool) -> None:
+        """When it is started the next time, it is of a later version, or of this one again."""
+        self.command[2] = _LATER_LOWERING * is_later + _PROGRAM
 
     async def engines_ready(self) -> float:
         """Wait until all of its engines take requests; the seconds that this took."""

@@ -192,6 +192,27 @@ async def gateway_drained(scene: Scene) -> None:
     scene.load.serving.append(gateway)
 
 
+async def gateways_upgraded(scene: Scene) -> None:
+    """One after the other is drained, and comes back of a later version; then the way back.
+
+    The later one stores grammars in another format. In between, both versions serve from one store.
+    """
+    for is_later in (True, False):
+        for gateway in scene.cluster.gateways:
+            scene.load.serving.remove(gateway)
+            gateway.signal(signal.SIGTERM)
+            await gateway.ended(60)
+            gateway.change_version(is_later=is_later)
+            gateway.start()
+            await gateway.ready()
+            await gateway.engines_ready()
+            scene.load.serving.append(gateway)
+            await asyncio.sleep(5)
+            compiled = (await gateway.measures()).get("callgate_grammar_compile_duration_seconds_count", 0)
+            version = "later" if is_later else "this"
+            scene.notes.append(f"{gateway.name} of {version} version compiled {compiled:.0f} grammars in 5 s")
+
+
 async def long_stream(url: str) -> list[str]:
     """Read a stream of some seconds; what is wrong with it."""
     schema = {
@@ -357,6 +378,7 @@ SHARED_FAULTS = (
     Fault("engine-forbidden", "an engine writes tokens that its masks forbid, for 6 s", engine_forbidden),
     Fault("gateway-killed", "a gateway is killed, and started again", gateway_killed, frozenset({CONNECTION})),
     Fault("gateway-drained", "a gateway is told to end while streams run", gateway_drained),
+    Fault("gateways-upgraded", "each gateway is replaced by one of a later version, and then back", gateways_upgraded),
     Fault("clock-moved", "the clock of a gateway jumps an hour ahead, two back, and one ahead", clock_moved, missing=NO_FAKETIME),
     Fault("clients-vanish", "100 clients leave their streams without a word", clients_vanish),
     Fault("clients-read-slowly", "30 clients do not read their streams for 8 s", clients_read_slowly),
