@@ -12,12 +12,13 @@ from hostile import greedy, laborious
 
 from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
-from compiler.isolation.compile_job import CompileJob, read_answer
+from compiler.isolation.compile_job import CompileJob, read_answer, read_faults
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import WorkerPool
 from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
+from toolspecs.tool import Tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,6 +80,19 @@ async def test_one_that_takes_too_long_is_refused_and_the_next_is_compiled(worke
     with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
         await workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY)
     assert await is_fine(workers)
+
+
+async def test_judging_arguments_has_the_limits_of_compiling(workers):
+    """A schema that compiles in 0.2 s, and on which a validator takes seconds for every two levels more."""
+    levels = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i - 1}"}] * 2} for i in range(1, 30)}
+    parameters = {"$defs": {"a0": {"type": "string"}, **levels}, "properties": {"v": {"$ref": "#/$defs/a29"}}}
+    assert CacheEntry.from_bytes(
+        await workers.run(CompileJob.tool(parameters, "json"), VOCABULARY), VOCABULARY, "tool"
+    )
+    with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
+        await workers.run(CompileJob.judge(Tool("t", "", parameters), {"v": 1}), VOCABULARY)
+    good = await workers.run(CompileJob.judge(Tool("t", "", {"required": ["v"]}), {}), VOCABULARY)
+    assert [fault.keyword for fault in read_faults(good)] == ["required"]
 
 
 async def test_one_that_takes_too_much_memory_is_refused(workers):
