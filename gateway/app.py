@@ -33,7 +33,7 @@ from gateway.rate_limits import RateLimits
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.route_scopes import Authorization, OpenPaths
-from gateway.served_models import start_runtime
+from gateway.served_models import load_embedder, start_runtime
 from gateway.service_views import ServiceViews
 from gateway.services import Services
 from gateway.setting_sources import library_environment, source_environment
@@ -47,6 +47,7 @@ from gateway.telemetry.recent_requests import KeptRequests
 from gateway.telemetry.recorders import Recorders
 from gateway.tool_imports import ToolImports
 from gateway.tool_search import ToolSearcher
+from gateway.tool_vectors import Embedder, ToolVectors
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
@@ -62,6 +63,7 @@ def create_app(
     store: Store | None = None,
     tracer_provider: trace.TracerProvider | None = None,
     meters: Meters | None = None,
+    embedder: Embedder | None = None,
 ) -> Litestar:
     """The gateway as a Litestar application.
 
@@ -88,6 +90,7 @@ def create_app(
         recorders=Recorders.open(settings, tracer_provider, meters),
         compile_pool=compile_pool,
         runtime=runtime,
+        embedder=embedder,
     )
     app = _litestar(parts, trusted_proxies)
     # Not as middleware, which Litestar runs only for paths that have a route.
@@ -105,7 +108,7 @@ def create_app(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """What is there before the gateway runs. A compile pool or a runtime that is None is made then."""
+    """What is there before the gateway runs. Of the last three, what is None is made then."""
 
     settings: Settings
     secret: bytes
@@ -115,6 +118,7 @@ class _Parts:
     recorders: Recorders
     compile_pool: CompilePool | None
     runtime: Runtime | None
+    embedder: Embedder | None
 
 
 def _litestar(parts: _Parts, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
@@ -171,7 +175,8 @@ async def _running(app: Litestar, parts: _Parts) -> AsyncIterator[None]:
         for model in await runtime.models():
             await compilers.start(model.prepared)
         await opened.enter_async_context(recorders.engines.of(runtime, grammars, store))
-        searcher = ToolSearcher()
+        embedder = parts.embedder or await asyncio.to_thread(load_embedder, settings)
+        searcher = ToolSearcher(vectors=ToolVectors(embedder) if embedder else None)
         opened.callback(searcher.close)
         views = _wired(parts, grammars, runtime, searcher)
         opened.callback(views.whole.bodies.close)

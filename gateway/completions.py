@@ -105,7 +105,7 @@ class Completions:
         chat = self._telemetry.chat(model.model_id)
         with chat.beginning():
             async with deadline.enforced():
-                prepared = await self._prepared(turn, model, suffix, chat=chat, share=share)
+                prepared = await self._prepared(turn, model, suffix, deadline, chat=chat, share=share)
                 expected = expected_tokens(prepared.request, model.context_length)
                 taken = await allowance.reserve_tokens(expected.total) if allowance else None
             with metered(allowance, taken, chat, expected, turn.num_choices) as observer:
@@ -116,6 +116,7 @@ class Completions:
         turn: Turn,
         model: ModelCard,
         suffix: tuple[ToolsetReference, ...],
+        deadline: Deadline,
         *,
         chat: Chat,
         share: str,
@@ -125,7 +126,9 @@ class Completions:
         chat.uses(revisions)
         tools = await self._joined(revisions, turn.tools)
         choice = check_choice(turn, tools)
-        tools, found = await self._searcher.find(turn, model, tools, revisions, share)
+        tools, found = await self._searcher.find(
+            turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
+        )
         chat.found(found)
         try:
             grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
@@ -200,7 +203,9 @@ class Completions:
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = await self._joined(revisions, turn.tools)
-            tools, found = await self._searcher.find(turn, model, tools, revisions, share)
+            tools, found = await self._searcher.find(
+                turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
+            )
             request = generation_request(turn, model, tools, None, revisions)
             request = replace(request, timeout_s=deadline.remaining_s(), share=share)
             try:

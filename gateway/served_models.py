@@ -10,6 +10,7 @@ from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
 from gateway.processors import num_usable_cores
 from gateway.settings import ModelSettings, Settings
+from gateway.tool_vectors import Embedder
 from runtime.engines.client import EngineAddress, EngineClient
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.vllm_client import VllmClient
@@ -108,6 +109,22 @@ def open_clients(model: ModelSettings, prepared: PreparedVocabulary) -> list[Eng
         return [VllmClient(address) for address in addresses]
     except (OSError, ssl.SSLError) as error:
         raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
+
+
+def load_embedder(settings: Settings) -> Embedder | None:
+    """The model that embeds tools and requests for searches; None if the settings ask for none.
+
+    Raises:
+        ModelLoadError: it cannot be loaded.
+    """
+    if settings.tool_embeddings is None:
+        return None
+    import transformers.utils.logging  # noqa: PLC0415 - as above
+
+    from runtime.sentence_embedder import SentenceEmbedder  # noqa: PLC0415
+
+    transformers.utils.logging.disable_progress_bar()
+    return SentenceEmbedder.load(settings.tool_embeddings)
 
 
 def default_selection(settings: Settings) -> Selection:

@@ -20,6 +20,7 @@ from gateway.connections import BACKLOG, ServerConfig
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
 from gateway.headers import read_origins
+from gateway.served_models import load_embedder
 from gateway.settings import Settings
 from gateway.telemetry.exporters import Meters, open_meters, open_provider
 from gateway.telemetry.log_lines import set_up_logging
@@ -100,10 +101,16 @@ def serve(settings: Settings, console: Console) -> None:
             trace.set_tracer_provider(provider)
         meters = open_meters(settings)
         with console.status(f"loading {served} …"):
+            embedder = load_embedder(settings)
             compile_pool = open_compile_pool(settings)
             runtime = load_runtime(settings, compile_pool)
         app = create_app(
-            settings, runtime=runtime, compile_pool=compile_pool, tracer_provider=provider, meters=meters
+            settings,
+            runtime=runtime,
+            compile_pool=compile_pool,
+            tracer_provider=provider,
+            meters=meters,
+            embedder=embedder,
         )
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

@@ -126,6 +126,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " conversation calls for. By default all are shown."
         ),
     ] = None
+    tool_embeddings: Annotated[
+        str | None,
+        Meta(
+            description="Model by which tool search also finds tools in other words than their own: `minilm`,"
+            " once its package is installed, or the directory of a sentence-embedding model. By default,"
+            " words alone decide."
+        ),
+    ] = None
     device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"],

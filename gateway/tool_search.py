@@ -8,22 +8,31 @@ that of the tools shown. Nothing is remembered but indexes, so every replica fin
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gateway.errors import InvalidField
-from gateway.turn import FoundTools, SearchedTool, Turn
+from gateway.tool_vectors import PATIENCE_S, ToolVectors
+from gateway.turn import FoundTools, SearchedBy, SearchedTool, Turn
 from runtime.fair_threads import FairThreads
 from runtime.protocol import ModelCard
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import Tool, ToolSearch
-from toolspecs.tool_index import ToolIndex
+from toolspecs.tool_index import Scores, ToolIndex, scaled
 from toolspecs.toolset import Revision
 
 _EARLIER = 0.5
 """What a message of the user counts beside the next one: measured, see docs/benchmarks.md."""
+
+_RANK_OFFSET = 10
+"""What reciprocal rank fusion adds to ranks, usually 60: measured, see docs/benchmarks.md."""
 
 _MAX_MESSAGES = 6
 _INDEX_BYTES = 64 << 20
@@ -59,9 +68,13 @@ class _Indexes:
 
 @dataclass(frozen=True, slots=True)
 class ToolSearcher:
-    """Searches the tools of requests. A tenant has indexes of its own: time tells nobody what others have."""
+    """Searches the tools of requests. A tenant has indexes of its own: time tells nobody what others have.
+
+    With `vectors`, tools are found by their words and by their meaning, else by their words alone.
+    """
 
     tenant: str = ""
+    vectors: ToolVectors | None = None
     indexes: _Indexes = field(default_factory=lambda: _Indexes(_INDEX_BYTES))
     threads: FairThreads = field(default_factory=lambda: FairThreads(_NUM_SEARCH_THREADS, "tool-search"))
 
@@ -72,6 +85,8 @@ class ToolSearcher:
     def close(self) -> None:
         """Take no more searches."""
         self.threads.shutdown()
+        if self.vectors:
+            self.vectors.close()
 
     async def find(
         self,
@@ -80,8 +95,12 @@ class ToolSearcher:
         tools: tuple[Tool, ...],
         revisions: Sequence[Revision],
         share: str = "",
+        *,
+        remaining_s: float | None = None,
     ) -> tuple[tuple[Tool, ...], FoundTools | None]:
         """The tools that are shown, and what was found; None if nothing had to be searched.
+
+        The request has `remaining_s` left, of which a search waits for vectors half at most.
 
         Raises:
             InvalidField: `always` names a tool that the request has not.
@@ -90,17 +109,42 @@ class ToolSearcher:
         groups = list(_groups(turn, model, tools, revisions))
         if not groups:
             return tools, None
-        searched = self.threads.submit(share, lambda: [self._search(group, turn) for group in groups])
+        meanings = await self._meanings(groups, turn, share, remaining_s)
+        searched = self.threads.submit(
+            share,
+            lambda: [
+                self._search(group, turn, meaning) for group, meaning in zip(groups, meanings, strict=True)
+            ],
+        )
         kept = [entry for entries in await asyncio.wrap_future(searched) for entry in entries]
         num_searched = sum(len(group.tools) for group in groups)
         left_out = {tool.name for group in groups for tool in group.tools} - {entry.name for entry in kept}
         shown = tuple(tool for tool in tools if tool.name not in left_out)
-        return shown, FoundTools(num_searched, tuple(kept))
+        by: SearchedBy = "words and meaning" if all(each is not None for each in meanings) else "words"
+        return shown, FoundTools(num_searched, tuple(kept), by)
 
-    def _search(self, group: _Group, turn: Turn) -> list[SearchedTool]:
+    async def _meanings(
+        self, groups: Sequence[_Group], turn: Turn, share: str, remaining_s: float | None
+    ) -> Sequence[Scores | None]:
+        """How well the tools of each group fit by their meaning; None if that is not known of all in time."""
+        if self.vectors is None:
+            return [None] * len(groups)
+        wait_s = PATIENCE_S if remaining_s is None else min(PATIENCE_S, remaining_s / 2)
+        until = time.monotonic() + wait_s
+        found = []
+        for group in groups:
+            texts = _texts(turn, group.search)
+            left_s = max(0.0, until - time.monotonic())
+            found.append(
+                await self.vectors.scores(group.tools, texts, tenant=self.tenant, share=share, wait_s=left_s)
+            )
+        return found if all(scores is not None for scores in found) else [None] * len(groups)
+
+    def _search(self, group: _Group, turn: Turn, meaning: Scores | None) -> list[SearchedTool]:
         """What a group keeps, in its order: what must stay, then the best up to the limit."""
         index = self.indexes.of(group.tools, f"{self.tenant}\n{group.key}")
-        scores = index.scores(_texts(turn, group.search))
+        words = index.scores(_texts(turn, group.search))
+        scores = words if meaning is None else fused(words, meaning)
         reasons = _kept(turn, group.search)
         order = sorted(range(len(scores)), key=lambda i: (group.tools[i].name not in reasons, -scores[i], i))
         num_kept = sum(tool.name in reasons for tool in group.tools)
@@ -108,6 +152,19 @@ class ToolSearcher:
             SearchedTool(group.tools[i].name, round(scores[i], 4), reasons.get(group.tools[i].name, "found"))
             for i in sorted(order[: max(group.search.limit, num_kept)])
         ]
+
+
+def fused(words: Sequence[float], meaning: Scores) -> list[float]:
+    """How well each tool fits by its words and its meaning, from 0 to 1, the best: reciprocal rank fusion."""
+    scores: list[float] = scaled(_reciprocal_ranks(np.asarray(words)) + _reciprocal_ranks(meaning)).tolist()
+    return scores
+
+
+def _reciprocal_ranks(scores: NDArray[Any]) -> Scores:
+    """What the rank of each tool gives: of equal scores the same, of 0 nothing."""
+    rounded = np.round(scores, 4)  # the last digits of vectors differ between processors
+    ranks = 1 + np.searchsorted(np.sort(-rounded), -rounded)
+    return np.where(rounded > 0, 1 / (_RANK_OFFSET + ranks), 0).astype(np.float32)
 
 
 def _groups(

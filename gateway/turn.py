@@ -88,12 +88,16 @@ class SearchedTool:
     reason: str
 
 
+SearchedBy = Literal["words", "words and meaning"]
+
+
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """The tools that searching left in, of so many, in the order of the prompt."""
+    """The tools that searching left in, of so many, in the order of the prompt; and what it went by."""
 
     num_searched: int
     tools: tuple[SearchedTool, ...]
+    by: SearchedBy = "words"
 
 
 @dataclass

@@ -13,7 +13,7 @@ Equal tools and requests give equal scores, on every replica.
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 
 from toolspecs.synonyms import ROWS
 from toolspecs.tool import Tool
+
+Scores = NDArray[np.float32]
+"""A number for each tool, in their order."""
 
 logging.getLogger(bm25s.__name__).setLevel(logging.NOTSET)  # it sets DEBUG; the application's level holds
 
@@ -103,25 +106,13 @@ class ToolIndex:
 
     def scores(self, texts: Mapping[str, float]) -> list[float]:
         """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say."""
-        total = np.zeros(self._num_tools, np.float32)
-        for text, weight in texts.items():
-            total += np.float32(weight) * self._scores(text)
-        scores: list[float] = _scaled(total).tolist()
+        if not texts:
+            return [0.0] * self._num_tools
+        stemmer = Stemmer.Stemmer("english")
+        scores: list[float] = fit(texts, lambda part: self._bm25(stemmer, part)).tolist()
         return scores
 
-    def _scores(self, text: str) -> NDArray[np.float32]:
-        """How well each tool fits, at most 1: the whole text, and the sentence that fits the tool best."""
-        if len(text) > _MAX_REQUEST:
-            text = f"{text[: _MAX_REQUEST // 2]}\n{text[-_MAX_REQUEST // 2 :]}"
-        stemmer = Stemmer.Stemmer("english")
-        whole = _scaled(self._bm25(stemmer, text))
-        sentences = [sentence for sentence in _SENTENCE.split(text) if sentence.strip()][:_MAX_SENTENCES]
-        if len(sentences) < 2:
-            return whole
-        each = [_scaled(self._bm25(stemmer, sentence)) for sentence in sentences]
-        return _scaled(whole + np.max(each, axis=0))
-
-    def _bm25(self, stemmer: Any, text: str) -> NDArray[np.float32]:
+    def _bm25(self, stemmer: Any, text: str) -> Scores:
         said = _stem(stemmer, _words(text))
         kinds = [word for pattern, words in _KINDS if pattern.search(text) for word in words.split()]
         looks = set(_stem(stemmer, kinds)) - set(said)
@@ -129,18 +120,47 @@ class ToolIndex:
         parts = ((said, 1.0), (sorted(looks), _KIND), (sorted(also), _SYNONYM))
         return sum((weight * self._known(words) for words, weight in parts), self._known([]))
 
-    def _known(self, words: list[str]) -> NDArray[np.float32]:
+    def _known(self, words: list[str]) -> Scores:
         """BM25 of the words that any tool has."""
         known = [word for word in words if self._ranker is not None and word in self._ranker.vocab_dict]
         if not known:
             return np.zeros(self._num_tools, np.float32)
-        scores: NDArray[np.float32] = self._ranker.get_scores(known)
+        scores: Scores = self._ranker.get_scores(known)
         return scores
 
 
-def _scaled(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+def fit(texts: Mapping[str, float], score: Callable[[str], Scores]) -> Scores:
+    """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say.
+
+    There is a text at least. `score` is how well each tool fits a part of a text. The whole text counts as
+    much as the sentence that fits the tool best.
+    """
+    total = [np.float32(weight) * _fit(text, score) for text, weight in texts.items()]
+    return scaled(np.sum(total, axis=0))
+
+
+def _fit(text: str, score: Callable[[str], Scores]) -> Scores:
+    whole, *each = (scaled(score(part)) for part in parts_of(text))
+    return scaled(whole + np.max(each, axis=0)) if each else whole
+
+
+def parts_of(text: str) -> list[str]:
+    """The text, of which the middle is left out if it is long; then its sentences, if it has several."""
+    if len(text) > _MAX_REQUEST:
+        text = f"{text[: _MAX_REQUEST // 2]}\n{text[-_MAX_REQUEST // 2 :]}"
+    sentences = [sentence for sentence in _SENTENCE.split(text) if sentence.strip()][:_MAX_SENTENCES]
+    return [text, *sentences] if len(sentences) > 1 else [text]
+
+
+def scaled(scores: Scores) -> Scores:
+    """Scores of which the best is 1."""
     best = scores.max(initial=0)
     return scores / best if best > 0 else scores
+
+
+def described(tool: Tool) -> str:
+    """What a tool is for, as a text: the words of its name, and its description."""
+    return f"{' '.join(_WORD.findall(tool.name))}. {tool.description[:_MAX_DESCRIPTION]}"
 
 
 def _words(text: str) -> list[str]:

@@ -131,6 +131,7 @@ def search_attributes(found: FoundTools) -> dict[str, Any]:
     """The tools that a search left in, and how well each fits."""
     return {
         "callgate.tool_search.searched": found.num_searched,
+        "callgate.tool_search.by": found.by,
         "callgate.tool_search.names": [tool.name for tool in found.tools],
         "callgate.tool_search.scores": [tool.score for tool in found.tools],
     }

@@ -1,11 +1,12 @@
 """How many of the tools that a request wants `tool_search` finds, and how long that takes.
 
-OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_tool_search.py [--missed]
+OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_tool_search.py [--missed] [--embeddings minilm]
 
 Two toolsets: all distinct functions of BFCL, with its questions as requests, and the tools of 44 MCP servers,
 with the hundred requests of `mcp_requests.json`. Of namesakes any one counts. What the search does was chosen on the
 half of BFCL's questions whose identifiers have an even hash; the counts of the other half and of the hundred requests
-were seen meanwhile, so neither is held out strictly. Times are of the processor.
+were seen meanwhile, so neither is held out strictly. Times are of the processor. With `--embeddings`, tools are searched
+by words and by the vectors of a model, as with the setting `tool_embeddings`.
 """
 
 import argparse
@@ -13,15 +14,19 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from corpus import corpus, json_lines
 
+from gateway.tool_search import fused
+from gateway.tool_vectors import Embedder, alike
+from runtime.sentence_embedder import SentenceEmbedder
 from toolspecs.tool import Tool
-from toolspecs.tool_index import ToolIndex
+from toolspecs.tool_index import ToolIndex, described, parts_of
 
 LIMIT = 20
 REQUESTS = Path(__file__).with_name("mcp_requests.json")
@@ -76,7 +81,25 @@ def mcp() -> tuple[list[Tool], list[str], list[Wanted]]:
     )
 
 
-def found_by(index: ToolIndex, names: list[str], text: str) -> list[str]:
+class Hybrid:
+    """Words and meaning, as the gateway fuses them, with all vectors there."""
+
+    def __init__(self, tools: Sequence[Tool], embedder: Embedder) -> None:
+        self._words = ToolIndex(tools)
+        self._embedder = embedder
+        self._vectors = [embedder.document(described(tool)) for tool in tools]
+        self.num_bytes = self._words.num_bytes + sum(vector.nbytes for vector in self._vectors)
+
+    def scores(self, texts: Mapping[str, float]) -> list[float]:
+        """As `ToolIndex.scores`."""
+        parts = {part: self._embedder.query(part) for text in texts for part in parts_of(text)}
+        return fused(self._words.scores(texts), alike(self._vectors, parts, texts))
+
+
+Index = ToolIndex | Hybrid
+
+
+def found_by(index: Index, names: list[str], text: str) -> list[str]:
     """The names of the tools that a search shows."""
     scores = index.scores({text: 1.0})
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
@@ -84,7 +107,7 @@ def found_by(index: ToolIndex, names: list[str], text: str) -> list[str]:
 
 
 def count(
-    index: ToolIndex, names: list[str], wanted: Iterable[Wanted], *, shows_missed: bool
+    index: Index, names: list[str], wanted: Iterable[Wanted], *, shows_missed: bool
 ) -> Mapping[str, str]:
     """Per group, how many requests are met: of all, of the half that was tuned on, of the other."""
     met: Counter[tuple[str, str]] = Counter()
@@ -111,10 +134,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--missed", action="store_true", help="print the requests that are not met")
-    shows_missed = parser.parse_args().missed
+    parser.add_argument("--embeddings", help="search by this model's vectors too: minilm, or a directory")
+    options = parser.parse_args()
+    shows_missed = options.missed
+    open_index = (
+        partial(Hybrid, embedder=SentenceEmbedder.load(options.embeddings))
+        if options.embeddings
+        else ToolIndex
+    )
     tools, wanted = bfcl()
     start = time.process_time()
-    index = ToolIndex(tools)
+    index = open_index(tools)
     built = time.process_time() - start
     print(f"{len(tools)} functions of BFCL: indexed in {built:.2f} s, {index.num_bytes / 1e6:.1f} MB")
     times = []
@@ -134,7 +164,7 @@ def main() -> None:
         for place, tool in zip(places, tools, strict=True)
     ]
     for label, named in (("bare names", tools), ("names behind their server's", servers)):
-        line = count(ToolIndex(named), places, wanted, shows_missed=shows_missed)["mcp"]
+        line = count(open_index(named), places, wanted, shows_missed=shows_missed)["mcp"]
         print(f"{len(named)} tools of MCP servers, {label}: {line}")
 
 

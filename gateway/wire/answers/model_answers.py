@@ -85,9 +85,10 @@ class SearchedTool(Struct):
 
 
 class ToolsFound(Struct):
-    """How many tools were searched, and those that the prompt shows."""
+    """How many tools were searched, by what, and those that the prompt shows."""
 
     searched: int
+    by: Literal["words", "words and meaning"]
     shown: list[SearchedTool]
 
 

@@ -254,7 +254,7 @@ def _found(found: FoundTools | None) -> JSON | None:
     if found is None:
         return None
     tools = [{"name": tool.name, "score": tool.score, "reason": tool.reason} for tool in found.tools]
-    return {"searched": found.num_searched, "shown": tools}
+    return {"searched": found.num_searched, "by": found.by, "shown": tools}
 
 
 def new_call_id() -> str:

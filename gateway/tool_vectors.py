@@ -1,0 +1,154 @@
+"""Vectors of tools and of requests, for searching by meaning: made in threads, and kept while there is room.
+
+A tool takes some 25 ms to embed, a request somewhat less. So a search waits for a few tools at most: where
+more are missing, it goes by words, and the vectors are made meanwhile, for the searches that follow.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.fair_threads import FairThreads
+from toolspecs.lru_cache import LruCache
+from toolspecs.tool import Tool
+from toolspecs.tool_index import Scores, described, fit, parts_of
+
+Vector = NDArray[np.float32]
+
+PATIENCE_S = 1.0
+"""How long a search waits for vectors at most."""
+
+WORTH_WAITING = 32
+"""Tools without vectors for which a search waits; more take longer than it may."""
+
+MAX_BYTES = 64 << 20
+_OWN_BYTES = 400
+"""What a vector takes beside its numbers."""
+
+_MAX_WAITING = 4_096
+"""Tools of one share that may wait for their vectors."""
+
+_NUM_THREADS = 2
+_log = logging.getLogger(__name__)
+
+
+class Embedder(Protocol):
+    """Makes vectors of length 1; threads can share it."""
+
+    def query(self, text: str) -> Vector:
+        """The vector of a text that is searched for."""
+
+    def document(self, text: str) -> Vector:
+        """The vector of a text that may be found."""
+
+
+class ToolVectors:
+    """The vectors that were used last. A tenant has its own: time tells nobody what others have."""
+
+    def __init__(self, embedder: Embedder, *, max_bytes: int = MAX_BYTES) -> None:
+        self._embedder = embedder
+        self._vectors: LruCache[Vector] = LruCache(max_bytes)
+        self._pending: dict[str, Future[None]] = {}
+        self._lock = Lock()
+        # Threads of their own, so that a request does not wait for tools of others.
+        self._of_tools = FairThreads(_NUM_THREADS, "tool-vectors")
+        self._of_requests = FairThreads(_NUM_THREADS, "request-vectors")
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory the vectors take."""
+        return self._vectors.num_bytes
+
+    def close(self) -> None:
+        """Make no more vectors."""
+        with self._lock:
+            pending = list(self._pending.values())
+        for future in pending:
+            future.cancel()
+        self._of_tools.shutdown()
+        self._of_requests.shutdown()
+
+    async def scores(
+        self,
+        tools: Sequence[Tool],
+        texts: Mapping[str, float],
+        *,
+        tenant: str = "",
+        share: str = "",
+        wait_s: float = PATIENCE_S,
+    ) -> Scores | None:
+        """How well each tool fits some texts by its meaning, from 0 to 1, the best; as `ToolIndex.scores`.
+
+        None if vectors are missing and take longer than `wait_s`. They are made nonetheless.
+        """
+        if not texts:
+            return np.zeros(len(tools), np.float32)
+        keys = [_key(tenant, "tool", tool.digest) for tool in tools]
+        wanted = {key: partial(self._tool, tool) for key, tool in zip(keys, tools, strict=True)}
+        parts = {part: _key(tenant, "text", part) for text in texts for part in parts_of(text)}
+        asked = {key: partial(self._embedder.query, part) for part, key in parts.items()}
+        missing = self._missing(wanted)
+        if len(missing) + self._of_tools.num_of(share) > _MAX_WAITING:
+            return None
+        pending = [self._begin(self._of_tools, share, key, wanted[key]) for key in missing]
+        if len(missing) > WORTH_WAITING:
+            return None
+        pending += [self._begin(self._of_requests, share, key, asked[key]) for key in self._missing(asked)]
+        if pending:
+            await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
+        documents, queries = self._found(keys), self._found(parts.values())
+        if documents is None or queries is None:
+            return None
+        of_part = dict(zip(parts, queries, strict=True))
+        return await asyncio.to_thread(alike, documents, of_part, texts)
+
+    def _tool(self, tool: Tool) -> Vector:
+        return self._embedder.document(described(tool))
+
+    def _missing(self, keys: Iterable[str]) -> list[str]:
+        with self._lock:
+            return [key for key in keys if self._vectors.get(key) is None]
+
+    def _found(self, keys: Iterable[str]) -> list[Vector] | None:
+        """The vectors of some keys; None if one is missing."""
+        with self._lock:
+            found = [self._vectors.get(key) for key in keys]
+        vectors = [vector for vector in found if vector is not None]
+        return vectors if len(vectors) == len(found) else None
+
+    def _begin(self, threads: FairThreads, share: str, key: str, work: Callable[[], Vector]) -> Future[None]:
+        """Have a vector made, unless it is being made."""
+        with self._lock:
+            if key not in self._pending:
+                self._pending[key] = threads.submit(share, partial(self._make, key, work))
+            return self._pending[key]
+
+    def _make(self, key: str, work: Callable[[], Vector]) -> None:
+        """Make a vector and keep it. A text that cannot be embedded is found by its words."""
+        try:
+            vector = work()
+        except Exception:  # noqa: BLE001 - whatever a model does with a text, the search goes by words then
+            _log.exception("a text was not embedded")
+            vector = None
+        with self._lock:
+            self._pending.pop(key, None)
+            if vector is not None:
+                self._vectors.put(key, vector, vector.nbytes + _OWN_BYTES)
+
+
+def alike(tools: Sequence[Vector], parts: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
+    """How well tools fit some texts, by the vectors of the tools and of all `parts_of` the texts."""
+    matrix = np.stack(tools)
+    return fit(texts, lambda part: np.maximum(matrix @ parts[part], 0))
+
+
+def _key(tenant: str, kind: str, text: str) -> str:
+    return f"{tenant} {kind} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"

