@@ -9,14 +9,13 @@ The workers that compile schemas do not serve: they are cut off from the network
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -165,8 +164,9 @@ class SourceProcesses:
             raise UnreadableSource(name, f"of its tools, {error}; choose fewer operations") from error
         return answer.result(name)
 
-    @contextlib.contextmanager
-    def _room_for(self, share: str) -> Any:
+    @contextmanager
+    def _room_for(self, share: str) -> Iterator[None]:
+        """Count an import while it runs; raises TooManyImports."""
         if self._running.total() >= self._max_imports or self._running[share] >= max(
             1, self._max_imports // 2
         ):
