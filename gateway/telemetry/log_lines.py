@@ -72,12 +72,11 @@ def _message_of(record: logging.LogRecord, formatter: logging.Formatter) -> tupl
     Litestar writes a traceback itself where the start or the end of the application fails, and uvicorn logs
     it as the message. What clients and engines have written is an argument of a message, and no traceback.
     """
-    message = record.getMessage()
+    message = record.getMessage() if record.args else record.getMessage().rstrip("\n")  # uvicorn ends some so
     if record.exc_info:
         return message, formatter.formatException(record.exc_info)
     if not record.args and message.startswith(_TRACEBACK):
-        traceback = message.rstrip("\n")
-        return traceback.rpartition("\n")[2], traceback
+        return message.rpartition("\n")[2], message
     return message, ""
 
 
