@@ -9,8 +9,9 @@ RELEASE := build/release
 SCHEMATHESIS := build/schemathesis
 LLAMA := build/llama
 AJV := build/ajv/node_modules/ajv
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
+.PHONY: demo serve test coverage test-corpus test-clients test-engines chaos fuzz lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -33,7 +34,10 @@ serve: $(READY) ## leave a gateway running on loopback
 	$(BIN)/callgate serve
 
 test: $(READY) lint ## lint, types, and every test but the full corpora
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term
+	$(PYTEST)
+
+coverage: $(READY) ## the same tests, and the lines that none of them runs: takes about twice as long
+	$(PYTEST) --cov --cov-report=term
 
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
