@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 import toy_model
 from completions_server import StandIn
-from remote_engines import SETTINGS, assert_valid, calls_of, events_of, remote_over
+from remote_engines import SETTINGS, assert_valid, events_of, remote_over
+from whole_outputs import calls_of
 
 from compiler.response_format import ResponseFormat
 from runtime.errors import DeadlineExceeded, RequestRefused

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request, settled, text_of
+from embedded import SETTINGS, assert_valid, events_of, linked, request, settled
+from whole_outputs import calls_of, text_of
 
 from runtime.drafting import COMPLAINT
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed
