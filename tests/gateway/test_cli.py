@@ -314,7 +314,7 @@ def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):
 
 def test_a_study_prints_its_tables_and_says_where_the_rest_is(run, tmp_path):
     model = ensure_random_model(tmp_path, RandomModelSettings(hidden_size=32, num_layers=1))
-    options = ("--count", "1", "--temperatures", "1", "--strategies", "prompt,callgate", "--max-tokens", "96")
+    options = ("--quick", "--count", "1", "--strategies", "prompt,callgate", "--max-tokens", "96")
     result = run("study", "--model", str(model), "--out", str(tmp_path / "out"), *options)
     assert result.exit_code == 0
     assert "valid JSON" in result.stdout

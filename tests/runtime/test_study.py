@@ -9,6 +9,7 @@ import pytest
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
+from runtime.drafting import COMPLAINT
 from runtime.errors import BudgetTooSmall, RequestRefused
 from runtime.events import FinishReason
 from runtime.loading import load_model
@@ -106,6 +107,25 @@ def test_a_retry_shows_the_latest_failure_and_all_attempts_are_counted(subject):
     assert answer.num_attempts == 3
     assert answer.num_tokens == first.num_output + second.num_output + third.num_output
     assert answer.num_prompt_tokens == sum(len(sequence.prompt_ids) for sequence in script.sequences)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_draft_is_the_answer_if_it_is_valid_token_for_token_and_else_shown(subject, temperature):
+    def drafted(text):
+        script = Script(asked(subject, "draft", temperature=temperature))
+        for token_id in subject.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]:
+            assert script.sequences[0].matcher.accept(token_id)
+        return script, script.write(subject, text)
+
+    script, answer = drafted(RIGHT)
+    assert (answer.num_attempts, answer.verdict.is_right, script.sequences[0].closer) == (1, True, None)
+    script, answer = drafted(RIGHT.replace(": ", " : "))  # it parses, but no mask would let it pass
+    assert answer is None
+    shown = subject.text(script.sequences[1].prompt_ids)
+    assert '"arguments" : {"n" : 3}' in shown
+    assert COMPLAINT in shown
+    assert script.sequences[1].closer is not None
+    assert script.write(subject, RIGHT).num_attempts == 2
 
 
 def test_draws_end_after_ten_of_the_same_prompt(subject):
