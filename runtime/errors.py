@@ -173,8 +173,8 @@ class PluginMissing(EngineFault):
         super().__init__(
             engine,
             "runs without Callgate's plugin, so it cannot hold an output to a grammar; install callgate in"
-            " its environment, start it with --structured-outputs-config.backend xgrammar, and look for the"
-            " plugin in its log",
+            " its environment, start it with xgrammar (vLLM: --structured-outputs-config.backend xgrammar,"
+            " SGLang: --grammar-backend xgrammar), and look for the plugin in its log",
         )
 
 

@@ -18,11 +18,19 @@ MIN_TEMPERATURE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """An image in the text of a message: a data URL, and how many characters come before it."""
+
+    url: str = field(repr=False)
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of the role `system`, `user`, `assistant` or `tool`.
 
     `thought` is what the assistant thought before its answer. `call_id` and `name` say which call a message
-    of the role `tool` answers.
+    of the role `tool` answers. `images` stand in `content`, in this order.
     """
 
     role: str
@@ -31,6 +39,7 @@ class Message:
     call_id: str | None = None
     name: str | None = None
     thought: str | None = None
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

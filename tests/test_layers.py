@@ -41,6 +41,7 @@ PURE_RUNTIME = (
     "text.parameters",
     "engines.mark",
     "engines.vllm.plugin",
+    "engines.sglang.plugin",
 )
 
 WEB = {"litestar", "starlette", "fastapi", "uvicorn", "granian"}

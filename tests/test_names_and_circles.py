@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
 FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
-RECURRING = {"__init__", "__main__", "errors", "settings", "limits"}
+RECURRING = {"__init__", "__main__", "errors", "settings", "limits", "plugin"}
 """File names that every package may have."""
 
 

@@ -7,6 +7,7 @@ In the gateway:
     canary               shows that an engine's masks are in force
     client               what clients of all engines share: HTTP to one server
     vllm_client          a vLLM server
+    sglang_client        an SGLang server
     llama_client         a llama-server
     completion_request   what an engine is asked for
     sent_grammars        how a request tells its engine which grammar an output is of
@@ -19,9 +20,12 @@ In the gateway:
 Inside an engine:
 
     settings             what a plugin reads from the environment of its engine
+    engine_hooks         the methods that a plugin replaces or calls, and the versions that it knows
+    engine_grammars      from a mark to its masked output
     grammar_loader       links the grammar of a mark, from units in the store
     masked_output        where one output of an engine is in its grammar
     vllm                 the plugin that runs inside vLLM
+    sglang               the plugin that runs inside SGLang
     plugin_folder        the plugin for an engine whose image is not ours
 
 `docs/engines.md` shows who does what.

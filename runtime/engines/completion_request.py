@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.engines.mark import PLUGIN_MISSING
@@ -19,6 +19,7 @@ class CompletionRequest:
 
     `grammar` is a text that the engine reads: a mark, or a grammar. With `allowed_ids`, the one token that is
     asked for is one of these. Requests with the same `cache_salt` share prefixes in the engine's cache.
+    `images` are data URLs; the prompt has a place for each, in their order.
     """
 
     model_id: str
@@ -31,6 +32,7 @@ class CompletionRequest:
     stop_token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
     cache_salt: str | None = None
+    images: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class CompletionRequests:
             stop_token_ids=request.stop_token_ids if is_free else (),
             min_tokens=max(0, request.min_tokens - len(output.ids)) if is_free else 0,
             cache_salt=self._salt(request.share),
+            images=tuple(image.url for message in request.messages for image in message.images),
         )
 
     def _salt(self, share: str) -> str:
@@ -88,7 +91,10 @@ def conversation_head(request: GenerationRequest) -> bytes:
         head = request.prompt[:256]
     else:
         first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
-        said = [(message.role, message.content) for message in request.messages[: first + 1]]
+        said = [
+            (message.role, message.content, [image.url for image in message.images])
+            for message in request.messages[: first + 1]
+        ]
         head = [[tool.name for tool in request.tools], said]
     return hashlib.blake2b(repr(head).encode(), digest_size=16).digest()
 

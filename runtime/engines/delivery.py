@@ -28,9 +28,13 @@ LAST_WORDS_S = 1.0
 
 
 class ChoiceDelivery:
-    """The way of one choice's events into the queue of its answer. The last one waits for `end`."""
+    """The way of one choice's events into the queue of its answer. The last one waits for `end`.
+
+    `num_cached` tokens of the prompt were in the engine's cache.
+    """
 
     def __init__(self, queue: "asyncio.Queue[list[Event] | RuntimeFault]") -> None:
+        self.num_cached = 0
         self._queue = queue
         self._end: Finished | None = None
 
@@ -41,10 +45,10 @@ class ChoiceDelivery:
         if events:
             self._queue.put_nowait(events)
 
-    def end(self, num_cached: int = 0) -> None:
-        """Deliver the last event, unless it was; `num_cached` tokens of the prompt were in a cache."""
+    def end(self) -> None:
+        """Deliver the last event, unless it was."""
         if self._end is not None:
-            stats = replace(self._end.stats, num_cached_tokens=num_cached)
+            stats = replace(self._end.stats, num_cached_tokens=self.num_cached)
             self._queue.put_nowait([replace(self._end, stats=stats)])
             self._end = None
 

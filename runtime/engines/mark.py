@@ -71,13 +71,18 @@ def spell_mark(
     return f"{line}\n{_BELOW}"
 
 
+def is_marked(text: str) -> bool:
+    """Whether a grammar begins as a mark does; only `read_mark` knows whether it is one."""
+    return text.startswith(_PREFIX)
+
+
 def read_mark(text: str, secret: bytes) -> Mark | None:
     """The mark of a grammar; None if it has none.
 
     Raises:
         InvalidMark: it was altered, cut short, or written by another version or with another secret.
     """
-    if not text.startswith(_PREFIX):
+    if not is_marked(text):
         return None
     line, _, below = text.partition("\n")
     version, signature, written = _parts(line)

@@ -4,7 +4,9 @@ Engines keep bitmasks as wide as their logits. A vocabulary may be narrower: wha
 """
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import numpy as np
 import xgrammar as xgr
@@ -16,6 +18,9 @@ from compiler.token_index import SparseMask
 from runtime.engines.mark import Mark
 
 _MIN_ROWS_FOR_THREADS = 16
+_MAX_THREADS = 8
+_CPUS_A_THREAD = 4
+"""A step waits for the slowest thread; on a busy machine, threads cost more than they save."""
 _FAILED = "a mask could not be filled; its output ends with an error"
 
 logger = logging.getLogger(__name__)
@@ -50,6 +55,11 @@ class MaskedOutput:
         self._last_word = prepared.index.last_word
         self._stop_ids = prepared.vocabulary.stop_ids
         self.reset()
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether it has its stop token: nothing may follow."""
+        return self.matcher.is_terminated()
 
     def reset(self) -> None:
         """Go back to where the prompt ends."""
@@ -129,6 +139,11 @@ class BatchFill:
     def __init__(self, num_threads: int) -> None:
         self._one_thread = xgr.BatchGrammarMatcher(max_threads=1)
         self._threads = xgr.BatchGrammarMatcher(max_threads=num_threads)
+
+    @classmethod
+    def for_this_machine(cls) -> Self:
+        """With threads where the process may use eight processors or more."""
+        return cls(max(1, min(len(os.sched_getaffinity(0)) // _CPUS_A_THREAD, _MAX_THREADS)))
 
     def fill(self, outputs: Iterable[tuple[MaskedOutput, int]], bitmask: Bitmask) -> None:
         """Fill the rows of outputs, each given with its row; see `MaskedOutput.fill`."""

@@ -179,6 +179,8 @@ class OutputWriter:
                 progress()
                 if chunk.tokens:
                     request.times.has_token()
+                if chunk.num_cached is not None and output.num_requests == 1:
+                    delivery.num_cached = min(chunk.num_cached, len(output.prompt_ids))
                 finish_reason = chunk.finish_reason or finish_reason
                 tokens = chunk.tokens
                 if sentinel is not None:
@@ -222,12 +224,12 @@ class OutputWriter:
         """
         if not (replica.client.reports_cached and output.num_requests == 1):
             delivery.end()
-        num_cached = 0
         try:
             if is_done or (output.is_exhausted and replica.client.reports_cached):
                 num_cached = await last_words(chunks)
+                delivery.num_cached = min(num_cached or delivery.num_cached, len(output.prompt_ids))
         finally:  # also at the deadline: the output is whole
-            delivery.end(min(num_cached, len(output.prompt_ids)))
+            delivery.end()
 
     async def _in_thread(self, request: GenerationRequest, work: Callable[[], _Result]) -> _Result:
         """Do work in a thread that its client may have now; of one client, others are free.

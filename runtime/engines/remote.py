@@ -20,7 +20,7 @@ from runtime.engines.completion_request import CompletionRequests
 from runtime.engines.delivery import LAST_WORDS_S
 from runtime.engines.output_writer import OutputWriter
 from runtime.engines.replicas import Replicas, WatchSettings
-from runtime.engines.sent_grammars import MarkedGrammars, RestGrammars, SentGrammars
+from runtime.engines.sent_grammars import MarkedGrammars, RestGrammars, SentGrammars, WriteGrammar
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     EngineStopped,
@@ -50,7 +50,7 @@ class RemoteSettings:
     `selection` is that of requests which say none and are not streamed; no engine elsewhere draws particles.
     `model_name` is the model's name there; None where an engine serves only one. `sends_seeds`: whether
     seeds of clients reach the engine. `shares_prefixes`: whether a client may find the prefixes of others in
-    the engine's cache, which shows by the time it takes.
+    the engine's cache, which shows by the time it takes. `takes_images`: the model reads images.
     """
 
     model_name: str | None = None
@@ -62,6 +62,7 @@ class RemoteSettings:
     selection: Selection = field(default_factory=Selection)
     sends_seeds: bool = True
     shares_prefixes: bool = False
+    takes_images: bool = False
     watch: WatchSettings = field(default_factory=WatchSettings)
 
 
@@ -90,8 +91,8 @@ class RemoteRuntime:
         async for event in runtime.generate(request): ...
         await runtime.close()
 
-    `secret` signs the marks; the plugin knows it, too. Engines without it (`has_plugin` false) are sent
-    grammars instead of marks.
+    `secret` signs the marks; the plugin knows it, too. Engines without it are sent grammars instead of marks,
+    as `write_grammar` writes them.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class RemoteRuntime:
         settings: RemoteSettings | None = None,
         *,
         secret: bytes,
-        has_plugin: bool = True,
+        write_grammar: WriteGrammar | None = None,
     ) -> None:
         self._settings = settings or RemoteSettings()
         self._text = text
@@ -111,12 +112,13 @@ class RemoteRuntime:
             text.context_length,
             max_waiting_per_share=self._settings.max_sequences_per_share,
             retry_after_s=self._settings.retry_after_s,
+            takes_images=self._settings.takes_images,
         )
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
         self._grammars: SentGrammars = (
             MarkedGrammars(secret, self._token_bytes, retry_after_s=self._settings.retry_after_s)
-            if has_plugin
-            else RestGrammars(text.vocabulary)
+            if write_grammar is None
+            else RestGrammars(text.vocabulary, write_grammar)
         )
         self._writer = OutputWriter(
             self._replicas,

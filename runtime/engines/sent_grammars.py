@@ -3,10 +3,10 @@
 Two kinds of engines: those with the plugin read a mark, and the store; those without it read a grammar.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
-from compiler.grammar.gbnf import to_gbnf
 from compiler.grammar.grammar import Grammar
 from compiler.vocabulary import Vocabulary
 from runtime.engines.completion_request import SentinelWatch
@@ -93,14 +93,19 @@ class MarkedGrammars:
         await self._published.close()
 
 
+WriteGrammar = Callable[[Grammar, Vocabulary], str]
+"""Writes a grammar as an engine reads it; it may admit more texts than the grammar, and never fewer calls."""
+
+
 class RestGrammars:
-    """For engines without a plugin that read GBNF: the grammar of what may follow, wider where it must be."""
+    """For engines without a plugin that read grammars: that of what may follow, wider where it must be."""
 
     holds_guards = False
     max_refused = 64
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, write: WriteGrammar) -> None:
         self._vocabulary = vocabulary
+        self._write = write
 
     def start(self, grammars: GrammarCache) -> None:
         """Nothing is needed."""
@@ -126,5 +131,5 @@ class RestGrammars:
         """Nothing is being done."""
 
     def _written(self, grammar: Grammar | None) -> str | None:
-        text = None if grammar is None else to_gbnf(grammar, self._vocabulary)
+        text = None if grammar is None else self._write(grammar, self._vocabulary)
         return None if text is None or len(text) > MAX_GRAMMAR_CHARS else text

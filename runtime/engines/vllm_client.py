@@ -1,16 +1,23 @@
-"""The client of one vLLM server: it sends token ids to `/v1/completions`, and reads token ids."""
+"""The client of one vLLM server: it sends token ids to `/v1/completions`, and reads token ids.
+
+That route takes no images. What has some goes to `/inference/v1/generate`, which takes token ids as well: the
+engine puts each image in where the prompt has its place for one.
+"""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
 
+import httpx
 import msgspec
 from msgspec import Meta
 
 from runtime.engines.client import (
     MAX_TOKENS,
     NO_HEADERS,
+    ClientLimits,
+    EngineAddress,
     EngineChunk,
     HttpEngine,
     ServedModel,
@@ -33,9 +40,21 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
+class _Alternative(msgspec.Struct):
+    token_id: int
+    logprob: float
+
+
+class _Logprob(_Alternative):
+    top_logprobs: list[_Alternative] = []
+
+
 class _Logprobs(msgspec.Struct):
+    """Those of completions, and `content` of the other route."""
+
     token_logprobs: list[float | None] = []
     top_logprobs: list[dict[str, float] | None] | None = None
+    content: list[_Logprob] | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -54,15 +73,33 @@ class _Usage(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
+    """Of either route: one repeats the prompt in its choices, the other beside them."""
+
     choices: list[_Choice] = []
+    prompt_token_ids: list[int] | None = None
     usage: _Usage | None = None
     error: Any = None
 
 
 class VllmClient(HttpEngine):
-    """One vLLM server."""
+    """One vLLM server.
+
+    `left_out` are tokens that end an answer and are not of it. An engine that is sent the grammar of a part
+    ends that part with a stop token, though the output goes on.
+    """
 
     repeats_prompts = True
+
+    def __init__(
+        self,
+        address: EngineAddress,
+        limits: ClientLimits | None = None,
+        *,
+        left_out: Collection[int] = (),
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(address, limits, transport=transport)
+        self._left_out = frozenset(left_out)
 
     async def version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
@@ -87,9 +124,12 @@ class VllmClient(HttpEngine):
         self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
     ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
         """The chunks of a completion; see `EngineClient`."""
-        body = completion_body(request)
+        if request.images:
+            path, body = "/inference/v1/generate", generate_body(request)
+        else:
+            path, body = "/v1/completions", completion_body(request)
         async with (
-            self._connection.events("/v1/completions", body, headers) as events,
+            self._connection.events(path, body, headers) as events,
             aclosing(self._chunks(events)) as chunks,
         ):
             yield chunks
@@ -112,15 +152,23 @@ class VllmClient(HttpEngine):
         choice = event.choices[0]
         if choice.token_ids is None:
             raise EngineRefused(self.name, "sends no token ids; it needs a vLLM that knows return_token_ids")
-        prompt_ids = choice.prompt_token_ids
+        prompt_ids = choice.prompt_token_ids or event.prompt_token_ids
+        tokens = _tokens(choice.token_ids, choice.logprobs)
+        if choice.finish_reason == "stop" and tokens and tokens[-1].token_id in self._left_out:
+            tokens.pop()
         return EngineChunk(
-            tuple(_tokens(choice.token_ids, choice.logprobs)),
+            tuple(tokens),
             choice.finish_reason,
             None if prompt_ids is None else tuple(prompt_ids),
         )
 
 
 def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
+    if logprobs is not None and logprobs.content is not None and len(logprobs.content) == len(ids):
+        return [
+            SampledToken(one.token_id, one.logprob, tuple((t.token_id, t.logprob) for t in one.top_logprobs))
+            for one in logprobs.content
+        ]
     if logprobs is None or len(logprobs.token_logprobs) != len(ids):
         return [SampledToken(token_id) for token_id in ids]
     tops = logprobs.top_logprobs or [None] * len(ids)
@@ -137,16 +185,40 @@ def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
 
 
 def completion_body(request: CompletionRequest) -> dict[str, Any]:
-    """The body of a request as vLLM reads it."""
-    sampling = request.sampling
+    """The body of a request as vLLM's `/v1/completions` reads it."""
+    body = {"prompt": list(request.prompt_ids)} | _common(request) | _parameters(request)
+    if request.num_logprobs is not None:
+        body["return_tokens_as_token_ids"] = True
+    return body
+
+
+def generate_body(request: CompletionRequest) -> dict[str, Any]:
+    """The body of a request with images as vLLM's `/inference/v1/generate` reads it."""
+    return _common(request) | {
+        "token_ids": list(request.prompt_ids),
+        "content_parts": [{"type": "image_url", "url": url} for url in request.images],
+        "sampling_params": _parameters(request),
+    }
+
+
+def _common(request: CompletionRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model_id,
-        "prompt": list(request.prompt_ids),
-        "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_token_ids": True,
-        # All of these are given, since an engine has defaults of its own for what is left out.
+    }
+    if request.cache_salt is not None:
+        body["cache_salt"] = request.cache_salt
+    return body
+
+
+def _parameters(request: CompletionRequest) -> dict[str, Any]:
+    """What bounds and masks an output; both routes have the same names for it."""
+    sampling = request.sampling
+    # All of these are given, since an engine has defaults of its own for what is left out.
+    parameters: dict[str, Any] = {
+        "max_tokens": request.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k or 0,
@@ -157,16 +229,14 @@ def completion_body(request: CompletionRequest) -> dict[str, Any]:
         "stop_token_ids": list(request.stop_token_ids),
         "min_tokens": request.min_tokens,
     }
-    if request.cache_salt is not None:
-        body["cache_salt"] = request.cache_salt
     if sampling.seed is not None:
-        body["seed"] = sampling.seed
+        parameters["seed"] = sampling.seed
     if sampling.logit_bias:
-        body["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
+        parameters["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
     if request.num_logprobs is not None:
-        body |= {"logprobs": request.num_logprobs, "return_tokens_as_token_ids": True}
+        parameters["logprobs"] = request.num_logprobs
     if request.allowed_ids:
-        body["allowed_token_ids"] = list(request.allowed_ids)
+        parameters["allowed_token_ids"] = list(request.allowed_ids)
     elif request.grammar is not None:
-        body["structured_outputs"] = {"grammar": request.grammar}
-    return body
+        parameters["structured_outputs"] = {"grammar": request.grammar}
+    return parameters

@@ -21,7 +21,8 @@ One client has at most half of them, so the prompts of one do not hold up those 
 class PromptRenderer:
     """Renders the prompts of one model.
 
-    Prompts of more than `context_length` tokens may be refused early. A client has at most
+    Prompts of more than `context_length` tokens may be refused early, and those with images unless the model
+    `takes_images`. A client has at most
     `max_waiting_per_share` of them in work, and is told to come back after `retry_after_s`.
     """
 
@@ -32,6 +33,7 @@ class PromptRenderer:
         *,
         max_waiting_per_share: int,
         retry_after_s: float,
+        takes_images: bool = False,
     ) -> None:
         self._chat_template = text.chat_template
         # The tokenizer of transformers itself must not be called from several threads at once.
@@ -41,6 +43,7 @@ class PromptRenderer:
         self._threads = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
         self._max_waiting_per_share = max_waiting_per_share
         self._retry_after_s = retry_after_s
+        self._takes_images = takes_images
 
     async def token_ids(self, request: GenerationRequest) -> list[int]:
         """The prompt's token ids, as soon as a thread is free; raises what `prepared` raises."""
@@ -73,6 +76,12 @@ class PromptRenderer:
     def _render(self, request: GenerationRequest) -> list[int]:
         if request.prompt is not None:
             return self._own_prompt(request.prompt)
+        if not self._takes_images and any(message.images for message in request.messages):
+            raise RequestRefused(
+                "a message has an image, and this model is not set up to take any (`engine_images` in"
+                " [[models]]); send text",
+                "messages",
+            )
         return self._chat_template.token_ids(
             request.messages, request.tools, request.template_options, limit=self._limit
         )

@@ -272,7 +272,8 @@ def in_order_of_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _turn(message: Message, call_ids: Mapping[str, str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    content = _parts(message) if message.images else message.content
+    turn: dict[str, Any] = {"role": message.role, "content": content}
     if message.calls:
         turn["tool_calls"] = [_call(call, call_ids) for call in message.calls]
     if message.call_id is not None:
@@ -282,6 +283,17 @@ def _turn(message: Message, call_ids: Mapping[str, str]) -> dict[str, Any]:
     if message.thought is not None:
         turn["reasoning_content"] = message.thought
     return turn
+
+
+def _parts(message: Message) -> list[dict[str, str]]:
+    """Text and images in their order; the template writes where the engine puts an image in."""
+    parts: list[dict[str, str]] = []
+    begin = 0
+    for image in message.images:
+        parts += [{"type": "text", "text": message.content[begin : image.at]}, {"type": "image"}]
+        begin = image.at
+    parts.append({"type": "text", "text": message.content[begin:]})
+    return [part for part in parts if part.get("text") != ""]
 
 
 def _call(call: ToolCall, call_ids: Mapping[str, str]) -> dict[str, Any]:

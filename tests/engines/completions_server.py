@@ -96,6 +96,11 @@ class StandIn(EngineStandIn):
         if path == "/v1/completions":
             self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
             await self.complete(await body_of(receive), receive, send)
+        elif path == "/inference/v1/generate":
+            body = await body_of(receive)
+            await self.complete(
+                body["sampling_params"] | {"prompt": body["token_ids"], "generate": body}, receive, send
+            )
         elif path == "/health":
             await answer(send, {}, 200 if self.is_healthy else 503)
         elif path == "/version":
@@ -148,7 +153,9 @@ class StandIn(EngineStandIn):
                 await more(send, ids)
                 continue
             choice = {"index": 0, "text": "", "finish_reason": finish_reason, "token_ids": ids}
-            await event(send, {"choices": [choice | {"prompt_token_ids": echoed}]})
+            echo = {"prompt_token_ids": echoed}
+            beside = "generate" in body
+            await event(send, {"choices": [choice if beside else choice | echo]} | (echo if beside else {}))
             echoed = None
         if finish_reason is not None:
             if body.get("stream_options", {}).get("include_usage"):

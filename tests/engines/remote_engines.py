@@ -114,7 +114,7 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True):
+async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True, client=VllmClient, write_grammar=None):
     """A remote runtime over stand-ins that are served; with `wait`, once one of them takes requests."""
     linked = Linked(GrammarCache(None, secret=SECRET))
     async with AsyncExitStack() as stack:
@@ -122,8 +122,10 @@ async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True):
         for stand_in in stand_ins or (StandIn(text),):
             stand_in.grammar_of = linked
             urls.append(stack.enter_context(serving(stand_in)))
-        clients = [VllmClient(EngineAddress(url)) for url in urls]
-        runtime = RemoteRuntime(replace(text, model_id="remote"), clients, settings, secret=SECRET)
+        clients = [client(EngineAddress(url)) for url in urls]
+        runtime = RemoteRuntime(
+            replace(text, model_id="remote"), clients, settings, secret=SECRET, write_grammar=write_grammar
+        )
         stack.push_async_callback(linked.grammars.close)
         stack.push_async_callback(runtime.close)
         await runtime.start(linked)

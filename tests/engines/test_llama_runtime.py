@@ -13,6 +13,7 @@ from remote_engines import SCHEMAS, SETTINGS, Remote, events_of
 from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
+from compiler.grammar.gbnf import to_gbnf
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.llama_client import LlamaClient
@@ -82,7 +83,7 @@ async def llama_over(text, stand_in, *, wait=True):
             [LlamaClient(EngineAddress(url), text.prepared)],
             SETTINGS,
             secret=SECRET,
-            has_plugin=False,
+            write_grammar=to_gbnf,
         )
         stack.push_async_callback(grammars.close)
         stack.push_async_callback(runtime.close)

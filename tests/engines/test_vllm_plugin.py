@@ -21,11 +21,12 @@ from engine_models import (
 from random_decoding import flags
 
 from compiler.matcher import allocate_bitmask
+from runtime.engines.engine_hooks import UnknownEngine
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.mark import InvalidMark
 from runtime.engines.masked_output import OutputRefused
 from runtime.engines.settings import PluginSettings
-from runtime.engines.vllm.plugin import UnknownEngine, install, register
+from runtime.engines.vllm.plugin import install, register
 
 CALL = '<tool_call>\n{"name": "pay", "arguments": {"amount": 7}}\n</tool_call>'
 OWN = chr(65)
@@ -221,7 +222,7 @@ def test_installing_twice_replaces_once(vllm, store_url):
 def test_an_unknown_vllm_is_refused_with_both_versions(monkeypatch, store_url, version):
     placed = stand_in.put_in_place(monkeypatch)
     placed.vllm.__version__ = version
-    with pytest.raises(UnknownEngine, match=rf"vLLM {version}.*vLLM 0\.32\.x"):
+    with pytest.raises(UnknownEngine, match=rf"vLLM {version}.*vLLM 0\.32\.\*"):
         install(PluginSettings(store_url, SECRET, 2**26), placed.vllm)
 
 

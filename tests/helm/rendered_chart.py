@@ -79,7 +79,7 @@ engine: {kind: external, urls: ["http://a.models:8000", "https://b.models"], mod
 runtime: {model: Qwen/Qwen3-8B}
 """
 OPEN_ENGINES = """
-engine: {kind: external, urls: ["http://a.models:8000"]}
+engine: {kind: external, server: sglang, urls: ["http://a.models:8000"]}
 gateway: {settings: {max_waiting: 1000}}
 """
 FROM_OUTSIDE = """

@@ -101,6 +101,7 @@ def test_engines_that_run_already_are_asked_with_their_key():
     assert settings.engine_url == ("http://a.models:8000", "https://b.models")
     assert (settings.engine_model, settings.engine_key_file) == ("qwen", "/etc/callgate/engine/api-key")
     alone = settings_of(render(OPEN_ENGINES))
+    assert (settings.engine, alone.engine) == ("vllm", "sglang")
     assert (alone.engine_key_file, alone.max_waiting) == (None, 1000)
 
 

@@ -18,6 +18,7 @@ import msgspec
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_result
+from gateway.wire.image_urls import ImageURL, text_and_images
 from runtime.request import Message
 from toolspecs.tool import ToolCall
 
@@ -34,6 +35,30 @@ class Text(_Block, tag="text"):
 
     text: str
     citations: Any = None
+
+
+class ImageData(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="base64"):
+    """An image that comes with the request."""
+
+    media_type: str
+    data: str
+
+    @property
+    def url(self) -> str:
+        """It as a data URL."""
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+class ImageAddress(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="url"):
+    """An image that somebody would have to fetch."""
+
+    url: str
+
+
+class ImageBlock(_Block, tag="image"):
+    """What the user shows."""
+
+    source: ImageData | ImageAddress
 
 
 class Thinking(_Block, tag="thinking"):
@@ -78,7 +103,7 @@ class System(_Message, tag="system"):
 class User(_Message, tag="user"):
     """What the user says, and what calls returned."""
 
-    content: str | list[Text | ToolResult]
+    content: str | list[Text | ImageBlock | ToolResult]
 
 
 class Assistant(_Message, tag="assistant"):
@@ -120,9 +145,9 @@ def _read_message(
                 if isinstance(block, ToolResult):
                     check_result(block.tool_use_id, called, f"{path}.content[{j}].tool_use_id")
                     yield _result(block)
-            text = _text(content)
-            if text or not any(isinstance(block, ToolResult) for block in blocks):
-                yield Message("user", text)
+            text, images = text_and_images(_pieces(content, f"{path}.content"))
+            if text or images or not any(isinstance(block, ToolResult) for block in blocks):
+                yield Message("user", text, images=images)
         case Assistant():
             blocks = [] if isinstance(content, str) else content
             if any(isinstance(block, RedactedThinking) for block in blocks):
@@ -136,6 +161,18 @@ def _read_message(
             thoughts = [block.thinking for block in blocks if isinstance(block, Thinking)]
             thought = "".join(thoughts) if thoughts else None
             yield Message("assistant", _text(content), calls=calls, thought=thought)
+
+
+def _pieces(content: str | list[Any], path: str) -> Iterator[str | ImageURL]:
+    """What the user says and shows."""
+    if isinstance(content, str):
+        yield content
+        return
+    for i, block in enumerate(content):
+        if isinstance(block, Text):
+            yield block.text
+        elif isinstance(block, ImageBlock):
+            yield ImageURL(block.source.url, f"{path}[{i}].source")
 
 
 def _result(block: ToolResult) -> Message:

@@ -1,5 +1,6 @@
 """Reads the messages of a Chat Completions request."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from gateway.custom_inputs import call_with_input
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
+from gateway.wire.image_urls import ImageURL, text_and_images
 from runtime.request import Message
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ToolCall
@@ -112,12 +114,14 @@ def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ..
 def _read_message(
     message: System | Developer | User | Assistant | Tool, path: str, reader: FieldReader
 ) -> Message:
-    text = _read_content(message.content, f"{path}.content", reader)
+    at = f"{path}.content"
+    if isinstance(message, User):
+        said, images = text_and_images(_pieces(message.content, at, reader))
+        return Message("user", said, name=message.name, images=images)
+    text = _read_content(message.content, at, reader)
     match message:
         case System() | Developer():
             return Message("system", text, name=message.name)
-        case User():
-            return Message("user", text, name=message.name)
         case Tool():
             return Message("tool", text, call_id=message.tool_call_id, name=message.name)
         case Assistant():
@@ -135,6 +139,25 @@ def _read_call(call: Call | CustomCall) -> ToolCall:
     if isinstance(call, CustomCall):
         return call_with_input(call.id, call.custom.name, call.custom.input)
     return ToolCall(call.id, call.function.name, call.function.arguments)
+
+
+def _pieces(content: Content, path: str, reader: FieldReader) -> Iterator[str | ImageURL]:
+    """What a user says and shows."""
+    if isinstance(content, str):
+        yield content
+        return
+    for i, part in enumerate(content):
+        read = _read_image if part.get("type") == "image_url" else _read_part
+        yield read(part, f"{path}[{i}]", reader)
+
+
+def _read_image(part: dict[str, Any], path: str, reader: FieldReader) -> ImageURL:
+    image = part.get("image_url")
+    if not isinstance(image, dict) or not isinstance(image.get("url"), str):
+        raise InvalidField(f"{path}.image_url.url", "it must be a string")
+    if image.get("detail") not in {None, "auto"}:
+        reader.ignore("messages[].content[].image_url.detail", "the engine reads images in its own way")
+    return ImageURL(image["url"], f"{path}.image_url.url")
 
 
 def _read_content(content: Content | None, path: str, reader: FieldReader) -> str:

@@ -1,15 +1,17 @@
 """Reads the input of a Responses request: items, several of which may make one message."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any, Literal
 
 import msgspec
 
 from gateway.custom_inputs import call_with_input
+from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
+from gateway.wire.image_urls import ImageURL, text_and_images
 from runtime.request import Message
 from toolspecs.tool import ToolCall
 
@@ -22,6 +24,14 @@ class InputText(_Part, tag="input_text"):
     """What a user, a developer or a tool wrote."""
 
     text: str
+
+
+class InputImage(_Part, tag="input_image"):
+    """What a user shows; how closely an engine looks is its own affair."""
+
+    image_url: str
+    detail: str | None = None
+    file_id: None = None
 
 
 class OutputText(_Part, tag="output_text"):
@@ -69,7 +79,7 @@ class MessageItem(_Item, tag="message"):
     """A message; clients may leave out its type."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText | OutputText | Refusal]
+    content: str | list[InputText | InputImage | OutputText | Refusal]
     phase: str | None = None
 
 
@@ -146,8 +156,9 @@ def read_input(value: str | list[Any], instructions: str | None, reader: FieldRe
         return *messages, Message("user", value)
     items = reader.convert({"input": [_with_type(item) for item in value]}, InputField).input
     _check_calls(items)
-    for is_called, run in groupby(items, lambda item: isinstance(item, _CALLS)):
-        for message in [_calls_message(run)] if is_called else map(_message, run):
+    for is_called, run in groupby(enumerate(items), lambda item: isinstance(item[1], _CALLS)):
+        found = list(run)
+        for message in [_calls_message(item for _, item in found)] if is_called else starmap(_message, found):
             if messages and _is_one_turn(messages[-1], message):
                 messages[-1] = _merged(messages[-1], message)
             else:
@@ -185,12 +196,16 @@ def _call(item: FunctionCallItem | CustomToolCallItem) -> ToolCall:
     return ToolCall(item.call_id, item.name, item.arguments)
 
 
-def _message(item: InputItem) -> Message:
+def _message(number: int, item: InputItem) -> Message:
     match item:
         case FunctionCallItem() | CustomToolCallItem():
             return _calls_message([item])
         case MessageItem(role=role, content=content):
-            return Message("system" if role == "developer" else role, _text(content))
+            at = f"input[{number}].content"
+            text, images = text_and_images(_pieces(content, at))
+            if images and role != "user":
+                raise InvalidField(at, f"{role!r} shows an image, and only a user can")
+            return Message("system" if role == "developer" else role, text, images=images)
         case FunctionCallOutputItem() | CustomToolCallOutputItem():
             return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
         case ReasoningItem():
@@ -208,7 +223,21 @@ def _merged(last: Message, following: Message) -> Message:
     return replace(last, content=last.content + following.content, calls=following.calls)
 
 
-_Parts = list[InputText] | list[InputText | OutputText | Refusal] | list[ReasoningText] | list[SummaryText]
+_Parts = list[InputText] | list[ReasoningText] | list[SummaryText]
+
+
+def _pieces(
+    content: str | list[InputText | InputImage | OutputText | Refusal], path: str
+) -> Iterator[str | ImageURL]:
+    """What a message says and shows."""
+    if isinstance(content, str):
+        yield content
+        return
+    for i, part in enumerate(content):
+        if isinstance(part, InputImage):
+            yield ImageURL(part.image_url, f"{path}[{i}].image_url")
+        else:
+            yield part.text
 
 
 def _text(content: str | _Parts) -> str:

@@ -80,7 +80,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if and (include "callgate.hasEngineWorkers" .) $engine.vllm.cache.enabled -}}
 {{- fail "engine.vllm.cache: pods of a LeaderWorkerSet have no claim of their own; set cache.enabled to false, and give models by runtime.hubClaim or runtime.modelVolume" -}}
 {{- end -}}
-{{- if and (ne $engine.kind "embedded") (ne (include "callgate.engineServer" .) "llama_server") (not (include "callgate.hasSharedStore" .)) -}}
+{{- if and (ne $engine.kind "embedded") (not (has (include "callgate.engineServer" .) (list "llama_server" "vllm_stock"))) (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "engine.kind: engines elsewhere read grammars from a shared store; enable redis, or set redis.external" -}}
 {{- end -}}
 {{- if and (ne $engine.kind "embedded") (gt (int .Values.runtime.gpu.count) 0) -}}

@@ -13,52 +13,29 @@ classes:
 Their signatures are checked first. A vLLM that is not known is refused: its engine does not start.
 """
 
-import inspect
 import logging
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from runtime.engines.engine_hooks import EngineHook, KnownEngine
 from runtime.engines.masked_output import BatchFill
 from runtime.engines.settings import PluginSettings
-from runtime.engines.vllm.engine_grammars import EngineGrammars, fill_batch
+from runtime.engines.vllm.vllm_grammars import VllmGrammars, fill_batch
 
-KNOWN_VERSIONS = ("0.32",)
-"""Versions of vLLM, without the last number, whose sources were read and whose server was tried."""
-
-_MAX_THREADS = 8
-_CPUS_A_THREAD = 4
-"""A step waits for the slowest thread; on a busy machine, threads cost more than they save."""
+VLLM = KnownEngine("vLLM", ("0.32.*",))
+"""Its sources were read, and its server was tried."""
 
 _log = logging.getLogger("vllm.callgate")  # so that vLLM writes it
 
-
-class UnknownEngine(RuntimeError):
-    """This vLLM is not one that the plugin knows; the message names both versions."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Hook:
-    """A method that is replaced, and the parameters that it must have."""
-
-    module: str
-    owner: str
-    method: str
-    parameters: tuple[str, ...]
-
-
-INIT = _Hook("vllm.v1.structured_output", "StructuredOutputManager", "__init__", ("self", "vllm_config"))
-COMPILE = _Hook(
+INIT = EngineHook("vllm.v1.structured_output", "StructuredOutputManager", "__init__", ("self", "vllm_config"))
+COMPILE = EngineHook(
     "vllm.v1.structured_output.backend_xgrammar",
     "XgrammarBackend",
     "compile_grammar",
     ("self", "request_type", "grammar_spec", "stop_token_ids"),
 )
-FILL = _Hook(
+FILL = EngineHook(
     "vllm.v1.structured_output",
     "StructuredOutputManager",
     "grammar_bitmask",
@@ -66,15 +43,15 @@ FILL = _Hook(
 )
 # Called or read by the plugin, or implemented by what it returns.
 READ = (
-    _Hook("vllm.v1.structured_output", "StructuredOutputManager", "_fill_bitmasks", ("self", "batch")),
-    _Hook(
+    EngineHook("vllm.v1.structured_output", "StructuredOutputManager", "_fill_bitmasks", ("self", "batch")),
+    EngineHook(
         "vllm.v1.structured_output",
         "StructuredOutputManager",
         "_get_constraint_bounds",
         ("self", "request", "spec_tokens", "spec_tokens_committed"),
     ),
     *(
-        _Hook("vllm.v1.structured_output.backend_types", "StructuredOutputGrammar", method, parameters)
+        EngineHook("vllm.v1.structured_output.backend_types", "StructuredOutputGrammar", method, parameters)
         for method, parameters in (
             ("accept_tokens", ("self", "request_id", "tokens")),
             ("validate_tokens", ("self", "tokens")),
@@ -103,49 +80,20 @@ def register() -> None:
 
 def install(settings: PluginSettings, vllm: ModuleType) -> None:
     """Replace the methods, once in a process; raises UnknownEngine."""
-    check_version(str(vllm.__version__))
+    version = str(vllm.__version__)
+    VLLM.check(version)
     for hook in (INIT, COMPILE, FILL, *READ):
-        _check(hook, vllm.__version__)
-    if getattr(_owner(COMPILE), "callgate_grammars", None) is not None:
+        VLLM.check_hook(hook, version)
+    if getattr(COMPILE.owner_class(), "callgate_grammars", None) is not None:
         return
-    grammars = EngineGrammars(settings)
-    _owner(COMPILE).callgate_grammars = grammars
-    _replace(INIT, lambda original: _priming(original, grammars))
-    _replace(COMPILE, lambda original: _compiling(original, grammars))
-    _replace(FILL, _filling)
+    grammars = VllmGrammars(settings)
+    COMPILE.owner_class().callgate_grammars = grammars
+    INIT.replace(lambda original: _priming(original, grammars))
+    COMPILE.replace(lambda original: _compiling(original, grammars))
+    FILL.replace(_filling)
 
 
-def check_version(version: str) -> None:
-    """Refuse a vLLM that nobody tried the plugin with; raises UnknownEngine."""
-    if ".".join(version.split(".")[:2]) not in KNOWN_VERSIONS:
-        known = " and ".join(f"{known}.x" for known in KNOWN_VERSIONS)
-        raise UnknownEngine(
-            f"this is vLLM {version}, and this version of callgate knows vLLM {known}: install one of these,"
-            " or a callgate that knows this one. To start this engine without callgate, unset CALLGATE_STORE"
-            " and CALLGATE_SECRET."
-        )
-
-
-def _check(hook: _Hook, version: str) -> None:
-    found = getattr(_owner(hook), hook.method, None)
-    parameters = tuple(inspect.signature(found).parameters) if found is not None else None
-    if parameters != hook.parameters:
-        what = f"{hook.owner}.{hook.method}"
-        raise UnknownEngine(
-            f"vLLM {version} has another {what} than callgate expects: {parameters}, not {hook.parameters}"
-        )
-
-
-def _owner(hook: _Hook) -> Any:
-    return getattr(import_module(hook.module), hook.owner)
-
-
-def _replace(hook: _Hook, make: Callable[[Any], Any]) -> None:
-    original = getattr(_owner(hook), hook.method)
-    setattr(_owner(hook), hook.method, wraps(original)(make(original)))
-
-
-def _priming(original: Any, grammars: EngineGrammars) -> Any:
+def _priming(original: Any, grammars: VllmGrammars) -> Any:
     def __init__(self: Any, vllm_config: Any) -> None:  # noqa: N807 - it takes the place of one
         original(self, vllm_config)
         if not vllm_config.model_config.skip_tokenizer_init:
@@ -154,7 +102,7 @@ def _priming(original: Any, grammars: EngineGrammars) -> Any:
     return __init__
 
 
-def _compiling(original: Any, grammars: EngineGrammars) -> Any:
+def _compiling(original: Any, grammars: VllmGrammars) -> Any:
     def compile_grammar(
         self: Any, request_type: Any, grammar_spec: str, stop_token_ids: set[int] | None = None
     ) -> Any:
@@ -165,7 +113,7 @@ def _compiling(original: Any, grammars: EngineGrammars) -> Any:
 
 
 def _filling(original: Any) -> Any:
-    batch = BatchFill(max(1, min(len(os.sched_getaffinity(0)) // _CPUS_A_THREAD, _MAX_THREADS)))
+    batch = BatchFill.for_this_machine()
 
     def grammar_bitmask(
         self: Any, requests: Any, structured_output_request_ids: Any, scheduled_spec_decode_tokens: Any

@@ -3,31 +3,25 @@
 # ruff: noqa: SLF001 - `fill_batch` takes the place of a method of vLLM's manager
 
 import logging
-import time
 from types import SimpleNamespace
 from typing import Any
 
-from compiler.isolation.priming import prime
-from compiler.prepared_vocabulary import PreparedVocabulary
-from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
-from runtime.engines.mark import read_mark
+from runtime.engines.engine_grammars import EngineGrammars
+from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.masked_output import BatchFill, MaskedOutput
 from runtime.engines.settings import PluginSettings
 from runtime.model_vocabulary import model_vocabulary
-from toolspecs.stores import open_store
 
 _GRAMMAR = "GRAMMAR"
 
 _log = logging.getLogger("vllm.callgate")  # so that vLLM writes it
 
 
-class EngineGrammars:
+class VllmGrammars:
     """Makes vLLM's grammar objects of request marks, once it is primed with the engine's model."""
 
     def __init__(self, settings: PluginSettings) -> None:
-        self._settings = settings
-        self._loader: GrammarLoader | None = None
-        self._num_columns = 0
+        self._grammars = EngineGrammars(settings, _log)
         self._delays_masks = False
 
     def prime(self, tokenizer: Any, vllm_config: Any) -> None:
@@ -35,63 +29,43 @@ class EngineGrammars:
 
         `tokenizer` is vLLM's, and `vllm_config` its `VllmConfig`.
         """
-        start = time.perf_counter()
         model, outputs = vllm_config.model_config, vllm_config.structured_outputs_config
+        self._delays_masks = bool(outputs.reasoning_parser) and not outputs.enable_in_reasoning
         generation = SimpleNamespace(**(model.try_get_generation_config() or {}))
         vocabulary = model_vocabulary(tokenizer, model.hf_config, generation)
-        prepared = PreparedVocabulary(vocabulary)
-        assert prepared.index.last_word is not None
-        prime(prepared)
-        self._num_columns = model.get_vocab_size()
-        self._delays_masks = bool(outputs.reasoning_parser) and not outputs.enable_in_reasoning
-        self._loader = GrammarLoader(
-            lambda: open_store(self._settings.store_url),
-            self._settings.secret,
-            prepared,
-            cache_bytes=self._settings.cache_bytes,
-        )
-        _log.info(
-            "callgate is ready for the vocabulary %s after %.1f s",
-            vocabulary.digest[:12],
-            time.perf_counter() - start,
-        )
+        self._grammars.prime(vocabulary, model.get_vocab_size())
 
     def close(self) -> None:
         """Close what priming opened."""
-        if self._loader is not None:
-            self._loader.close()
+        self._grammars.close()
 
     def compile(
         self, request_type: str, grammar_spec: str, stop_token_ids: set[int] | None
-    ) -> "MarkedGrammar | None":
+    ) -> "VllmGrammar | None":
         """The grammar of a mark; None if the specification has none.
 
         Raises:
             InvalidMark: the mark was altered, or is of another secret or version.
             GrammarUnavailable, OutputRefused: its grammar cannot be had, or this engine cannot keep to it.
         """
-        mark = read_mark(grammar_spec, self._settings.secret) if request_type == _GRAMMAR else None
+        mark = self._grammars.mark_of(grammar_spec) if request_type == _GRAMMAR else None
         if mark is None:
             return None
-        if self._loader is None:
-            raise GrammarUnavailable("the engine has no tokenizer (--skip-tokenizer-init), so no grammars")
         if self._delays_masks:
             raise GrammarUnavailable(
                 "the engine leaves thoughts unmasked; start it without --reasoning-parser, or with"
                 ' "enable_in_reasoning": true in --structured-outputs-config'
             )
-        prepared = self._loader.prepared
-        unknown = set(prepared.vocabulary.stop_ids) - set(stop_token_ids or ())
+        unknown = set(self._grammars.stop_ids) - set(stop_token_ids or ())
         if unknown:
             raise GrammarUnavailable(
                 f"the engine would not stop at the token ids {sorted(unknown)}, which the model's files name"
                 " as ends; start it without --generation-config vllm"
             )
-        grammar = self._loader.grammar(mark.recipe)
-        return MarkedGrammar(MaskedOutput(grammar, mark, prepared, self._num_columns))
+        return VllmGrammar(self._grammars.output(mark))
 
 
-class MarkedGrammar:
+class VllmGrammar:
     """What vLLM drives: `vllm.v1.structured_output.backend_types.StructuredOutputGrammar` by its methods.
 
     It never calls itself terminated, since vLLM leaves such rows unmasked. vLLM ends a request at its stop
@@ -144,7 +118,7 @@ def fill_batch(batch: BatchFill, manager: Any, requests: Any, request_ids: list[
     for row, request_id in enumerate(request_ids):
         request = requests[request_id]
         grammar = request.structured_output_request.grammar
-        if isinstance(grammar, MarkedGrammar):
+        if isinstance(grammar, VllmGrammar):
             own.append((grammar.output, row))
         else:
             is_masked = manager._get_constraint_bounds(request, ()).constraint_start == 0

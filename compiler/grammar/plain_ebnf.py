@@ -1,0 +1,71 @@
+r"""Writing a grammar for an engine whose own xgrammar compiles it, with the engine's own vocabulary.
+
+There, a marker token is also a text like any other. So markers are written by their ids, and prose has none
+of their spellings in it. Guards, lookaheads and the marks of keys are left out. Whoever sends it has to check
+what comes: the engine may write a marker inside of a string, where its spelling is a text.
+
+>>> vocabulary = Vocabulary.from_tokens([b"a", b"<call>", b""], markers={"<call>": 1}, stop_ids=[2])
+>>> print(to_plain_ebnf(Grammar({"root": Rule(Literal(vocabulary.spell("<call>a")))}), vocabulary), end="")
+root ::= marker_1 "a"
+marker_1 ::= Token(1)
+"""
+
+from collections.abc import Iterator
+
+from compiler.grammar.grammar import (
+    Choice,
+    Concatenation,
+    Expr,
+    Grammar,
+    Literal,
+    Prose,
+    Rule,
+    RuleRef,
+    concat,
+    to_ebnf,
+)
+from compiler.vocabulary import KEY_MARK, MARKER_START, Vocabulary
+
+
+def to_plain_ebnf(grammar: Grammar, vocabulary: Vocabulary) -> str:
+    """The grammar in xgrammar's EBNF, root rule first."""
+    names = {token_id: _name(token_id, grammar) for token_id in vocabulary.marker_ids}
+    rules = {name: Rule(_plain(rule.body, vocabulary, names)) for name, rule in grammar.rules.items()}
+    undefined = {name: Rule(Literal("")) for name in names.values()}
+    text = to_ebnf(Grammar(undefined | rules, grammar.root))
+    for token_id, name in names.items():
+        is_used = text.count(name) > 1
+        text = text.replace(f'{name} ::= ""\n', f"{name} ::= Token({token_id})\n" if is_used else "")
+    return text
+
+
+def _name(token_id: int, grammar: Grammar) -> str:
+    name = f"marker_{token_id}"
+    assert name not in grammar.rules, "no rule is called as one of a marker"
+    return name
+
+
+def _plain(expr: Expr, vocabulary: Vocabulary, names: dict[int, str]) -> Expr:
+    match expr:
+        case Literal(text):
+            return concat(*(_piece(piece, names) for piece in vocabulary.pieces(text.encode())))
+        case Concatenation(items):
+            return Concatenation(tuple(_plain(item, vocabulary, names) for item in items))
+        case Choice(options):
+            return Choice(tuple(_plain(option, vocabulary, names) for option in options))
+        case Prose(excludes):
+            return Prose(tuple(dict.fromkeys(_excluded(excludes, vocabulary))))
+        case _:
+            return expr
+
+
+def _piece(piece: bytes | int, names: dict[int, str]) -> Expr:
+    return RuleRef(names[piece]) if isinstance(piece, int) else Literal(piece.decode().replace(KEY_MARK, ""))
+
+
+def _excluded(texts: tuple[str, ...], vocabulary: Vocabulary) -> Iterator[str]:
+    for text in texts:
+        if text == MARKER_START:  # of every marker
+            yield from vocabulary.markers
+        else:
+            yield vocabulary.display(text.encode()).decode()

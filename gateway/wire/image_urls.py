@@ -1,0 +1,39 @@
+"""Images in messages: they come with the request, as data URLs."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gateway.errors import InvalidField
+from runtime.request import Image
+
+_DATA_URL = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
+
+
+class ImageURL(NamedTuple):
+    """What a client sent as an image, and the path of that field."""
+
+    url: str
+    path: str
+
+
+def text_and_images(pieces: Iterable[str | ImageURL]) -> tuple[str, tuple[Image, ...]]:
+    """The text of a message, and the images in it.
+
+    Raises:
+        InvalidField: an image is no data URL. An engine would fetch another address for whoever asks, from
+            inside of its network.
+    """
+    text, images = "", []
+    for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+        elif _DATA_URL.fullmatch(piece.url):
+            images.append(Image(piece.url, len(text)))
+        else:
+            raise InvalidField(
+                piece.path,
+                "an image must be a data URL of a PNG, JPEG, GIF or WebP, such as data:image/png;base64,…;"
+                " nothing is fetched from addresses",
+            )
+    return text, tuple(images)

@@ -1,0 +1,74 @@
+"""The grammars of one engine that somebody else makes: from the mark of a request to its masked output."""
+
+import logging
+import time
+
+from compiler.isolation.priming import prime
+from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.vocabulary import Vocabulary
+from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
+from runtime.engines.mark import Mark, read_mark
+from runtime.engines.masked_output import MaskedOutput
+from runtime.engines.settings import PluginSettings
+from toolspecs.stores import open_store
+
+
+class EngineGrammars:
+    """Makes masked outputs of marks, once it is primed with the engine's model; thread-safe.
+
+    `log` is a logger of the engine, so that it writes what is logged.
+    """
+
+    def __init__(self, settings: PluginSettings, log: logging.Logger) -> None:
+        self._settings = settings
+        self._log = log
+        self._loader: GrammarLoader | None = None
+        self._num_columns = 0
+
+    def prime(self, vocabulary: Vocabulary, num_columns: int) -> None:
+        """Compile what most grammars share, which takes seconds; `num_columns` is the width of the logits."""
+        start = time.perf_counter()
+        prepared = PreparedVocabulary(vocabulary)
+        assert prepared.index.last_word is not None
+        prime(prepared)
+        self._num_columns = num_columns
+        self._loader = GrammarLoader(
+            lambda: open_store(self._settings.store_url),
+            self._settings.secret,
+            prepared,
+            cache_bytes=self._settings.cache_bytes,
+        )
+        took_s = time.perf_counter() - start
+        self._log.info("callgate is ready for the vocabulary %s after %.1f s", vocabulary.digest[:12], took_s)
+
+    def close(self) -> None:
+        """Close what priming opened."""
+        if self._loader is not None:
+            self._loader.close()
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """The ends of the model's outputs.
+
+        Raises:
+            GrammarUnavailable: the engine has no tokenizer.
+        """
+        return self._primed().prepared.vocabulary.stop_ids
+
+    def mark_of(self, specification: str) -> Mark | None:
+        """The mark in what a request has as its grammar; raises InvalidMark."""
+        return read_mark(specification, self._settings.secret)
+
+    def output(self, mark: Mark) -> MaskedOutput:
+        """The beginning of an output; blocks until its grammar is linked.
+
+        Raises:
+            GrammarUnavailable, OutputRefused: its grammar cannot be had, or this engine cannot keep to it.
+        """
+        loader = self._primed()
+        return MaskedOutput(loader.grammar(mark.recipe), mark, loader.prepared, self._num_columns)
+
+    def _primed(self) -> GrammarLoader:
+        if self._loader is None:
+            raise GrammarUnavailable("the engine has no tokenizer (--skip-tokenizer-init), so no grammars")
+        return self._loader

@@ -1,0 +1,192 @@
+"""The client of one SGLang server: it sends token ids to `/generate`, and reads token ids.
+
+Of SGLang's routes this one names tokens by their ids everywhere, among log probabilities too. Each event
+repeats the whole output, unless the server runs with `--incremental-streaming-output`.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any
+
+import httpx
+import msgspec
+from msgspec import Meta
+
+from runtime.engines.client import (
+    MAX_TOKENS,
+    NO_HEADERS,
+    EngineChunk,
+    HttpEngine,
+    ServedModel,
+    plain,
+)
+from runtime.engines.completion_request import CompletionRequest
+from runtime.errors import EngineBroke, EngineRefused
+from runtime.written_token import SampledToken
+
+_LogProbability = tuple[float | None, int, str | None]
+"""The logarithm, the token's id, and its text, which is not asked for."""
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Load(msgspec.Struct):
+    num_running_reqs: int = 0
+    num_waiting_reqs: int = 0
+
+
+class _Loads(msgspec.Struct):
+    version: str = ""
+    loads: list[_Load] = []
+
+
+class _Finish(msgspec.Struct):
+    type: str
+    message: str = ""
+    status_code: int | None = None
+
+
+class _About(msgspec.Struct):
+    finish_reason: _Finish | None = None
+    completion_tokens: int = 0
+    cached_tokens: int | None = None
+    output_token_logprobs: list[_LogProbability] = []
+    output_top_logprobs: list[list[_LogProbability] | None] = []
+
+
+class _Event(msgspec.Struct):
+    output_ids: Annotated[list[int], Meta(max_length=MAX_TOKENS)] = []
+    prompt_token_ids: list[int] | None = None
+    meta_info: _About = msgspec.field(default_factory=_About)
+    error: Any = None
+
+
+class SglangClient(HttpEngine):
+    """One SGLang server; it tells what it had in its cache with the first tokens, and not only at its end.
+
+    Whether it is healthy it finds out by a token of the engine, which takes a second.
+    """
+
+    repeats_prompts = True
+
+    async def version(self) -> str:
+        """The version of SGLang; empty if the server does not say."""
+        return (await self._loads()).version[:40]
+
+    async def models(self) -> list[ServedModel]:
+        """The models that it serves."""
+        found = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.max_model_len) for model in found.data]
+
+    async def num_running(self) -> int | None:
+        """How many requests its schedulers have."""
+        loads = (await self._loads()).loads
+        return sum(load.num_running_reqs + load.num_waiting_reqs for load in loads) if loads else None
+
+    @asynccontextmanager
+    async def completion(
+        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
+    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
+        """The chunks of a completion; see `EngineClient`."""
+        body = sglang_body(request)
+        async with (
+            self._connection.events("/generate", body, headers) as events,
+            aclosing(self._chunks(events)) as chunks,
+        ):
+            yield chunks
+
+    async def _loads(self) -> _Loads:
+        return await self._connection.get_json("/v1/loads?include=core", _Loads)
+
+    async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
+        num_seen = 0
+        with self._connection.reading():
+            async for data in events:
+                if data == b"[DONE]":
+                    return
+                event = msgspec.json.decode(data, type=_Event)
+                if event.error is not None:
+                    raise self._fault(plain(event.error), _code(event.error))
+                tokens = _new_tokens(event, num_seen)
+                num_seen += len(tokens)
+                prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
+                reason = self._finish_reason(event.meta_info.finish_reason)
+                yield EngineChunk(tokens, reason, prompt_ids, event.meta_info.cached_tokens)
+
+    def _finish_reason(self, finish: _Finish | None) -> str | None:
+        if finish is not None and finish.type == "abort":
+            raise self._fault(plain(finish.message), finish.status_code)
+        return None if finish is None else finish.type
+
+    def _fault(self, reason: str, code: int | None) -> EngineBroke | EngineRefused:
+        """What an aborted request is: bad, or one whose grammar the engine could not have this time."""
+        if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
+            return EngineRefused(self.name, f"refuses the request: {reason}")
+        return EngineBroke(self.name, f"broke off: {reason}")
+
+
+def _code(error: Any) -> int | None:
+    return error.get("code") if isinstance(error, dict) else None
+
+
+def _new_tokens(event: _Event, num_seen: int) -> tuple[SampledToken, ...]:
+    """The tokens that no event had before."""
+    about, ids = event.meta_info, event.output_ids
+    repeats = len(ids) > about.completion_tokens - num_seen
+    ids = ids[num_seen:] if repeats else ids
+    if not about.output_token_logprobs:
+        return tuple(SampledToken(token_id) for token_id in ids)
+    values = about.output_token_logprobs[-len(ids) :] if ids else []
+    tops = about.output_top_logprobs[-len(ids) :] if ids and about.output_top_logprobs else [None] * len(ids)
+    return tuple(
+        SampledToken(token_id, value, _top(top))
+        for token_id, (value, *_), top in zip(ids, values, tops, strict=True)
+    )
+
+
+def _top(top: list[_LogProbability] | None) -> tuple[tuple[int, float], ...]:
+    return tuple((token_id, value) for value, token_id, _ in top or () if value is not None)
+
+
+def sglang_body(request: CompletionRequest) -> dict[str, Any]:
+    """The body of a request as SGLang reads it."""
+    sampling = request.sampling
+    # All of these are given, since an engine has defaults of its own for what is left out.
+    parameters: dict[str, Any] = {
+        "max_new_tokens": request.max_tokens,
+        "min_new_tokens": request.min_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "min_p": sampling.min_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repetition_penalty": sampling.repetition_penalty,
+        "stop_token_ids": list(request.stop_token_ids),
+    }
+    if sampling.seed is not None:
+        parameters["sampling_seed"] = sampling.seed
+    if sampling.logit_bias:
+        parameters["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
+    if request.grammar is not None:
+        parameters["ebnf"] = request.grammar
+    body: dict[str, Any] = {
+        "input_ids": list(request.prompt_ids),
+        "sampling_params": parameters,
+        "stream": True,
+        "return_prompt_token_ids": True,
+    }
+    if request.images:
+        body["image_data"] = list(request.images)
+    if request.cache_salt is not None:
+        body["cache_salt"] = request.cache_salt
+    if request.num_logprobs is not None:
+        body |= {"return_logprob": True, "top_logprobs_num": request.num_logprobs}
+    return body

@@ -1,0 +1,99 @@
+"""A stand-in for an SGLang server: the other stand-in behind SGLang's routes, with SGLang's own shapes."""
+
+import asyncio
+from dataclasses import dataclass
+
+from completions_server import StandIn, answer, body_of, event, head, left, more
+
+from runtime.engines.grammar_loader import GrammarUnavailable
+from runtime.engines.mark import InvalidMark
+
+
+@dataclass
+class SglangStandIn(StandIn):
+    """`is_incremental`: its events do not repeat what came before."""
+
+    is_incremental: bool = False
+
+    async def respond(self, scope, receive, send):
+        path = scope["path"]
+        if path == "/generate":
+            body = await body_of(receive)
+            sampling = body["sampling_params"]
+            spoken = {"prompt": body["input_ids"], "max_tokens": sampling["max_new_tokens"], "sglang": body}
+            spoken |= {name: sampling[name] for name in ("temperature", "logit_bias") if name in sampling}
+            if "ebnf" in sampling:
+                spoken["structured_outputs"] = {"grammar": sampling["ebnf"]}
+            await self.complete(spoken, receive, send)
+        elif path == "/v1/loads":
+            running = {"dp_rank": 0, "num_running_reqs": self.num_running, "num_waiting_reqs": 0}
+            await answer(send, {"version": "0.5.23", "loads": [running]})
+        elif path in {"/v1/completions", "/metrics", "/version"}:
+            await answer(send, {"detail": "Not Found"}, 404)
+        else:
+            await super().respond(scope, receive, send)
+
+    async def complete(self, body, receive, send):
+        """As the other one, but a request that cannot be served is aborted in its stream."""
+        self.bodies.append(body)
+        if self.status != 200:
+            await send(head("text/event-stream"))
+            about = {"type": "abort", "message": "told to fail", "status_code": self.status}
+            await self.abort(about, send)
+            return
+        try:
+            tokens = await asyncio.to_thread(self.tokens, body)
+        except (InvalidMark, GrammarUnavailable) as error:
+            await send(head("text/event-stream"))
+            message = f"Failed to compile ebnf grammar: Grammar compilation failed: {error}"
+            await self.abort({"type": "abort", "message": message, "status_code": 400}, send)
+            return
+        await send(head("text/event-stream"))
+        self.num_running += 1
+        leaving = asyncio.ensure_future(left(receive))
+        try:
+            await self.stream(body, tokens, leaving, send)
+        finally:
+            self.num_running -= 1
+            leaving.cancel()
+
+    async def abort(self, finish_reason, send):
+        await event(send, {"output_ids": [], "meta_info": {"finish_reason": finish_reason}})
+        await more(send, b"data: [DONE]\n\n")
+        await send({"type": "http.response.body", "body": b""})
+
+    async def stream(self, body, tokens, leaving, send):
+        asked, written, shown, finish_reason = body["sglang"], [], 0, None
+        for ids, finish_reason in tokens:
+            if ids == "stall":
+                await leaving
+            await asyncio.sleep(self.token_s)
+            if leaving.done():
+                while not self.aborts:
+                    await asyncio.sleep(0.01)
+                self.num_aborted += 1
+                return
+            if ids == "die":
+                raise ConnectionResetError("told to die")
+            if isinstance(ids, bytes):
+                await more(send, ids)
+                continue
+            written += ids
+            sent = written[shown if self.is_incremental else 0 :]
+            about = {
+                "id": "1",
+                "finish_reason": {"type": finish_reason, "matched": None} if finish_reason else None,
+                "completion_tokens": len(written),
+                "cached_tokens": self.num_cached or 0,
+            }
+            if asked.get("return_logprob"):
+                about["output_token_logprobs"] = [(-0.5, token_id, None) for token_id in sent]
+                about["output_token_logprobs_length"] = len(written)
+                tops = [(-0.5, 7, None), (None, 8, None)][: asked["top_logprobs_num"]]
+                about["output_top_logprobs"] = [tops for _ in sent]
+            echoed = {"prompt_token_ids": asked["input_ids"]} if self.echoes_prompt else {}
+            await event(send, {"text": "", "output_ids": sent, "meta_info": about} | echoed)
+            shown = len(written)
+        if finish_reason is not None:
+            await more(send, b"data: [DONE]\n\n")
+        await send({"type": "http.response.body", "body": b""})

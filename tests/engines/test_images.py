@@ -1,0 +1,152 @@
+"""Images in messages: from each wire format to the engine, where a model is set up to take them."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+from completions_server import StandIn
+from remote_engines import SETTINGS, assert_valid, events_of, remote_over
+from sglang_server import SglangStandIn
+
+from gateway.errors import InvalidField, SettingsError
+from gateway.setting_sources import load
+from gateway.wire.anthropic.blocks import read_messages as read_anthropic
+from gateway.wire.field_reader import FieldReader
+from gateway.wire.openai.messages import read_messages as read_openai
+from gateway.wire.responses.items import read_input
+from runtime.engines.sglang_client import SglangClient
+from runtime.engines.vllm_client import VllmClient
+from runtime.errors import RequestRefused
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.request import Image, Message
+from runtime.text.tokenizer import load_tokenizer
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+SHOWN = Message("user", "What is this?", images=(Image(PIXEL, 8),))
+"""Two words, the image, and the rest."""
+TEMPLATE = """
+{%- if tools %}{{- '<|im_start|>system\n' + tools | tojson + '<|im_end|>\n' }}{%- endif %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\n' }}
+    {%- if message.content is string %}
+        {{- message.content }}
+    {%- else %}
+        {%- for part in message.content %}
+            {{- '[image]' if part.type == 'image' else part.text }}
+        {%- endfor %}
+    {%- endif %}
+    {{- '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
+"""
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory):
+    """The tokenizer of a model whose template has a place for images."""
+    folder = tmp_path_factory.mktemp("seeing")
+    plain = ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2))
+    shutil.copytree(plain, folder / "model")
+    (folder / "model" / "chat_template.jinja").write_text(TEMPLATE)
+    return load_tokenizer(folder / "model", model_id="remote")
+
+
+def openai(url):
+    parts = [
+        {"type": "text", "text": "What is "},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "this?"},
+    ]
+    return read_openai([{"role": "user", "content": parts}], FieldReader())
+
+
+def responses(url):
+    parts = [
+        {"type": "input_text", "text": "What is "},
+        {"type": "input_image", "image_url": url, "detail": "auto"},
+        {"type": "input_text", "text": "this?"},
+    ]
+    return read_input([{"role": "user", "content": parts}], None, FieldReader())
+
+
+def anthropic(url):
+    if url.startswith("data:"):
+        media_type, data = url.removeprefix("data:").split(";base64,")
+        source = {"type": "base64", "media_type": media_type, "data": data}
+    else:
+        source = {"type": "url", "url": url}
+    blocks = [
+        {"type": "text", "text": "What is "},
+        {"type": "image", "source": source},
+        {"type": "text", "text": "this?"},
+    ]
+    return read_anthropic([{"role": "user", "content": blocks}], None, FieldReader())
+
+
+@pytest.mark.parametrize("read", [openai, responses, anthropic])
+def test_every_wire_format_knows_where_an_image_stands(read):
+    assert read(PIXEL) == (SHOWN,)
+
+
+@pytest.mark.parametrize("read", [openai, responses, anthropic])
+@pytest.mark.parametrize(
+    "url",
+    ["http://metadata.internal/latest", "https://example.org/a.png", "file:///etc/passwd", "data:text/html;base64,AA=="],
+)  # fmt: skip
+def test_nothing_is_fetched_from_an_address(read, url):
+    with pytest.raises(InvalidField, match="must be a data URL"):
+        read(url)
+
+
+def test_only_a_user_shows_images():
+    part = {"type": "input_image", "image_url": PIXEL}
+    with pytest.raises(InvalidField, match="only a user can"):
+        read_input([{"role": "developer", "content": [part]}], None, FieldReader())
+    with pytest.raises(InvalidField, match="image_url"):
+        read_openai(
+            [{"role": "system", "content": [{"type": "image_url", "image_url": {"url": PIXEL}}]}],
+            FieldReader(),
+        )
+
+
+def test_the_template_writes_the_place_of_an_image(seeing):
+    ids = seeing.chat_template.token_ids([SHOWN])
+    assert "What is [image]this?" in seeing.tokenizer.decode(ids)
+
+
+async def test_a_model_that_is_not_set_up_for_images_refuses_them(text):
+    async with remote_over(text) as remote:
+        with pytest.raises(RequestRefused, match="engine_images"):
+            await events_of(remote, remote.request(messages=(SHOWN,)))
+
+
+@pytest.mark.parametrize(("kind", "client"), [(StandIn, VllmClient), (SglangStandIn, SglangClient)])
+async def test_an_engine_gets_token_ids_and_images_and_each_token_is_verified(seeing, kind, client):
+    """Also where it goes on behind a token that was refused."""
+    stand_in = kind(seeing)
+    settings = replace(SETTINGS, takes_images=True)
+    async with remote_over(seeing, stand_in, client=client, settings=settings) as remote:
+        found = await remote.grammar(parallel=False)
+        stand_in.writes, stand_in.num_faults = {12: seeing.vocabulary.tokens.index(b"\0")}, 1
+        request = remote.request(found, messages=(SHOWN,))
+        (finished,) = assert_valid(await events_of(remote, request), request)
+        assert finished.stats.num_refused_tokens == 1
+        sent = [body.get("generate") or body["sglang"] for body in stand_in.requests]
+        assert len(sent) == 2
+        for body in sent:
+            shown = body.get("content_parts") or body["image_data"]
+            assert shown in ([{"type": "image_url", "url": PIXEL}], [PIXEL])
+            assert "[image]" in seeing.tokenizer.decode(body.get("token_ids") or body["input_ids"])
+
+
+@pytest.mark.parametrize("engine", ["llama_server", "vllm"])
+def test_only_engines_that_take_images_are_set_up_for_them(tmp_path, engine):
+    config = tmp_path / "callgate.toml"
+    config.write_text(
+        f'[[models]]\nmodel = "demo"\nengine = "{engine}"\nengine_url = ["http://a:1"]\nengine_images = true\n'
+    )
+    if engine == "vllm":
+        assert load(environment={}, config=config).models[0].engine_images
+    else:
+        with pytest.raises(SettingsError, match="is sent no images"):
+            load(environment={}, config=config)

@@ -1,0 +1,131 @@
+"""vLLM without the plugin: whatever it writes, an answer is valid; what guards hold costs requests."""
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import jsonschema_rs
+import numpy as np
+import pytest
+import xgrammar as xgr
+from completions_server import StandIn
+from remote_engines import assert_valid, events_of, remote_over
+from whole_outputs import calls_of
+
+from compiler.grammar.plain_ebnf import to_plain_ebnf
+from runtime.engines.vllm_client import VllmClient
+from toolspecs.tool import Tool
+
+GUARDED = Tool(
+    "tag",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "tags": {
+                "type": "array",
+                "items": {"enum": ["a", "b", "c", "d"]},
+                "uniqueItems": True,
+                "minItems": 4,
+            },
+            "note": {"type": "string", "maxLength": 12},
+        },
+        "required": ["tags", "note"],
+    },
+)
+
+
+class EnginesMatcher:
+    """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is."""
+
+    def __init__(self, ebnf: str, compiler: xgr.GrammarCompiler) -> None:
+        self._matcher = xgr.GrammarMatcher(compiler.compile_grammar(ebnf))
+
+    def accept(self, token_id):
+        return self._matcher.accept_token(token_id)
+
+    def fill_bitmask(self, bitmask, row):
+        self._matcher.fill_next_token_bitmask(bitmask, row)
+
+
+@dataclass
+class StockStandIn(StandIn):
+    """A vLLM that takes a grammar at its word; `reads_grammars` false: it does not."""
+
+    reads_grammars: bool = True
+
+    @cached_property
+    def compiler(self):
+        vocabulary = self.text.vocabulary
+        info = xgr.TokenizerInfo.from_huggingface(
+            self.text.tokenizer, vocab_size=vocabulary.width, stop_token_ids=list(vocabulary.stop_ids)
+        )
+        return xgr.GrammarCompiler(info)
+
+    def tokens(self, body):
+        grammar = (body.get("structured_outputs") or {}).get("grammar")
+        matcher = EnginesMatcher(grammar, self.compiler) if grammar and self.reads_grammars else None
+        return self.sampled(body, matcher, 0)
+
+    def logits(self, body, matcher=None):
+        logits = super().logits(body, matcher)
+        if allowed := body.get("allowed_token_ids"):
+            logits[[i for i in range(len(logits)) if i not in set(allowed)]] = -np.inf
+        return logits
+
+
+@asynccontextmanager
+async def stock_over(text, stand_in, **options):
+    def client(address):
+        return VllmClient(address, left_out=text.vocabulary.stop_ids)
+
+    async with remote_over(text, stand_in, client=client, write_grammar=to_plain_ebnf, **options) as remote:
+        yield remote
+
+
+@pytest.mark.parametrize("mode", ["required", "auto", "none"])
+async def test_every_answer_is_valid_and_within_its_budget(text, mode):
+    async with stock_over(text, StockStandIn(text)) as remote:
+        found = await remote.grammar(mode)
+        least = found.grammar.closer().minimum() if mode == "required" else 1
+        for max_tokens in (least, least + 9, 100):
+            request = remote.request(found, max_tokens=max_tokens)
+            events = await events_of(remote, request)
+            assert_valid(events, request)
+            assert calls_of(events) or mode != "required"
+
+
+async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
+    stand_in = StockStandIn(text, end_bias=-20)
+    async with stock_over(text, stand_in) as remote:
+        found = await remote.grammar(tools=(GUARDED,), parallel=False)
+        (card,) = await remote.runtime.models()
+        assert not card.holds_guards
+        events = await events_of(remote, remote.request(found, max_tokens=90))
+        ((_, arguments),) = calls_of(events)
+        jsonschema_rs.validator_for(dict(GUARDED.parameters)).validate(json.loads(arguments))
+        assert events[-1].stats.num_refused_tokens
+        assert any(body.get("allowed_token_ids") for body in stand_in.requests)
+        assert (await remote.runtime.health()).engines[0].num_failed == 0
+
+
+async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_header(text):
+    """The stop token that ends the part is not of the output."""
+    stand_in = StockStandIn(text)
+    async with stock_over(text, stand_in) as remote:
+        found = await remote.grammar(parallel=False)
+        request = remote.request(found, temperature=0.0)
+        events = await events_of(remote, request)
+        (finished,) = assert_valid(events, request)
+        assert len(calls_of(events)) == 1
+        assert finished.stats.num_refused_tokens == 0
+        first, second, *_ = stand_in.requests
+        assert "urgent" not in first["structured_outputs"]["grammar"]
+        assert len(second["prompt"]) > len(first["prompt"])
+
+
+async def test_an_engine_that_reads_no_grammar_gets_no_requests(text):
+    async with stock_over(text, StockStandIn(text, reads_grammars=False), wait=False) as remote:
+        health = await remote.settled(lambda health: "masks" in health.reason)
+        assert not health.is_ready
