@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from release.image_steps import Tree, parse, script
+from release.image_steps import Tree, parse, script, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
@@ -86,25 +86,36 @@ def test_a_script_does_what_its_dockerfile_says(tmp_path):
     assert (tmp_path / "made" / "said").read_text() == "hello a b c\ndone\n"
 
 
+SERVER = """#!/usr/bin/env python
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Server(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "stands in"}]}')
+HTTPServer(("0.0.0.0", 8080), Server).serve_forever()
+"""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root folder")
 def test_the_last_stage_makes_an_image_that_its_user_can_only_write_to_where_it_should(tmp_path):
-    """Its steps in a bare tree, with an empty folder for what the stage before has built."""
+    """Its steps in a bare tree, with a program of this test where the stage before has built one."""
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("this machine lets nobody mount")
-    built = tmp_path / "built"
-    (built / "opt/callgate/bin").mkdir(parents=True)
+    program = tmp_path / "built/opt/callgate/bin/callgate"
+    program.parent.mkdir(parents=True)
+    program.write_text(SERVER)
+    program.chmod(0o755)
     stage = parse(DOCKERFILE)["image"]
-    tree = Tree.bare(tmp_path / "tree", Path(sys.base_prefix), {"/.stages/build": built})
+    tree = Tree.bare(tmp_path / "tree", Path(sys.base_prefix), {"/.stages/build": tmp_path / "built"})
     environment = {"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"}
-    assert tree.run(script(stage), environment) == 0
+    assert tree.run("ldconfig\n" + script(stage), environment) == 0
     user, _, group = stage.last("USER").partition(":")
     drop = f"setpriv --reuid {user} --regid {group} --clear-groups"
     writes = " && ".join(f"{drop} touch {folder}/x" for folder in (*json.loads(stage.last("VOLUME")), "/tmp"))
     assert tree.run(writes, environment, is_image=True) == 0
-    assert (
-        tree.run(f"{drop} test -d /opt/callgate/bin && ! touch /opt/callgate/x", environment, is_image=True)
-        == 0
-    )
+    assert tree.run("! touch /opt/callgate/x", environment, is_image=True) == 0
+    serve(stage, tree)
 
 
 def test_an_engines_own_packages_are_not_installed_again(tmp_path):
