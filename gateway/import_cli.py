@@ -212,7 +212,7 @@ def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
     """What an import did."""
     for fault in reply.refused:
         say(console, visible(fault_line(fault)), "yellow")
-    show_differences(console, reply.differences)
+    show_differences(console, reply.differences, with_new=reply.toolset is not None)
     if reply.created and reply.toolset:
         created = reply.toolset
         say(
@@ -232,8 +232,10 @@ def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
         )
 
 
-def show_differences(console: Console, differences: Sequence[DifferenceReply]) -> None:
-    """A table of the tools that differ, and line by line how; of new ones all."""
+def show_differences(
+    console: Console, differences: Sequence[DifferenceReply], *, with_new: bool = True
+) -> None:
+    """A table of the tools that differ, and line by line how; of new ones all, `with_new`."""
     if not differences:
         return
     shown = table("tool", "change")
@@ -241,8 +243,8 @@ def show_differences(console: Console, differences: Sequence[DifferenceReply]) -
         shown.add_row(visible(each.tool), each.change)
     console.print(shown)
     for each in differences:
-        if each.offered:
-            for line in _diff(each.tool, each.served or {}, each.offered):
+        if each.offered and (each.served or with_new):
+            for line in _diff(each.tool, each.served, each.offered):
                 say(console, line, {"+": "green", "-": "red"}.get(line[:1]))
 
 
@@ -301,13 +303,20 @@ def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:
         yield f"{first}{others}: {keyword!r}: {note}"
 
 
-def _diff(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """The difference of two tools, line by line, as `diff -u` writes it."""
+def _diff(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[str]:
+    """The difference of two tools, line by line, as `diff -u` writes it; None is no tool."""
     before, after = (
-        [visible(line) for line in json.dumps(tool, indent=2, ensure_ascii=False).split("\n")]
+        [visible(line) for line in json.dumps(tool, indent=2, ensure_ascii=False).split("\n") if tool]
         for tool in (old, new)
     )
     shown = visible(name)
     yield from difflib.unified_diff(
-        before, after, f"{shown}, as accepted", f"{shown}, at the source", "", "", 2, ""
+        before,
+        after,
+        f"{shown}, {'as accepted' if old else 'not accepted'}",
+        f"{shown}, at the source",
+        "",
+        "",
+        2,
+        "",
     )
