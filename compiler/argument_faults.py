@@ -9,9 +9,9 @@ only; that is no fault of arguments.
 [('/amount', 'type', '"7" is not of type "integer"')]
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from typing import Any
 
 import jsonschema_rs
@@ -29,6 +29,8 @@ from toolspecs.tool import INPUT, CustomInput, Tool
 MAX_FAULTS = 50
 """Faults that are told of one call."""
 _MAX_MESSAGE = 300
+_MAX_POINTER = 1_000
+"""Characters of a pointer: what is deeper, or under a longer key, is told as the container around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,15 @@ def _schema_faults(
     validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=registry)
     for error in validator.iter_errors(arguments):
         deepest = deepest_error(error)
-        pointer = child("", *map(str, deepest.instance_path))
+        pointer = _short_pointer(deepest.instance_path)
         yield ArgumentFault(pointer, deepest.kind.name, shorten(deepest.message, _MAX_MESSAGE))
+
+
+def _short_pointer(path: Iterable[str | int]) -> str:
+    """The pointer to the value at a path, or to the innermost container of it whose pointer is short."""
+    pointers = accumulate(map(str, path), child, initial="")
+    *_, last = takewhile(lambda pointer: len(pointer) <= _MAX_POINTER, pointers)
+    return last
 
 
 def _grammar_faults(custom: CustomInput, arguments: Mapping[str, str]) -> Iterator[ArgumentFault]:

@@ -8,10 +8,10 @@ server is made for each request, of the revision that its key sees: nothing is k
 next, so any replica answers any of them. This module needs the extra `mcp`.
 """
 
+import asyncio
 import importlib.metadata
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import mcp_types as types
@@ -25,13 +25,18 @@ from compiler.argument_faults import MAX_FAULTS, ArgumentFault
 from compiler.errors import CompilerError, UnsupportedSchema
 from toolspecs.bundle import compound_schema
 from toolspecs.errors import UnknownTool
+from toolspecs.json_value import count_values
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool
 from toolspecs.toolset import Revision
 
 CHECK = "check_arguments"
-PAGE, PAGE_BYTES = 500, 256_000
-"""Tools on one page of the list, and their size together: the SDK takes 100 ms for a few megabytes."""
+PAGE, PAGE_BYTES, PAGE_VALUES = 500, 256_000, 25_000
+"""Tools on one page of the list, their size together, and how many JSON values they are made of.
+
+The SDK takes microseconds for each value, on the event loop. A tool of more values is listed without its
+schema, and a larger one has a page of its own.
+"""
 
 _VERSION = importlib.metadata.version("callgate")
 
@@ -61,6 +66,7 @@ def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
         on_call_tool=front.call_tool,
         get_tool_input_schema=lambda _: None,  # no tool that runs here takes arguments from headers
     )
+    server.middleware.clear()  # its only one makes spans of names, ids and trace contexts that clients choose
     manager = StreamableHTTPSessionManager(
         server, json_response=True, stateless=True, max_request_body_size=max(1, max_bytes)
     )
@@ -91,15 +97,16 @@ class ToolsetFront:
         self, _context: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """One page of the tools in their order, on the first page behind our own."""
-        cursor = params.cursor if params else None
+        return await asyncio.to_thread(self._page, params.cursor if params else None)
+
+    def _page(self, cursor: str | None) -> types.ListToolsResult:
+        """The page behind a cursor. Tools are measured here, which may take long."""
         try:
             page = self.revision.toolset.page(after=cursor, limit=PAGE)
         except UnknownTool as error:
             raise MCPError(types.INVALID_PARAMS, f"the cursor is of another list: {error}") from error
-        sizes = accumulate(tool.num_bytes for tool in page.items)
-        num_shown = max(1, sum(size <= PAGE_BYTES for size in sizes))
-        shown = page.items[:num_shown]
-        following = shown[-1].name if num_shown < len(page.items) else page.next_key
+        shown = page.items[: max(1, _num_fitting(page.items))]
+        following = shown[-1].name if len(shown) < len(page.items) else page.next_key
         own = [] if cursor is not None else [_check_tool(self.check_name)]
         return types.ListToolsResult(tools=[*own, *map(listed, shown)], next_cursor=following)
 
@@ -134,11 +141,33 @@ class ToolsetFront:
         return _verdict(tool.name, faults)
 
 
+def _num_fitting(tools: Sequence[Tool]) -> int:
+    """How many of the first tools fit on a page."""
+    num_bytes = num_values = 0
+    for number, tool in enumerate(tools):
+        num_bytes += tool.num_bytes
+        num_values += _num_values(tool)
+        if num_bytes > PAGE_BYTES or num_values > PAGE_VALUES:
+            return number
+    return len(tools)
+
+
+def _num_values(tool: Tool) -> int:
+    return tool.num_values + count_values(tool.documents)
+
+
 def listed(tool: Tool) -> types.Tool:
     """A tool as MCP lists it: with the documents that it refers to, and without what is about running it.
 
     Informational fields are left out if they are not as the protocol has them.
     """
+    if (num_values := _num_values(tool)) > PAGE_VALUES:
+        reason = f"(The schema of its arguments is not listed: it is made of {num_values} JSON values.)"
+        return types.Tool(
+            name=tool.name,
+            description=f"{tool.description}\n\n{reason}".strip(),
+            input_schema={"type": "object"},
+        )
     schema = {**compound_schema(tool.parameters, tool.documents), "type": "object"}
     fields = {name: value for name, value in write_tool(tool, Shape.MCP).items() if name not in _NOT_LISTED}
     bare = {"name": tool.name, "description": tool.description, "inputSchema": schema}

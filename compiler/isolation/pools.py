@@ -161,7 +161,7 @@ class WorkerPool:
             CompilerOverloaded: the worker got too little processor time.
             WorkersUnavailable: no worker can be started.
         """
-        job.check(self.limits)
+        await asyncio.to_thread(job.check, self.limits)  # a tool of 240,000 values takes 0.1 s
         is_long = is_long or self.limits.first_seconds >= self.limits.seconds
         request = job_frame(job, prepared.vocabulary, is_long=is_long)
         async with self._free:

@@ -1,6 +1,7 @@
 """The route of the MCP front. It needs the extra `mcp`, and says so without it."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,9 @@ from gateway.problems import MCP
 from gateway.routes.transport import check_query
 from gateway.services import WiredServices
 from toolspecs.toolset import ToolsetReference
+
+MAX_VALUES = 25_000
+"""JSON values of a message. The SDK takes microseconds for each, on the event loop."""
 
 
 class McpMessage(msgspec.Struct, omit_defaults=True):
@@ -40,9 +44,9 @@ async def mcp_message(
     """
     front = await asyncio.to_thread(_front)
     reference = ToolsetReference.parse(toolset)
-    raw = await services.bodies.read(
-        request, partial(_checked, limits=services.bodies.contents), share=principal.share
-    )
+    contents = services.bodies.contents
+    limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
+    raw = await services.bodies.read(request, partial(_checked, limits=limits), share=principal.share)
     revision = await services.registry.catalog.resolve(reference)
     judge = partial(services.registry.faults, share=principal.share)
     app: ASGIApp = front.mcp_app(revision, judge, max_bytes=len(raw))
