@@ -18,7 +18,7 @@ from gateway.rate_limits import Limited, RateLimits, Taken
 from gateway.route_scopes import OPEN, scopes_of
 from gateway.turn import Observer
 from runtime.errors import DeadlineExceeded
-from runtime.events import ArgumentsDelta, Event, Finished, TextDelta, ThoughtDelta
+from runtime.events import ArgumentsDelta, Event, Finished, GenerationStats, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest
 
 ALLOWANCE = "callgate.allowance"
@@ -150,10 +150,15 @@ class _Metered:
         if len(self.finished) == self.num_choices:
             stats = [one.stats for one in self.finished]
             num_prompt = max(one.num_prompt_tokens for one in stats)
-            self.limits.settle(self.taken, num_prompt + sum(one.num_output_tokens for one in stats))
+            self.limits.settle(self.taken, num_prompt + sum(map(_num_written, stats)))
         else:
             self.limits.settle(self.taken, max(self.taken.amount, self.num_prompt + self.num_pieces))
         self.observer.ended(error)
+
+
+def _num_written(stats: GenerationStats) -> int:
+    """The tokens that were written for a choice, with those of drafts that were not selected."""
+    return max(stats.num_output_tokens, stats.selection.num_written_tokens if stats.selection else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,10 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
         characters += len(message.content) + calls
     budget = EXPECTED_ANSWER if request.max_tokens is None else request.max_tokens
     prompt = min(num_ids + characters // 4, context_length)
-    return ExpectedTokens(prompt, min(budget, context_length) * request.num_choices)
+    num_answers = request.num_choices * (
+        request.selection.size if request.selection and request.strategy else 1
+    )
+    return ExpectedTokens(prompt, min(budget, context_length) * num_answers)
 
 
 def _headers(kind: Limited, taken: Taken | RateLimited) -> Iterable[tuple[bytes, bytes]]:

@@ -46,7 +46,7 @@ class Draft:
     @property
     def is_broken(self) -> bool:
         """Whether it has left the grammar."""
-        return self.num_good < len(self.ids)
+        return self._matcher is not None and self._matcher.has_left
 
     @property
     def is_given_up(self) -> bool:
@@ -89,7 +89,7 @@ class DraftMatcher:
     def accept(self, token_id: int) -> bool:
         """Advance by any token; the grammar's matcher by those that its mask allows."""
         led = self.forced_text()
-        if not self._has_left and self._is_allowed(token_id) and self._matcher.accept(token_id):
+        if not self.has_left and self._is_allowed(token_id) and self._matcher.accept(token_id):
             self.num_good += 1
         if self._num_led is None and (not led or not led.startswith(self._tokens[token_id])):
             self._num_led = len(self.ids)
@@ -118,15 +118,15 @@ class DraftMatcher:
 
     def parts(self) -> tuple[OutputPart, ...]:
         """What the last token settled; nothing outside the grammar."""
-        return () if self._has_left else self._matcher.parts()
+        return () if self.has_left else self._matcher.parts()
 
     def pending_parts(self) -> tuple[OutputPart, ...]:
         """What is not settled yet; nothing outside the grammar."""
-        return () if self._has_left else self._matcher.pending_parts()
+        return () if self.has_left else self._matcher.pending_parts()
 
     def is_in_thought(self) -> bool:
         """Whether the next token is one of a thought."""
-        return not self._has_left and self._matcher.is_in_thought()
+        return not self.has_left and self._matcher.is_in_thought()
 
     def is_completed(self) -> bool:
         """A draft may end anywhere."""
@@ -134,10 +134,11 @@ class DraftMatcher:
 
     def is_terminated(self) -> bool:
         """Whether it ended as the grammar wants."""
-        return not self._has_left and self._matcher.is_terminated()
+        return not self.has_left and self._matcher.is_terminated()
 
     @property
-    def _has_left(self) -> bool:
+    def has_left(self) -> bool:
+        """Whether it has left the grammar."""
         return self.num_good < len(self.ids)
 
     def _is_allowed(self, token_id: int) -> bool:

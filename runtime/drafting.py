@@ -23,7 +23,7 @@ from runtime.request import GenerationRequest, Message
 from runtime.sampling import draw_seed
 from runtime.selection import MAX_SELECTION, Selection
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.places import PlaceReader
+from runtime.text.places import last_place
 
 COMPLAINT = "That does not have the required form. Answer again, in the required form."
 
@@ -114,7 +114,7 @@ class _Choice:
                 for event in events:
                     yield self._told(event, is_accepted=True)
                 return
-            self._break(draft, events)
+            await self._break(draft, events)
         asked = self._attempt(self.selection.size - 1, ends_at)
         shown = with_draft(asked, self._text(draft)) if is_shown else asked
         async for event in self._masked(shown, asked):
@@ -161,8 +161,9 @@ class _Choice:
             timeout_s=timeout_s,
         )
 
-    def _break(self, draft: Draft, events: Iterable[Event]) -> None:
-        place = PlaceReader(self.number, self.token_bytes).last_place(events)
+    async def _break(self, draft: Draft, events: Iterable[Event]) -> None:
+        """Note where a draft left the grammar; that is read in a thread, as a draft may be long."""
+        place = await asyncio.to_thread(last_place, events)
         self.broken.append(BrokenDraft(draft.num_good, place))
 
     def _text(self, draft: Draft) -> str:
@@ -182,6 +183,7 @@ class _Choice:
             num_sequences=len(self.stats),
             is_accepted=is_accepted,
             num_computed_tokens=sum(computed) if all(computed) else None,
+            num_written_tokens=sum(stats.num_output_tokens for stats in self.stats),
             broken=tuple(self.broken),
         )
         stats = replace(event.stats, num_prompt_tokens=self.num_prompt_tokens, selection=selection)

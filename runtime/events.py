@@ -94,7 +94,8 @@ class SelectionStats:
     `is_accepted` says that the answer is an exact draw of the model's distribution among valid answers. If it
     was chosen by weight, `effective_size` says among how many alike ones: `1 / sum(share ** 2)` of the
     weights. It is None if it was not, or no weight was left. `num_computed_tokens` is None where an engine
-    does not tell. `broken` are the drafts that were written freely and not taken.
+    does not tell. `num_written_tokens` counts the tokens of all sequences, without prompts. `broken` are the
+    drafts that were written freely and not taken.
     """
 
     strategy: SelectionStrategy
@@ -102,6 +103,7 @@ class SelectionStats:
     is_accepted: bool
     num_computed_tokens: int | None
     effective_size: float | None = None
+    num_written_tokens: int = 0
     broken: tuple[BrokenDraft, ...] = ()
 
 

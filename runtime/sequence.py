@@ -300,5 +300,6 @@ class Population(ABC):
             num_computed_tokens=self._num_dropped
             + sum(member.counters.num_computed for member in dict.fromkeys(self.members)),
             effective_size=effective_size,
+            num_written_tokens=sum(member.num_output for member in dict.fromkeys(self.members)),
         )
         return sequence

@@ -112,8 +112,8 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
 
 
 def _place(place: TokenPlace) -> str:
-    """Where a draft left the grammar, in a word, or as a tool and a pointer into its arguments."""
-    return place.part if place.tool is None else f"{place.part} {place.tool}{place.pointer or ''}"
+    """Where a draft left the grammar; without the pointer, in which there are keys that the model wrote."""
+    return place.part if place.tool is None else f"{place.part} {place.tool}"
 
 
 def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:

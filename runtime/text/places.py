@@ -6,6 +6,7 @@ key or of a tag, waits for the next that does, and gets the place of what that s
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from compiler.output_parts import CallEnd, OutputPart, TextPart
 from runtime.events import ArgumentsDelta, CallStarted, Event, InspectedToken, TextDelta, ThoughtDelta
@@ -30,53 +31,68 @@ class JsonPaths:
         """The characters of a key that is not complete, from its quote on."""
         self._in_value = False
         """Inside a string that is a value."""
-        self._value_path: tuple[Step, ...] = ()
-        """Where that string, or the last number or name, stands: each of its characters has the same path."""
+        self._value_path: tuple[Step, ...] | None = None
+        """Where that string, or the last number or name, stands, once it was asked: all of it has one."""
         self._is_escaped = False
 
     def read(self, text: str) -> Iterator[tuple[tuple[Step, ...] | None, Written]]:
         """The paths of a piece of text in order, and what it writes there; None in a key that is not over."""
         last = None
         for char in text:
-            written = self._read(char)
+            written = self._found(*self._read(char))
             if written != last and written[0] is not None:
                 yield written
             last = written
         if self._key is not None:
             yield None, "key"
 
-    def _read(self, char: str) -> tuple[tuple[Step, ...] | None, Written]:  # noqa: PLR0911 - a case per character
+    def last(self, text: str) -> tuple[tuple[Step, ...] | None, Written]:
+        """What `read` yields last for a piece of text that is not empty; the paths before cost nothing."""
+        for char in text:
+            num_steps, written = self._read(char)
+        return self._found(num_steps, written)
+
+    def _found(self, num_steps: int | None, written: Written) -> tuple[tuple[Step, ...] | None, Written]:
+        """The path of so many steps, and what is written there."""
+        if num_steps is None:
+            return None, written
+        if written != "value":
+            return self._path(num_steps), written
+        if self._value_path is None:
+            self._value_path = self._path(num_steps)
+        return self._value_path, written
+
+    def _read(self, char: str) -> tuple[int | None, Written]:  # noqa: PLR0911 - a case per character
+        """How many steps the path of a character has, None in a key that is not over, and what it writes."""
         if self._key is not None:
             return self._read_key(self._key, char), "key"
         if self._in_value:
             self._in_value = self._is_escaped or char != '"'
             self._is_escaped = char == "\\" and not self._is_escaped
-            return self._value_path, "value"
+            return len(self._steps), "value"
         match char:
             case '"' if self._steps and self._steps[-1] is None:
                 self._key = [char]
                 return None, "key"
             case "{" | "[":
-                around = self._path()
                 self._steps.append(None if char == "{" else 0)
-                return around, "punctuation"
+                return len(self._steps) - 1, "punctuation"
             case "}" | "]":
                 self._steps.pop()
             case ",":
                 step = self._steps.pop()
-                around = self._path()
                 self._steps.append(step + 1 if isinstance(step, int) else None)
-                return around, "punctuation"
+                return len(self._steps) - 1, "punctuation"
             case ":" | " " | "\n" | "\r" | "\t":
                 pass
             case _:
                 self._in_value = char == '"'
-                self._value_path = self._path()
-                return self._value_path, "value"
-        return self._path(), "punctuation"
+                self._value_path = None
+                return len(self._steps), "value"
+        return len(self._steps), "punctuation"
 
-    def _read_key(self, key: list[str], char: str) -> tuple[Step, ...] | None:
-        """Read on in a key; returns the path under it, once it is complete."""
+    def _read_key(self, key: list[str], char: str) -> int | None:
+        """Read on in a key; returns how many steps the path under it has, once it is complete."""
         key.append(char)
         is_over = char == '"' and not self._is_escaped
         self._is_escaped = char == "\\" and not self._is_escaped
@@ -84,17 +100,36 @@ class JsonPaths:
             return None
         self._key = None
         self._steps[-1] = json.loads("".join(key))
-        return self._path()
+        return len(self._steps)
 
-    def _path(self) -> tuple[Step, ...]:
-        """The path to here, as far as its pointer is short."""
+    def _path(self, num_steps: int) -> tuple[Step, ...]:
+        """The first steps to here, as far as their pointer is short."""
         path: list[Step] = []
         num_left = MAX_POINTER
-        for step in self._steps:
+        for step in islice(self._steps, num_steps):
             if step is None or (num_left := num_left - 1 - 2 * len(str(step))) < 0:
                 break
             path.append(step)
         return tuple(path)
+
+
+def last_place(events: Iterable[Event]) -> TokenPlace:
+    """Where an answer with these events ends, the end of a call aside; long ones are read quickly, too."""
+    place, arguments = TokenPlace("syntax"), list[str]()
+    for event in events:
+        match event:
+            case TextDelta():
+                place, arguments = TokenPlace("text"), []
+            case ThoughtDelta():
+                place, arguments = TokenPlace("thought"), []
+            case CallStarted(_, index, name):
+                place, arguments = TokenPlace("syntax", index, name), []
+            case ArgumentsDelta(_, _, text):
+                arguments.append(text)
+    if text := "".join(arguments):
+        path, written = JsonPaths().last(text)
+        return TokenPlace("arguments", place.call, place.tool, path, written)
+    return place
 
 
 class PlaceReader:
@@ -125,11 +160,6 @@ class PlaceReader:
             self._waiting.append(token)
             return told
         return [*told, self._inspected(token, own)]
-
-    def last_place(self, events: Iterable[Event]) -> TokenPlace:
-        """The place that the last of some events settles; outside of text and calls, if there are none."""
-        *_, last = [self._around, *self._places((), events)]
-        return last
 
     def finish(self, events: Iterable[Event]) -> list[InspectedToken]:
         """The tokens that still wait, at the end of the answer, which has settled the last events."""

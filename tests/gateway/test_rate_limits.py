@@ -1,21 +1,23 @@
 """Limits a minute of API keys: never exceeded in any minute, by however many gateways, and told in headers."""
 
 import asyncio
+import dataclasses
 
 import pytest
-from fake_runtime import STATS
+from fake_runtime import STATS, call
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from opened_store import opened
 from redis_server import RedisServer
+from sample_tools import WEATHER
 from serving import client_of
 
 from gateway.app import create_app
 from gateway.errors import RateLimited
 from gateway.rate_limits import Limited, RateLimits
 from runtime.errors import BudgetTooSmall, DeadlineExceeded
-from runtime.events import TextDelta
+from runtime.events import SelectionStats, TextDelta
 
 ADMIN = "a-key-of-the-settings"
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 20}
@@ -152,6 +154,23 @@ async def test_tokens_are_reserved_and_settled_by_what_was_answered(limited, set
         streamed = await client.post("/v1/chat/completions", json={**asked, "stream": True}, headers=own)
         assert told(streamed, "tokens") == ["1000", str(1000 - 2 * SPENT - 400)]
         assert await remaining(client, own) == 1000 - 3 * SPENT - 1
+
+
+async def test_drafts_that_are_not_taken_count_too(limited, runtime):
+    """A client that asks for drafts that all fail pays for them, however short the answer is."""
+    *deltas, finished = call("get_weather", "{}")
+    drafted = SelectionStats("draft", 2, is_accepted=False, num_computed_tokens=None, num_written_tokens=300)
+    spent = dataclasses.replace(STATS, selection=drafted)
+    asked = {**CHAT, "max_tokens": 200, "tools": [WEATHER], "callgate": {"draft": True}}
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=1000)
+        plain = list(runtime.script)
+        runtime.script = [*deltas, dataclasses.replace(finished, stats=spent)]
+        answer = await client.post("/v1/chat/completions", json=asked, headers=own)
+        assert answer.status_code == 200, answer.text
+        assert 500 < int(told(answer, "tokens")[1]) < 600
+        runtime.script = plain
+        assert await remaining(client, own) == 1000 - STATS.num_prompt_tokens - 300 - 1
 
 
 async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):

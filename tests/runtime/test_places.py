@@ -13,10 +13,10 @@ from random_decoding import Generation
 from compiler import Vocabulary, compile_toolset
 from compiler.closing.closer import Segmentation
 from compiler.syntaxes import SYNTAXES
-from runtime.events import ArgumentsDelta, CallStarted, InspectedToken
+from runtime.events import ArgumentsDelta, CallStarted, InspectedToken, TextDelta
 from runtime.inspection import MAX_POINTER, Cause, Inspection, TokenPlace
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.places import JsonPaths
+from runtime.text.places import JsonPaths, last_place
 from runtime.transcript import Transcript
 from runtime.written_token import SampledToken, WrittenToken
 from toolspecs import Tool
@@ -66,6 +66,17 @@ def test_the_characters_of_each_path_are_its_value(value):
             if written == "value":
                 found[path] = found.get(path, "") + char
     assert {path: json.loads(text) for path, text in found.items()} == dict(scalars(value))
+
+
+@given(values, st.data())
+def test_the_last_place_is_the_last_one_of_the_text(value, data):
+    text = json.dumps(value)
+    piece = text[: data.draw(st.integers(1, len(text)))]
+    *_, last = JsonPaths().read(piece)
+    events = [CallStarted(0, 0, "f"), *(ArgumentsDelta(0, 0, char) for char in piece)]
+    assert last_place(events) == TokenPlace("arguments", 0, "f", *last)
+    assert last_place(events[:1]) == TokenPlace("syntax", 0, "f")
+    assert (last_place([]), last_place([TextDelta(0, "a")])) == (TokenPlace("syntax"), TokenPlace("text"))
 
 
 def test_a_pointer_stays_short():
