@@ -74,12 +74,15 @@ class InvalidTools(ToolspecsError):
 
 
 class UnreadableSource(ToolspecsError):
-    """`source` is the file, the URL or the module that tools were to be imported from."""
+    """`source` is the file, the URL or the module that tools were to be imported from.
+
+    `reason` is short, since a source may have written it: an error of an MCP server, for example.
+    """
 
     def __init__(self, source: str, reason: str) -> None:
         self.source = source
-        self.reason = reason
-        super().__init__(f"{shorten(source, 300)}: {reason}")
+        self.reason = shorten(reason, 1_000)
+        super().__init__(f"{shorten(source, 300)}: {self.reason}")
 
 
 class LimitExceeded(ToolspecsError):

@@ -179,6 +179,13 @@ def test_all_answers_together_are_bounded(monkeypatch):
         from_mcp(f"{base}/mcp", {}, None, CheckedHosts(LOOPBACK))
 
 
+def test_an_error_that_a_server_writes_is_told_in_short():
+    """Its whole text became part of an answer, up to the 16 MB that a toolset may have."""
+    error = UnreadableSource("https://a.example/mcp", "x" * 100_000)
+    assert len(error.reason) == 1000
+    assert len(str(error)) < 1500
+
+
 @pytest.fixture
 def processes():
     """Reads sources in processes, with little processor time."""
