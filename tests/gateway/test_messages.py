@@ -272,7 +272,15 @@ REFUSED = [
     ({"messages": [USER, {"role": "assistant", "content": "The answer is ("}]}, "messages[1].role"),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
     ({"messages": [{"role": "user", "content": [RESULT]}]}, "messages[0].content[0].tool_use_id"),
-    ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages[0].content[0].type"),
+    (
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}
+            ]
+        },
+        "messages[0].content[0].source",
+    ),
     ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
     ({"tool_choice": "auto"}, "tool_choice"),
     ({"stop": ["x"]}, "stop"),

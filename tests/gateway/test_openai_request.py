@@ -263,7 +263,7 @@ REFUSALS = [
     ({"messages": [{**USER, "names": "good"}]}, "messages[0].names"),
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
-        "messages[0].content[0].type",
+        "messages[0].content[0].image_url.url",
     ),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
     (

@@ -300,7 +300,11 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
             "input[0].arguments",
             "the arguments of a call cannot be read",
         ),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", ""),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            "input[0].content[0].image_url",
+            "data URL",
+        ),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].id", "no item 'a' is stored"),
         ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0].encrypted_content", "null"),
         ({"sotre": False}, "sotre", "there is no such field"),
