@@ -21,6 +21,7 @@ from runtime.engines.remote import RemoteRuntime
 from runtime.errors import RequestRefused
 from runtime.events import FinishReason
 from runtime.request import Sampling
+from runtime.selection import DRAFT, Selection
 from toolspecs.tool import Tool
 
 
@@ -204,3 +205,36 @@ async def test_min_tokens_are_refused(text):
         async with client.completion(request):
             pass
     await client.close()
+
+
+async def test_a_draft_has_no_grammar_and_what_is_broken_is_masked(text):
+    stand_in = LlamaStandIn(text)
+    async with llama_over(text, stand_in) as remote:
+        found = await remote.grammar()
+        stand_in.bodies.clear()
+        calls, end = await answered(remote, remote.request(found, selection=DRAFT, max_tokens=100))
+        for name, arguments in calls:
+            SCHEMAS[name].validate(json.loads(arguments))
+        assert calls
+        assert end.stats.num_output_tokens <= 100
+        assert end.stats.selection.num_sequences == 2
+        has_grammar = ["grammar" in body for body in stand_in.requests]
+        assert has_grammar[:2] == [False, True]
+
+
+async def test_a_draft_that_stops_inside_a_call_is_broken(text):
+    """A llama-server does not tell the token that ended its answer."""
+
+    class Stopping(LlamaStandIn):
+        def sample(self, body, matcher):
+            ends = matcher is None and len(set(body["prompt"])) > 1
+            return self.text.vocabulary.stop_ids[0] if ends else super().sample(body, matcher)
+
+    stand_in = Stopping(text)
+    async with llama_over(text, stand_in) as remote:
+        found = await remote.grammar()
+        stand_in.bodies.clear()
+        calls, end = await answered(remote, remote.request(found, selection=Selection("accept", 2)))
+        assert calls
+        assert (end.stats.selection.is_accepted, len(end.stats.selection.broken)) == (False, 1)
+        assert ["grammar" in body for body in stand_in.requests][:2] == [False, True]
