@@ -5,49 +5,21 @@ times as fast. So scores are computed as such, for one tile of queries after the
 stay in a core's cache. They are rounded to bfloat16, as by the attention that transformers calls eager.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+
+from runtime.forward.query_tiles import Tile
 
 MIN_QUERIES = 16
 """For fewer queries, most of the time goes into reading keys, whichever way."""
 TILE_QUERIES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Queries `rows` and the keys `columns` that any of them sees; all see the first `num_common` keys."""
-
-    rows: slice
-    columns: slice
-    num_common: int
-
-
 def is_faster(query: Tensor) -> bool:
     """Whether `attend` is the faster way for queries [heads, queries, dim]."""
     return query.dtype == torch.bfloat16 and query.device.type == "cpu" and query.shape[1] >= MIN_QUERIES
-
-
-def causal_tiles(num_queries: int, first_key: int, window: int | None) -> Iterator[Tile]:
-    """Tiles of consecutive queries; the first query is that of the key number `first_key`."""
-    for rows in _rows(num_queries):
-        first, end = first_key + rows.start, first_key + rows.stop
-        if window is None:
-            yield Tile(rows, slice(0, end), first)
-        else:
-            yield Tile(rows, slice(max(0, first - window + 1), end), 0)
-
-
-def past_tiles(num_queries: int, num_keys: int) -> Iterator[Tile]:
-    """Tiles of queries that see all keys."""
-    return (Tile(rows, slice(0, num_keys), num_keys) for rows in _rows(num_queries))
-
-
-def _rows(num_queries: int) -> Iterator[slice]:
-    starts = range(0, num_queries, TILE_QUERIES)
-    return (slice(start, min(start + TILE_QUERIES, num_queries)) for start in starts)
 
 
 def attend(

@@ -16,11 +16,15 @@ from torch.nn.functional import scaled_dot_product_attention
 from runtime.device import upload
 from runtime.forward import bfloat16_attention
 from runtime.forward.attention import Scoring
+from runtime.forward.query_tiles import ALL, WHOLE, Tile, causal_tiles, past_tiles
 from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Chunk
 
 # The public function of torch does not return the log-sum-exp.
 _flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001
+
+_FUSED_TILE_QUERIES = 128
+"""Torch's fused attention on a CPU also computes scores that a mask hides; so a chunk is cut into tiles."""
 
 
 @dataclass(slots=True)
@@ -35,7 +39,7 @@ class KeySpan:
     page_size: int
     is_past: bool = False
     _index: Tensor | None = None
-    _biases: dict[tuple[int | None, int], Tensor] = field(default_factory=dict)
+    _biases: dict[tuple[int | None, int, int], Tensor] = field(default_factory=dict)
 
     def read(self, states: Tensor) -> Tensor:
         """The keys or values of a layer as [rows, num_kv_heads, num_keys, head_dim]."""
@@ -48,24 +52,27 @@ class KeySpan:
             found = states[self._index]
         return found.flatten(1, 2).transpose(1, 2)
 
-    def bias(self, positions: Tensor, window: int | None, dtype: torch.dtype, repeats: int) -> Tensor | None:
+    def bias(
+        self, positions: Tensor, window: int | None, dtype: torch.dtype, repeats: int, rows: slice = ALL
+    ) -> Tensor | None:
         """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf.
 
-        None if every query sees every key. `positions` are [sequences, queries].
+        None if every query sees every key. `positions` are [sequences, queries]; `rows` of them are meant.
         """
         if self.is_past and window is None:
             return None
-        if (window, repeats) not in self._biases:
+        name = window, repeats, rows.start
+        if name not in self._biases:
             num_keys = max(map(len, self.pages)) * self.page_size
             keys = torch.arange(self.start, self.start + num_keys, device=positions.device)
-            distance = positions[:, :, None] - keys
+            distance = positions[:, rows, None] - keys
             is_seen = distance >= 0
             if window is not None:
                 is_seen &= distance < window
             bias = torch.zeros(is_seen.shape, dtype=dtype, device=keys.device)
             bias.masked_fill_(~is_seen, float("-inf"))
-            self._biases[window, repeats] = bias.repeat(1, repeats, 1)[:, None]
-        return self._biases[window, repeats]
+            self._biases[name] = bias.repeat(1, repeats, 1)[:, None]
+        return self._biases[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +207,29 @@ def _attend_alone(query: Tensor, keys: Tensor, values: Tensor, group: QueryGroup
     span, positions = group.own_keys, group.positions
     if len(positions) == 1 and bfloat16_attention.is_faster(query):
         return _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions)
-    batch = _batched(query, positions, keys)
+    tiles: Iterable[Tile] = [WHOLE]
+    if len(positions) == 1 and query.device.type == "cpu":
+        first_key = int(positions[0, 0]) - span.start
+        tiles = causal_tiles(query.shape[1], first_key, scoring.window, size=_FUSED_TILE_QUERIES)
+    query = _by_sequence(query, positions)
+    key, value = span.read(keys), span.read(values)
+    found = [_attend_tile(query, key, value, tile=tile, group=group, scoring=scoring) for tile in tiles]
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def _attend_tile(
+    query: Tensor, key: Tensor, value: Tensor, *, tile: Tile, group: QueryGroup, scoring: Scoring
+) -> Tensor:
+    """Attention [sequences * queries, heads, dim] of a tile of queries [heads, sequences, queries, dim]."""
+    rows, positions = query[:, :, tile.rows], group.positions[:, tile.rows]
+    batch = _batched(rows, key.shape[1])
+    repeats = batch.shape[2] // positions.shape[1]
+    bias = group.own_keys.bias(group.positions, scoring.window, batch.dtype, repeats, tile.rows)
     output = scaled_dot_product_attention(
         batch,
-        span.read(keys),
-        span.read(values),
-        attn_mask=span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1]),
+        key[:, :, tile.columns],
+        value[:, :, tile.columns],
+        attn_mask=None if bias is None else bias[..., tile.columns],
         scale=scoring.scaling,
     )
     return _unbatched(output, positions, query.shape[0])
@@ -225,11 +249,12 @@ def _attend_in_tiles(
     (key,), (value,) = span.read(keys), span.read(values)
     bias = span.bias(positions, scoring.window, query.dtype, repeats=1)
     if bias is None:
-        tiles = bfloat16_attention.past_tiles(query.shape[1], key.shape[1])
+        tiles = past_tiles(query.shape[1], key.shape[1], size=bfloat16_attention.TILE_QUERIES)
     else:
         bias = bias[0, 0]
         first_key = int(positions[0, 0]) - span.start
-        tiles = bfloat16_attention.causal_tiles(query.shape[1], first_key, scoring.window)
+        size = bfloat16_attention.TILE_QUERIES
+        tiles = causal_tiles(query.shape[1], first_key, scoring.window, size=size)
     return bfloat16_attention.attend(query, key, value, tiles, bias=bias, scaling=scoring.scaling, mass=mass)
 
 
@@ -243,22 +268,25 @@ def _part(
         mass = torch.empty(num_queries, heads, 1)
         output = _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions, mass=mass)
         return output, mass
-    batch = _batched(query, positions, keys)
+    batch = _batched(_by_sequence(query, positions), keys.shape[2])
     bias = span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1])
     found = _attend_to(batch, span.read(keys), span.read(values), bias, scoring)
     output, mass = (_unbatched(states, positions, heads) for states in found)
     return output, mass
 
 
-def _batched(query: Tensor, positions: Tensor, keys: Tensor) -> Tensor:
-    """[heads, sequences * queries, dim] to [sequences, kv_heads, repeats * queries, dim].
+def _by_sequence(query: Tensor, positions: Tensor) -> Tensor:
+    """[heads, sequences * queries, dim] to [heads, sequences, queries, dim]."""
+    return query.view(query.shape[0], *positions.shape, query.shape[-1])
+
+
+def _batched(query: Tensor, kv_heads: int) -> Tensor:
+    """[heads, sequences, queries, dim] to [sequences, kv_heads, repeats * queries, dim].
 
     Query heads that share a key head become additional queries of that head, so that no key is copied.
     """
-    heads, _, dim = query.shape
-    num, length = positions.shape
-    kv_heads = keys.shape[2]
-    query = query.view(kv_heads, heads // kv_heads, num, length, dim).permute(2, 0, 1, 3, 4)
+    heads, num, length, dim = query.shape
+    query = query.reshape(kv_heads, heads // kv_heads, num, length, dim).permute(2, 0, 1, 3, 4)
     return query.reshape(num, kv_heads, -1, dim)
 
 

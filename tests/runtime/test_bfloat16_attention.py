@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from runtime.forward import bfloat16_attention
+from runtime.forward import bfloat16_attention, gather_backend
 from runtime.forward.attention import Scoring
 from runtime.forward.gather_backend import GatherBackend
 from runtime.scheduler import Chunk
@@ -74,3 +74,16 @@ def test_float32_and_single_tokens_are_left_to_torch():
         attend(chunks_of(((0, 1, 200),)), Scoring(), 16, torch.float32)
         attend(chunks_of(((0, 200, 1),)), Scoring(), 16, torch.bfloat16)
     assert not used.called
+
+
+@pytest.mark.parametrize("window", [None, 1, 12, 90])
+@pytest.mark.parametrize("lengths", ALONE, ids=str)
+def test_a_chunk_in_tiles_attends_as_it_does_whole(lengths, window):
+    """Float32, where each tile is a call of torch's fused attention."""
+    chunks, scoring = chunks_of(lengths), Scoring(window=window)
+    found = []
+    for size in (1000, 7):
+        with patch.object(gather_backend, "_FUSED_TILE_QUERIES", size):
+            found.append(attend(chunks, scoring, 16, torch.float32))
+    whole, in_tiles = found
+    assert torch.allclose(whole, in_tiles, atol=1e-6, rtol=1e-5)
