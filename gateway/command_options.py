@@ -1,4 +1,4 @@
-"""What commands have in common: options for the settings, errors without a traceback, and tables."""
+"""What commands have in common: options for the settings, errors without a traceback, lines and tables."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterator
@@ -55,8 +55,7 @@ def errors_explained() -> Iterator[None]:
     except Exception as error:
         if not is_expected(error):
             raise
-        console = Console(stderr=True)
-        console.print(f"callgate: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        say(Console(stderr=True), f"callgate: {error}", "red")
         raise typer.Exit(FAILED) from error
 
 
@@ -80,3 +79,20 @@ def output() -> Console:
 def table(*columns: str) -> Table:
     """A table that wraps long cells instead of cutting them."""
     return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)
+
+
+def say(console: Console, line: str, style: str | None = None) -> None:
+    """A line as it is: no markup, no folding."""
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def visible(text: str) -> str:
+    r"""A stranger's text, in which every character can be seen: none moves the cursor or hides others.
+
+    >>> print(visible("Adds.\u202e\x1b[8m"))
+    Adds.\u202e\x1b[8m
+    """
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -14,7 +14,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.command_options import table
+from gateway.command_options import say, table, visible
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.setting_sources import source_credentials
 from gateway.sources.source_readers import from_mcp, from_openapi, from_python
@@ -26,10 +26,12 @@ from gateway.tools_cli import (
     UnenforcedPart,
     UrlOption,
     checked_answer,
+    count_tools,
     failure,
     fault_line,
     open_gateway,
     toolset_path,
+    warn,
 )
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, toolset_name
@@ -43,7 +45,7 @@ HeaderOption = Annotated[
 
 
 class DifferenceReply(msgspec.Struct, frozen=True):
-    """A tool that is otherwise at its source."""
+    """A tool that differs at its source."""
 
     tool: str
     source: str
@@ -143,7 +145,8 @@ def accept_tools(
         chosen = [each for each in differences if not tool or any(fnmatchcase(each.tool, t) for t in tool)]
         for glob in tool or ():
             if not any(fnmatchcase(each.tool, glob) for each in differences):
-                raise failure(f"no tool {visible(glob)} differs; nothing was accepted")
+                reason = f"no tool {visible(glob)} differs, so nothing was accepted"
+                raise failure(f"{reason}; `callgate tools accept {toolset} --dry-run` shows those that do")
         if not chosen:
             say(console, f"toolset {toolset} is as its sources were when they were imported last")
             return
@@ -155,8 +158,9 @@ def accept_tools(
         with console.status("compiling …"):
             response = client.post(f"{path}/accept", json=body, headers={"If-Match": found.etag})
         summary = checked_answer(response, ApplyReply)
-        say(console, f"toolset {toolset} is now at revision {summary.revision}, {_count(summary.num_tools)}")
-        _warn(console, summary.warnings)
+        tools = count_tools(summary.num_tools)
+        say(console, f"toolset {toolset} is now at revision {summary.revision}, {tools}")
+        warn(console, summary.warnings)
 
 
 def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]:
@@ -215,18 +219,16 @@ def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
     show_differences(console, reply.differences, with_new=reply.toolset is not None)
     if reply.created and reply.toolset:
         created = reply.toolset
-        say(
-            console,
-            f"toolset {created.name} created at revision {created.revision}, {_count(created.num_tools)}",
-        )
-        _warn(console, reply.warnings)
+        tools = count_tools(created.num_tools)
+        say(console, f"toolset {created.name} created at revision {created.revision}, {tools}")
+        warn(console, reply.warnings)
     elif not reply.differences:
         say(console, f"toolset {toolset} is as the source has it")
     elif reply.toolset:
         num = len(reply.differences)
         say(
             console,
-            f"{num} tool{' differs' if num == 1 else 's differ'} at the source and"
+            f"{count_tools(num)} differ{'s' if num == 1 else ''} at the source and"
             f" stay{'s' if num == 1 else ''} as accepted; `callgate tools accept {toolset}` takes"
             f" {'it' if num == 1 else 'them'}",
         )
@@ -248,29 +250,13 @@ def show_differences(
                 say(console, line, {"+": "green", "-": "red"}.get(line[:1]))
 
 
-def say(console: Console, line: str, style: str | None = None) -> None:
-    """A line as it is: no markup, no folding."""
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def visible(text: str) -> str:
-    r"""A stranger's text, in which every character can be seen: none moves the cursor or hides others.
-
-    >>> print(visible("Adds.\u202e\x1b[8m"))
-    Adds.\u202e\x1b[8m
-    """
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
-        for char in text
-    )
-
-
 def _headers(given: Iterable[str]) -> dict[str, str]:
     headers = {}
-    for header in given:
+    for number, header in enumerate(given, 1):
         name, colon, value = header.partition(":")
         if not colon or not name.strip():
-            raise failure("a header is written as 'Name: value'")
+            # It is not shown: it may be a secret.
+            raise failure(f"--header number {number} has no name and colon; write it as 'Name: value'")
         headers[name.strip()] = value.strip()
     return headers
 
@@ -281,26 +267,6 @@ def _tell_faults(imported: Imported, *, is_fatal: bool) -> None:
         say(console, visible(str(fault)), "red" if is_fatal else "yellow")
     if imported.faults and is_fatal:
         raise failure("nothing was imported; --skip-refused imports the other tools")
-
-
-def _count(num_tools: int) -> str:
-    return f"{num_tools} tool{'' if num_tools == 1 else 's'}"
-
-
-def _warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:
-    for line in _in_groups(warnings):
-        say(console, visible(line), "yellow")
-
-
-def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:
-    """Warnings of the same cause in one line: documents repeat the same formats in hundreds of places."""
-    groups: dict[tuple[str, str], list[UnenforcedPart]] = {}
-    for warning in warnings:
-        groups.setdefault((warning.keyword, warning.note), []).append(warning)
-    for (keyword, note), places in groups.items():
-        first = f"tool {places[0].tool!r} at {places[0].pointer or '/'}"
-        others = f", and in {len(places) - 1} more places" if len(places) > 1 else ""
-        yield f"{first}{others}: {keyword!r}: {note}"
 
 
 def _diff(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A tool that is otherwise at its source than it is served; None where it is not at all."""
+    """A tool that differs at its source from what is served; None where it is not there, or not served."""
 
     name: str
     origin: str
@@ -171,7 +171,7 @@ class ToolImports:
     async def differences(
         self, name: str, number: int | None = None, *, share: str = ""
     ) -> tuple[Revision, tuple[Difference, ...]]:
-        """A revision (None: the current one), and what its sources offered otherwise."""
+        """A revision (None: the current one), and what differed at its sources."""
         revision = await self._catalog.get(name, number)
         return revision, await self._differences(revision.toolset, self._registry.budget(share))
 

@@ -4,7 +4,7 @@ The structs mirror the gateway's JSON, as far as the commands show it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.command_options import output, table
+from gateway.command_options import output, say, table, visible
 from gateway.setting_sources import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
@@ -165,10 +165,10 @@ def apply(
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
             f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
-            f" {summary.num_tools} tool{'' if summary.num_tools == 1 else 's'}",
+            f" {count_tools(summary.num_tools)}",
             highlight=False,
         )
-        _warn(console, summary.warnings)
+        warn(console, summary.warnings)
 
 
 @tools.command()
@@ -187,7 +187,7 @@ def check(
         for tool, change in result.changes.items():
             shown.add_row(tool, change, *_report_cells(reports.get(tool)))
         console.print(shown)
-        _warn(console, result.warnings)
+        warn(console, result.warnings)
 
 
 @tools.command("list")
@@ -322,13 +322,30 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
     return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
 
 
-def _warn(console: Console, warnings: list[UnenforcedPart]) -> None:
-    for slip in warnings:
-        line = f"tool {slip.tool!r} at {slip.pointer or '/'}: {slip.keyword!r}: {slip.note}"
-        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+def warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:
+    """Show what is not enforced of schemas."""
+    for line in _in_groups(warnings):
+        say(console, visible(line), "yellow")
+
+
+def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:
+    """Warnings of the same cause in one line: documents repeat the same formats in hundreds of places."""
+    groups: dict[tuple[str, str], list[UnenforcedPart]] = {}
+    for warning in warnings:
+        groups.setdefault((warning.keyword, warning.note), []).append(warning)
+    for (keyword, note), places in groups.items():
+        first = f"tool {places[0].tool!r} at {places[0].pointer or '/'}"
+        num_others = len(places) - 1
+        others = f", and in {num_others} more place{'' if num_others == 1 else 's'}" if num_others else ""
+        yield f"{first}{others}: {keyword!r}: {note}"
+
+
+def count_tools(num_tools: int) -> str:
+    """How many tools, in words."""
+    return f"{num_tools} tool{'' if num_tools == 1 else 's'}"
 
 
 def failure(message: str) -> typer.Exit:
     """Print what went wrong; raise the result to end the command."""
-    Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
+    say(Console(stderr=True), message, "red")
     return typer.Exit(1)

@@ -10,18 +10,25 @@ import msgspec
 import typer
 from rich.console import Console
 
+from gateway.command_options import say, visible
 from gateway.import_cli import (
     DifferenceReply,
     HeaderOption,
     ImportReply,
     listing_of,
     read_url,
-    say,
     show_differences,
-    visible,
 )
 from gateway.sources.source_readers import is_url
-from gateway.tools_cli import KeyOption, UrlOption, checked_answer, failure, open_gateway, toolset_path
+from gateway.tools_cli import (
+    KeyOption,
+    UrlOption,
+    checked_answer,
+    count_tools,
+    failure,
+    open_gateway,
+    toolset_path,
+)
 from toolspecs.imports.openapi import OperationFilter
 
 CHANGED, UNREAD = 1, 2
@@ -121,8 +128,8 @@ class _Watch:
         reply = checked_answer(client.post(f"{toolset_path(toolset)}/import", json=body), ImportReply)
         if reply.differences != self.reported.get((toolset, source.source), []):
             num = len(reply.differences)
-            now = f"{num} tool{'' if num == 1 else 's'}" if num else "nothing"
-            say(console, f"toolset {toolset}: {now} differs at {visible(source.source)}")
+            now = f"{count_tools(num)} differ{'s' if num == 1 else ''}" if num else "nothing differs"
+            say(console, f"toolset {toolset}: {now} at {visible(source.source)}")
             show_differences(console, reply.differences)
         self.reported[toolset, source.source] = reply.differences
         return CHANGED if reply.differences else 0

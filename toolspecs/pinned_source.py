@@ -25,7 +25,7 @@ class PinnedSource:
 
     `location` is its URL, or else its title; `selection` says which operations of a document are imported, by
     kinds of patterns. `accepted` has the digest of every tool that was accepted, as the source had it then.
-    `offered` are the tools that are now otherwise there, or new; `removed` are accepted tools that are gone.
+    `offered` are the tools that now differ there, or are new; `removed` are accepted tools that are gone.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class PinnedSource:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """The names of the tools that are otherwise at the source than they were accepted."""
+        """The names of the tools that are not at the source as they were accepted."""
         return (*(tool.name for tool in self.offered), *self.removed)
 
     def seen(

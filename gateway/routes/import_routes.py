@@ -152,7 +152,7 @@ class ImportController(Controller):
         principal: RequestPrincipal,
         revision: RevisionNumber = None,
     ) -> Response[Any]:
-        """What the sources offered otherwise than it is served, when they were imported last."""
+        """What differed at the sources from what is served, when they were imported last."""
         found, differences = await services.imports.differences(toolset, revision, share=principal.share)
         return tagged(found, differences_json(found, differences))
 

@@ -116,7 +116,7 @@ def import_json(outcome: ImportOutcome) -> JSON:
 
 
 def differences_json(revision: Revision, differences: Iterable[Difference]) -> JSON:
-    """What sources offer otherwise than a revision serves it."""
+    """What differs at the sources of a revision from what it serves."""
     return summary_json(revision.summary) | {"differences": [_difference_json(each) for each in differences]}
 
 
@@ -138,7 +138,7 @@ def _difference_json(difference: Difference) -> JSON:
 
 
 def _source_json(source: PinnedSource) -> JSON:
-    """A source without its tools; `differing` are those that are otherwise there than they were accepted."""
+    """A source without its tools; `differing` are those that are not as they were accepted."""
     return {
         "source": source.origin,
         "kind": source.kind,

@@ -103,7 +103,7 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
     broken = [draft.place for one in selections for draft in one.broken]
     return {
         "callgate.selection.strategy": selections[0].strategy,
-        "callgate.selection.drafts": sum(one.num_sequences for one in selections),
+        "callgate.selection.answers": sum(one.num_sequences for one in selections),
         "callgate.selection.accepted": sum(one.is_accepted for one in selections),
         **({"callgate.selection.computed_tokens": sum(computed)} if computed else {}),
         **({"callgate.selection.broken": [_place(place) for place in broken]} if broken else {}),

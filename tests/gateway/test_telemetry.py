@@ -106,7 +106,7 @@ async def test_the_span_says_how_the_answers_of_all_choices_were_selected(client
     attributes = by_name(spans)["chat tiny"].attributes
     assert {name: value for name, value in attributes.items() if "selection" in name} == {
         "callgate.selection.strategy": "accept",
-        "callgate.selection.drafts": 11,
+        "callgate.selection.answers": 11,
         "callgate.selection.accepted": 1,
         "callgate.selection.computed_tokens": 290,
         "callgate.selection.effective_size": 2.5,

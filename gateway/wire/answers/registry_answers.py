@@ -37,7 +37,7 @@ class Registration(RevisionSummary):
 
 
 class ImportedFrom(Struct):
-    """A source of tools; `differing` are those that are otherwise there than they were accepted."""
+    """A source of tools; `differing` are those that are not as they were accepted."""
 
     source: str
     kind: str
@@ -136,7 +136,7 @@ class Check(Struct):
 
 
 class DifferingTool(Struct):
-    """A tool that is otherwise at its source, in MCP shape; null where it is not there, or not served.
+    """A tool that differs at its source, in MCP shape; null where it is not there, or not served.
 
     `description` has both descriptions where they differ.
     """
@@ -150,7 +150,7 @@ class DifferingTool(Struct):
 
 
 class Differences(RevisionSummary):
-    """What the sources of a revision offered otherwise."""
+    """What differed at the sources of a revision."""
 
     differences: list[DifferingTool]
 
