@@ -38,6 +38,7 @@ from gateway.service_views import ServiceViews
 from gateway.services import Services
 from gateway.setting_sources import library_environment, source_environment
 from gateway.settings import Settings
+from gateway.sources.outbound import SourceAccess
 from gateway.sources.source_process import SourceProcesses
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
@@ -80,11 +81,11 @@ def create_app(
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
-    _ = settings.source_access  # whose errors end the start
     parts = _Parts(
         settings=settings,
         secret=secret,
         store=opened_store,
+        source_access=settings.source_access,
         keys=ApiKeys(opened_store),
         limits=RateLimits(opened_store),
         recorders=Recorders.open(settings, tracer_provider, meters),
@@ -113,6 +114,7 @@ class _Parts:
     settings: Settings
     secret: bytes
     store: Store
+    source_access: SourceAccess
     keys: ApiKeys
     limits: RateLimits
     recorders: Recorders
@@ -190,24 +192,18 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
     """Connect what the routes use."""
     settings, recorders = parts.settings, parts.recorders
     decoded = DecodedContents()
-    bodies = RequestBodies(
-        max_bytes=settings.max_body_bytes,
-        max_toolset_bytes=settings.max_toolset_bytes,
-        max_large=settings.max_large_bodies,
-        contents=ContentLimits(num_values=settings.max_body_values),
-    )
+    bodies = _bodies(settings)
     responses = StoredResponses(
         parts.store,
         lifetime_s=settings.response_seconds,
         max_bytes=settings.response_bytes,
         contents=bodies.contents,
     )
-
     sources = SourceProcesses(
         max_bytes=settings.max_toolset_bytes,
         contents=bodies.contents,
         environment=source_environment(),
-        access=settings.source_access,
+        access=parts.source_access,
     )
 
     def catalog_of(part: Store) -> Catalog:
@@ -227,23 +223,33 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
             tenant=grant.tenant,
         )
         return Services(
-            catalog.store,
-            seen,
-            grammars,
-            registry,
-            ToolImports(registry),
-            sources,
-            completions,
-            responses,
-            bodies,
-            parts.keys,
-            recorders.meters,
-            recorders.ring,
-            recorders.telemetry.totals,
+            store=catalog.store,
+            runtime=seen,
+            grammars=grammars,
+            registry=registry,
+            imports=ToolImports(registry),
+            sources=sources,
+            completions=completions,
+            responses=responses,
+            bodies=bodies,
+            keys=parts.keys,
+            meters=recorders.meters,
+            requests=recorders.ring,
+            totals=recorders.telemetry.totals,
             is_strict=settings.strict_fields,
         )
 
     return ServiceViews(parts.store, runtime, catalog_of=catalog_of, over=over)
+
+
+def _bodies(settings: Settings) -> RequestBodies:
+    """What reads bodies, within the limits of the settings."""
+    return RequestBodies(
+        max_bytes=settings.max_body_bytes,
+        max_toolset_bytes=settings.max_toolset_bytes,
+        max_large=settings.max_large_bodies,
+        contents=ContentLimits(num_values=settings.max_body_values),
+    )
 
 
 def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
