@@ -195,6 +195,15 @@ class EngineConnection:
         return _Reading(self.name)
 
 
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
 class HttpEngine:
     """What a client of any engine over HTTP has: a connection to one server, which it probes and closes."""
 
@@ -216,6 +225,11 @@ class HttpEngine:
     async def is_healthy(self) -> bool:
         """Whether the server says that its engine works; raises EngineBroke if it does not answer."""
         return (await self._connection.get("/health")).is_success
+
+    async def models(self) -> list[ServedModel]:
+        """The models that it serves, as vLLM and SGLang list them."""
+        found = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.max_model_len) for model in found.data]
 
 
 async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:

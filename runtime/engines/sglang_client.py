@@ -17,7 +17,6 @@ from runtime.engines.client import (
     NO_HEADERS,
     EngineChunk,
     HttpEngine,
-    ServedModel,
     plain,
 )
 from runtime.engines.completion_request import CompletionRequest
@@ -26,15 +25,6 @@ from runtime.written_token import SampledToken
 
 _LogProbability = tuple[float | None, int, str | None]
 """The logarithm, the token's id, and its text, which is not asked for."""
-
-
-class _Model(msgspec.Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
 
 
 class _Load(msgspec.Struct):
@@ -79,11 +69,6 @@ class SglangClient(HttpEngine):
     async def version(self) -> str:
         """The version of SGLang; empty if the server does not say."""
         return (await self._loads()).version[:40]
-
-    async def models(self) -> list[ServedModel]:
-        """The models that it serves."""
-        found = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.max_model_len) for model in found.data]
 
     async def num_running(self) -> int | None:
         """How many requests its schedulers have."""

@@ -20,7 +20,6 @@ from runtime.engines.client import (
     EngineAddress,
     EngineChunk,
     HttpEngine,
-    ServedModel,
     plain,
 )
 from runtime.engines.completion_request import CompletionRequest
@@ -29,15 +28,6 @@ from runtime.written_token import SampledToken
 
 _RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}\n]*\})? ([0-9.e+]{1,20})$", re.MULTILINE)
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
-
-
-class _Model(msgspec.Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
 
 
 class _Alternative(msgspec.Struct):
@@ -107,11 +97,6 @@ class VllmClient(HttpEngine):
             answer = await self._connection.get("/version")
             found = answer.json() if answer.is_success else {}
             return str(found.get("version", ""))[:40] if isinstance(found, dict) else ""
-
-    async def models(self) -> list[ServedModel]:
-        """The models that it serves."""
-        found = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.max_model_len) for model in found.data]
 
     async def num_running(self) -> int | None:
         """How many requests its metrics say that it computes now; None if it has no such metric."""
