@@ -132,7 +132,9 @@ def accept_tools(
         list[str] | None, typer.Argument(help="Names of tools, such as get_*. Default: all that differ.")
     ] = None,
     *,
-    source: Annotated[str | None, typer.Option(help="Only from this source, as `show` names it.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only from this source, such as 'mcp https://tools.example/mcp'.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be accepted.")] = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
