@@ -104,7 +104,8 @@ class ToolsetFront:
         try:
             page = self.revision.toolset.page(after=cursor, limit=PAGE)
         except UnknownTool as error:
-            raise MCPError(types.INVALID_PARAMS, f"the cursor is of another list: {error}") from error
+            reason = f"the cursor is of another list: {error}; list again without a cursor"
+            raise MCPError(types.INVALID_PARAMS, reason) from error
         shown = page.items[: max(1, _num_fitting(page.items))]
         following = shown[-1].name if len(shown) < len(page.items) else page.next_key
         own = [] if cursor is not None else [_check_tool(self.check_name)]

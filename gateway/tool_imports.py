@@ -289,7 +289,7 @@ def _check_chosen(
             raise UnknownTool(toolset.name, name, offering)
         if len(offering[name]) > 1:
             reason = f"several sources offer the tool {shorten(name, 100)!r}: {', '.join(offering[name])}"
-            raise InvalidField("source", f"{reason}; say which one")
+            raise InvalidField("source", f"{reason}; name one of them")
 
 
 def _check_own(toolset: Toolset, source: PinnedSource) -> None:

@@ -88,7 +88,7 @@ class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
             reason = f"{' and '.join(named)} are sources" if named else "there is no source"
             raise InvalidField("", f"{reason}; name one: mcp, openapi or listing")
         if self.openapi and (self.openapi.url is None) == (self.openapi.document is None):
-            raise InvalidField("openapi", 'it has either "url" or "document"')
+            raise InvalidField("openapi", 'give it either "url" or "document"')
         for name in ("mcp", "openapi"):
             source = getattr(self, name)
             for header in source.headers if source else ():

@@ -97,7 +97,7 @@ TIME_PER_OUTPUT_TOKEN = Metric(
     "gen_ai.server.time_per_output_token",
     Kind.HISTOGRAM,
     "s",
-    "Mean time per token behind the first one, of each turn.",
+    "Mean time per token after the first one, of each turn.",
     _CHAT,
     _OUTPUT_TOKEN_BUCKETS,
 )
