@@ -169,7 +169,7 @@ def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]
     """The tools of a source as a gateway takes them."""
     return {
         "kind": imported.kind,
-        "location": imported.place,
+        "location": imported.location,
         "tools": [write_tool(tool, Shape.MCP) for tool in imported.tools],
         "unread": [str(fault.tool) for fault in imported.faults],
         **selection_of(selection.tags, selection.paths, selection.operations),

@@ -93,7 +93,7 @@ class ReadSource(msgspec.Struct, frozen=True):
         """The same as what an import makes."""
         tools = [write_tool(tool, Shape.MCP) for tool in imported.tools]
         faults = [(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in imported.faults]
-        return cls(imported.kind, imported.place, tools, faults)
+        return cls(imported.kind, imported.location, tools, faults)
 
     def found_faults(self) -> tuple[Fault, ...]:
         """The faults; their pointers are into the source."""

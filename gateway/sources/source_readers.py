@@ -44,7 +44,7 @@ def from_openapi(
         with httpx.Client(headers=headers, timeout=TIMEOUT_S, transport=transport) as client:
             text = _fetch(client, source)
             imported = import_openapi(source, text, _same_origin(client, source), selection)
-            return replace(imported, location=source)
+            return replace(imported, url=source)
     path = Path(source).resolve()
     return import_openapi(path.as_uri(), _read(path), _same_folder(path.parent), selection)
 
@@ -113,7 +113,7 @@ def from_mcp(
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
         raise UnreadableSource(url, str(cause) or type(cause).__name__) from error
-    return replace(import_listing(title, listed), location=url)
+    return replace(import_listing(title, listed), url=url)
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

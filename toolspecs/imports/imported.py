@@ -25,25 +25,25 @@ _INVALID = re.compile(r"[^A-Za-z0-9_-]+")
 class Imported:
     """The tools of a source, in its order, and what could not be made a tool.
 
-    `kind` says what the source is (openapi, python, mcp), `title` what it calls itself, and `location` its
-    URL, if it has one.
+    `kind` says what the source is (openapi, python, mcp), `title` what it calls itself, and `url` its URL,
+    if it has one.
     """
 
     kind: str
     title: str
     tools: tuple[Tool, ...]
     faults: tuple[Fault, ...] = ()
-    location: str = ""
+    url: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its URL, which no source can choose, or else its title."""
-        return self.location or shorten(self.title.encode("utf-8", "replace").decode(), MAX_TITLE)
+        return self.url or shorten(self.title.encode("utf-8", "replace").decode(), MAX_TITLE)
 
     @property
     def origin(self) -> str:
         """What tells this source from others."""
-        return f"{self.kind} {self.place}"
+        return f"{self.kind} {self.location}"
 
     def marked(self) -> tuple[Tool, ...]:
         """The tools, each with the origin in its `_meta`."""
