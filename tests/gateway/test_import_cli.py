@@ -238,7 +238,7 @@ def test_a_url_is_fetched_with_the_headers_given_and_so_are_its_files(run):
     [
         ((), "name one source"),
         (("--openapi", "absent.json"), "absent.json: No such file"),
-        (("--openapi", ".", "--header", "nocolon"), "'Name: value'"),
+        (("--openapi", ".", "--header", "nocolon"), "--header number 1 has no name and colon"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_told(run, arguments, message):

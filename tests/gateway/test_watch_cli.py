@@ -9,6 +9,7 @@ from gateway import watch_cli
 
 URL = "/openapi.json"
 CHANGED = {**SHOP, "/new": {"get": operation("new", {}, "Call this first.")}}
+TWICE = {**CHANGED, "/newer": {"get": operation("newer", {}, "Call this second.")}}
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_round_tells_by_its_exit_code_whether_something_changed(run, gateway, 
 
 
 def test_a_difference_is_told_once_and_an_interrupt_ends_it_cleanly(run, shop, monkeypatch):
-    documents = [CHANGED, CHANGED, SHOP]
+    documents = [CHANGED, CHANGED, TWICE, SHOP]
 
     def sleep(seconds):
         assert seconds == 5
@@ -48,7 +49,8 @@ def test_a_difference_is_told_once_and_an_interrupt_ends_it_cleanly(run, shop, m
     result = run("tools", "watch", "the-shop", "--every", "5")
     assert result.exit_code == 0
     told = [line for line in result.stdout.splitlines() if line.startswith("toolset")]
-    assert [line.split()[2] for line in told] == ["1", "nothing"]
+    differing = [line.removeprefix("toolset the-shop: ").partition(" at ")[0] for line in told]
+    assert differing == ["1 tool differs", "2 tools differ", "nothing differs"]
 
 
 def test_what_cannot_be_polled_is_told(run, gateway, tmp_path):
