@@ -143,7 +143,7 @@ class DraftMatcher:
 
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the mask: a matcher also accepts some after which a guard allows nothing."""
-        if not 0 <= token_id < len(self._tokens):
+        if self._matcher.is_terminated() or not 0 <= token_id < len(self._tokens):
             return False
         self._matcher.fill_bitmask(self._mask, 0)
         return bool(self._mask[0, token_id >> 5] >> (token_id & 31) & 1)

@@ -161,7 +161,7 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
         ("runtime: {hubClaim: models, model: /models/qwen3}", "runtime.hubClaim"),
         (NODES.replace("cache: {enabled: false}", "cache: {enabled: true}"), "engine.vllm.cache"),
         ("engine: {vllm: {args: [--nnodes=2]}}", "/engine/vllm/args/0"),
-        ("engine: {kind: vllm, server: sglang}", "set engine.kind to external"),
+        ("engine: {kind: vllm, server: sglang}\nruntime: {model: a/b}", "set engine.kind to external"),
         ("engine: {kind: external, urls: ['http://a:8000/v1']}", "/engine/urls/0"),
         ("engine: {kind: vllm, vllm: {args: [--api-key=x]}}\nruntime: {model: a/b}", "/engine/vllm/args/0"),
         ("engine: {kind: vllm}\nruntime: {model: a/b, gpu: {count: 1}}", "engine.vllm.gpu"),
