@@ -17,6 +17,7 @@ from rich.console import Console
 from gateway.command_options import say, table, visible
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.setting_sources import source_credentials
+from gateway.sources.outbound import SourceCredentials
 from gateway.sources.source_readers import from_mcp, from_openapi, from_python
 from gateway.tools_cli import (
     ApplyReply,
@@ -193,12 +194,17 @@ def _imported(
     return read_url("mcp" if mcp else "openapi", mcp or openapi or "", header, selection)
 
 
-def read_url(kind: str, url: str, header: Sequence[str], selection: OperationFilter) -> Imported:
-    """The tools of an MCP server or an OpenAPI document; ends the command if it cannot be read."""
-    given = _headers(header)
+def read_url(
+    kind: str, url: str, header: Sequence[str], selection: OperationFilter, *, is_trusted: bool = True
+) -> Imported:
+    """The tools of an MCP server or an OpenAPI document; ends the command if it cannot be read.
+
+    Only one that `is_trusted` is shown the headers and the tokens of the environment.
+    """
+    given = _headers(header) if is_trusted else {}
 
     def read() -> Imported:
-        credentials = source_credentials()
+        credentials = source_credentials() if is_trusted else SourceCredentials()
         headers = credentials.headers(given)
         if kind == "mcp":
             return from_mcp(url, headers, credentials)

@@ -36,6 +36,10 @@ _OWN_BYTES = 400
 _MAX_WAITING = 4_096
 """Tools of one share that may wait for their vectors."""
 
+MAX_PARTS_WAITING = 256
+"""Parts of requests of one share that may wait, of up to 8,000 characters: those of searches that have given
+up are among them."""
+
 _NUM_THREADS = 2
 _log = logging.getLogger(__name__)
 
@@ -66,6 +70,10 @@ class ToolVectors:
     def num_bytes(self) -> int:
         """About how much memory the vectors take."""
         return self._vectors.num_bytes
+
+    def num_waiting(self, share: str) -> int:
+        """Parts of requests of a share whose vectors are being made, or will be."""
+        return self._of_requests.num_of(share)
 
     def close(self) -> None:
         """Make no more vectors."""
@@ -101,7 +109,10 @@ class ToolVectors:
         pending = [self._begin(self._of_tools, share, key, wanted[key]) for key in missing]
         if len(missing) > WORTH_WAITING:
             return None
-        pending += [self._begin(self._of_requests, share, key, asked[key]) for key in self._missing(asked)]
+        unknown = self._missing(asked)
+        if len(unknown) + self.num_waiting(share) > MAX_PARTS_WAITING:
+            return None
+        pending += [self._begin(self._of_requests, share, key, asked[key]) for key in unknown]
         if pending:
             await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
         documents, queries = self._found(keys), self._found(parts.values())

@@ -19,6 +19,7 @@ from gateway.import_cli import (
     read_url,
     show_differences,
 )
+from gateway.sources.outbound import origin_of_url
 from gateway.sources.source_readers import is_url
 from gateway.tools_cli import (
     KeyOption,
@@ -64,6 +65,13 @@ def watch_tools(
         typer.Option("--once", help="One round; exit with 1 if a tool differs, 2 if a source is unread."),
     ] = False,
     header: HeaderOption = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Origin, such as https://tools.example, whose sources get the headers and the tokens of the"
+            " environment; repeatable. Others get none: whoever may register names them."
+        ),
+    ] = None,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
@@ -71,7 +79,11 @@ def watch_tools(
 
     The sources are read from this machine. A difference is reported once, until it changes again.
     """
-    watch = _Watch(tuple(toolsets), tuple(header or ()), url, api_key)
+    if header and not origin:
+        raise failure(
+            "--header needs --origin: without it, anybody who may register could have it sent to them"
+        )
+    watch = _Watch(tuple(toolsets), tuple(header or ()), tuple(origin or ()), url, api_key)
     try:
         while True:
             result = watch.round()
@@ -88,6 +100,7 @@ class _Watch:
 
     toolsets: tuple[str, ...]
     headers: tuple[str, ...]
+    origins: tuple[str, ...]
     url: str | None
     api_key: str | None
     reported: dict[tuple[str, str], Sequence[DifferenceReply]] = field(default_factory=dict)
@@ -122,7 +135,8 @@ class _Watch:
         if not is_url(source.location):
             named = f"{visible(source.source)} of toolset {toolset}"
             raise failure(f"{named} is not at a URL; compare it by `callgate tools import --dry-run`")
-        imported = read_url(source.kind, source.location, self.headers, source.filter)
+        is_trusted = origin_of_url(source.location) in map(origin_of_url, self.origins)
+        imported = read_url(source.kind, source.location, self.headers, source.filter, is_trusted=is_trusted)
         listing = {**listing_of(imported, source.filter), "location": source.location}
         body = {"listing": listing, "skip_refused": True, "dry_run": True}
         reply = checked_answer(client.post(f"{toolset_path(toolset)}/import", json=body), ImportReply)

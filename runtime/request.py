@@ -19,10 +19,11 @@ MIN_TEMPERATURE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image in the text of a message: a data URL, and how many characters come before it."""
+    """An image in the text of a message: a data URL, how many characters come before it, and its pixels."""
 
     url: str = field(repr=False)
     at: int
+    num_pixels: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,16 @@ class GenerationRequest:
     draft: Draft | None = field(default=None, compare=False)
     num_siblings: int = 0
 
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Those of all messages."""
+        return tuple(image for message in self.messages for image in message.images)
+
+    @property
+    def num_image_characters(self) -> int:
+        """Of the data URLs of all its choices: each is a request to an engine."""
+        return self.num_choices * sum(len(image.url) for image in self.images)
+
     def can_select(self, selection: Selection) -> bool:
         """Whether answers could differ: not without a grammar, and most not if greedy."""
         return self.constraint is not None and not (selection.needs_chance and self.sampling.is_greedy)
@@ -178,6 +189,36 @@ class GenerationRequest:
         is_out_of_place = self.is_streamed or bool(self.stop) or is_too_many
         is_out_of_place |= self.sampling.is_greedy and default.strategy != "draft"
         return default if self.constraint is not None and not is_out_of_place else Selection()
+
+
+MAX_IMAGES = 64
+MAX_PIXELS = 100_000_000
+"""Of all images of a request. An engine decodes them to some four bytes each."""
+MAX_IMAGE_CHARACTERS = 64 << 20
+"""Of all data URLs that engines are sent for the running answers of one client; each answer has its own."""
+
+
+def check_images(request: GenerationRequest) -> None:
+    """Refuse a request whose images take an engine too much.
+
+    Raises:
+        RequestRefused: says what is too much.
+    """
+    images = request.images
+    if len(images) > MAX_IMAGES:
+        reason = f"the messages have {len(images)} images, but at most {MAX_IMAGES} are taken; leave some out"
+        raise RequestRefused(reason, "messages")
+    if (number := sum(image.num_pixels for image in images)) > MAX_PIXELS:
+        reason = (
+            f"the images have {number} pixels together, but at most {MAX_PIXELS} are taken; scale them down"
+        )
+        raise RequestRefused(reason, "messages")
+    if (number := request.num_image_characters) > MAX_IMAGE_CHARACTERS:
+        reason = (
+            f"the images have {number} characters for all answers together, but at most"
+            f" {MAX_IMAGE_CHARACTERS} are sent; ask for fewer answers, or for smaller images"
+        )
+        raise RequestRefused(reason, "messages")
 
 
 MAX_LOGPROBS = 500_000

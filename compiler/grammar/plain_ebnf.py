@@ -13,15 +13,18 @@ marker_1 ::= Token(1)
 from collections.abc import Iterator
 
 from compiler.grammar.grammar import (
+    CharClass,
     Choice,
     Concatenation,
     Expr,
     Grammar,
     Literal,
     Prose,
+    Repeat,
     Rule,
     RuleRef,
     concat,
+    subexpressions,
     to_ebnf,
 )
 from compiler.vocabulary import KEY_MARK, MARKER_START, Vocabulary
@@ -29,20 +32,31 @@ from compiler.vocabulary import KEY_MARK, MARKER_START, Vocabulary
 
 def to_plain_ebnf(grammar: Grammar, vocabulary: Vocabulary) -> str:
     """The grammar in xgrammar's EBNF, root rule first."""
-    names = {token_id: _name(token_id, grammar) for token_id in vocabulary.marker_ids}
+    names: dict[int, str] = {}  # of the markers in it: a vocabulary may have thousands
     rules = {name: Rule(_plain(rule.body, vocabulary, names)) for name, rule in grammar.rules.items()}
+    assert not rules.keys() & set(names.values()), "no rule is called as one of a marker"
     undefined = {name: Rule(Literal("")) for name in names.values()}
     text = to_ebnf(Grammar(undefined | rules, grammar.root))
     for token_id, name in names.items():
-        is_used = text.count(name) > 1
-        text = text.replace(f'{name} ::= ""\n', f"{name} ::= Token({token_id})\n" if is_used else "")
+        text = text.replace(f'{name} ::= ""\n', f"{name} ::= Token({token_id})\n")
     return text
 
 
-def _name(token_id: int, grammar: Grammar) -> str:
-    name = f"marker_{token_id}"
-    assert name not in grammar.rules, "no rule is called as one of a marker"
-    return name
+def is_longer(grammar: Grammar, num_characters: int) -> bool:
+    """Whether it certainly has more characters than that when it is written; counts no further."""
+    num = 0
+    for rule in grammar.rules.values():
+        for expr in subexpressions(rule.body):
+            match expr:
+                case Literal(text):
+                    num += len(text)
+                case CharClass(ranges) | Repeat(CharClass(ranges)):
+                    num += len(ranges)
+                case _:
+                    num += 1
+            if num > num_characters:
+                return True
+    return False
 
 
 def _plain(expr: Expr, vocabulary: Vocabulary, names: dict[int, str]) -> Expr:
@@ -60,7 +74,9 @@ def _plain(expr: Expr, vocabulary: Vocabulary, names: dict[int, str]) -> Expr:
 
 
 def _piece(piece: bytes | int, names: dict[int, str]) -> Expr:
-    return RuleRef(names[piece]) if isinstance(piece, int) else Literal(piece.decode().replace(KEY_MARK, ""))
+    if isinstance(piece, int):
+        return RuleRef(names.setdefault(piece, f"marker_{piece}"))
+    return Literal(piece.decode().replace(KEY_MARK, ""))
 
 
 def _excluded(texts: tuple[str, ...], vocabulary: Vocabulary) -> Iterator[str]:

@@ -12,6 +12,9 @@ from runtime.request import GenerationRequest, Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 
+_TELLING = 200
+"""Characters at the end of an image by which it is told from others: all of them may be megabytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
@@ -64,7 +67,7 @@ class CompletionRequests:
             stop_token_ids=request.stop_token_ids if is_free else (),
             min_tokens=max(0, request.min_tokens - len(output.ids)) if is_free else 0,
             cache_salt=self._salt(request.share),
-            images=tuple(image.url for message in request.messages for image in message.images),
+            images=tuple(image.url for image in request.images),
         )
 
     def _salt(self, share: str) -> str:
@@ -92,7 +95,7 @@ def conversation_head(request: GenerationRequest) -> bytes:
     else:
         first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
         said = [
-            (message.role, message.content, [image.url for image in message.images])
+            (message.role, message.content, [image.url[-_TELLING:] for image in message.images])
             for message in request.messages[: first + 1]
         ]
         head = [[tool.name for tool in request.tools], said]

@@ -200,11 +200,12 @@ class OutputWriter:
 
     def _asked(self, model_id: str, request: GenerationRequest, output: VerifiedOutput) -> CompletionRequest:
         """What an engine is asked for: the rest, or one token where it wrote one that a guard forbids."""
-        grammar = self._grammars.of_output(request, output)
+        is_one = bool(output.refused_ids) and not self._grammars.holds_guards
+        allowed = output.allowed_ids(MAX_ALLOWED) if is_one else ()
+        grammar = None if allowed else self._grammars.of_output(request, output)
         asked = self._requests.request(model_id, request, output, grammar)
-        if self._grammars.holds_guards or not output.refused_ids:
+        if not is_one:
             return asked
-        allowed = output.allowed_ids(MAX_ALLOWED)
         bias = {**asked.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
         sampling = replace(asked.sampling, logit_bias=bias)
         return replace(asked, max_tokens=1, allowed_ids=allowed, sampling=sampling)

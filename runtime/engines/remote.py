@@ -7,6 +7,7 @@ attempts completed by the budget closer.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from runtime.errors import (
 from runtime.events import Event, Finished, PromptRead
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
-from runtime.request import GenerationRequest, check_amounts, check_limits
+from runtime.request import MAX_IMAGE_CHARACTERS, GenerationRequest, check_amounts, check_limits
 from runtime.selection import Selection
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
@@ -129,6 +130,7 @@ class RemoteRuntime:
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._answers: dict[str, _Answer] = {}
         self._num_of_share: dict[str, int] = {}
+        self._images_of_share: Counter[str] = Counter()
         self._card = ModelCard(
             text.model_id,
             text.prepared,
@@ -276,7 +278,7 @@ class RemoteRuntime:
 
     @contextmanager
     def _admitted(self, request: GenerationRequest) -> Iterator[None]:
-        """Count a request's sequences while it runs, for its client and for all.
+        """Count a request's sequences and images while it runs, for its client and for all.
 
         Raises:
             Overloaded: there are too many.
@@ -286,10 +288,18 @@ class RemoteRuntime:
             raise Overloaded(self._settings.retry_after_s)
         if counts.get(share, 0) + request.num_choices > most:
             raise TooManySequences(most, self._settings.retry_after_s)
+        if self._images_of_share[share] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
+            reason = (
+                f"the images of a client's running answers have at most {MAX_IMAGE_CHARACTERS} characters"
+            )
+            raise Overloaded(self._settings.retry_after_s, reason)
         counts[share] = counts.get(share, 0) + request.num_choices
+        self._images_of_share[share] += request.num_image_characters
         try:
             yield
         finally:
+            self._images_of_share[share] -= request.num_image_characters
+            self._images_of_share += Counter()  # forgets clients that have none
             counts[share] -= request.num_choices
             if not counts[share]:
                 del counts[share]

@@ -5,9 +5,11 @@ Two kinds of engines: those with the plugin read a mark, and the store; those wi
 
 from collections.abc import Callable
 from typing import Protocol
+from weakref import WeakSet
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.grammar.grammar import Grammar
+from compiler.grammar.plain_ebnf import is_longer
 from compiler.vocabulary import Vocabulary
 from runtime.engines.completion_request import SentinelWatch
 from runtime.engines.mark import spell_mark
@@ -106,6 +108,7 @@ class RestGrammars:
     def __init__(self, vocabulary: Vocabulary, write: WriteGrammar) -> None:
         self._vocabulary = vocabulary
         self._write = write
+        self._without: WeakSet[VerifiedOutput] = WeakSet()
 
     def start(self, grammars: GrammarCache) -> None:
         """Nothing is needed."""
@@ -114,9 +117,14 @@ class RestGrammars:
         """Nothing is needed: the grammar goes with the request."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        """The grammar of the rest."""
-        is_free = request.constraint is None or request.draft is not None
-        return None if is_free else self._written(output.rest_grammar())
+        """The grammar of the rest. An output for which it was too long once is sent none any more."""
+        if request.constraint is None or request.draft is not None or output in self._without:
+            return None
+        grammar = output.rest_grammar()
+        written = self._written(grammar)
+        if grammar is not None and written is None:
+            self._without.add(output)
+        return written
 
     def of_lookup(self, found: GrammarLookup) -> str | None:
         """The grammar of the whole."""
@@ -131,5 +139,7 @@ class RestGrammars:
         """Nothing is being done."""
 
     def _written(self, grammar: Grammar | None) -> str | None:
-        text = None if grammar is None else self._write(grammar, self._vocabulary)
-        return None if text is None or len(text) > MAX_GRAMMAR_CHARS else text
+        if grammar is None or is_longer(grammar, MAX_GRAMMAR_CHARS):
+            return None
+        text = self._write(grammar, self._vocabulary)
+        return text if len(text) <= MAX_GRAMMAR_CHARS else None

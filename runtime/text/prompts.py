@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from runtime.errors import DeadlineExceeded, RequestRefused, TooManySequences
 from runtime.fair_threads import FairThreads
-from runtime.request import GenerationRequest
+from runtime.request import GenerationRequest, check_images
 from runtime.text.template import PromptLimit
 from runtime.text.tokenizer import LoadedTokenizer
 
@@ -76,12 +76,13 @@ class PromptRenderer:
     def _render(self, request: GenerationRequest) -> list[int]:
         if request.prompt is not None:
             return self._own_prompt(request.prompt)
-        if not self._takes_images and any(message.images for message in request.messages):
+        if not self._takes_images and request.images:
             raise RequestRefused(
                 "a message has an image, and this model is not set up to take any (`engine_images` in"
                 " [[models]]); send text",
                 "messages",
             )
+        check_images(request)
         return self._chat_template.token_ids(
             request.messages, request.tools, request.template_options, limit=self._limit
         )

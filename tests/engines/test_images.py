@@ -1,10 +1,14 @@
 """Images in messages: from each wire format to the engine, where a model is set up to take them."""
 
+import base64
 import shutil
+import struct
 from dataclasses import replace
 
 import pytest
 from completions_server import StandIn
+from hypothesis import given
+from hypothesis import strategies as st
 from remote_engines import SETTINGS, assert_valid, events_of, remote_over
 from sglang_server import SglangStandIn
 
@@ -12,17 +16,29 @@ from gateway.errors import InvalidField, SettingsError
 from gateway.setting_sources import load
 from gateway.wire.anthropic.blocks import read_messages as read_anthropic
 from gateway.wire.field_reader import FieldReader
+from gateway.wire.image_sizes import num_pixels
 from gateway.wire.openai.messages import read_messages as read_openai
 from gateway.wire.responses.items import read_input
 from runtime.engines.sglang_client import SglangClient
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import RequestRefused
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
-from runtime.request import Image, Message
+from runtime.request import MAX_IMAGES, Image, Message
 from runtime.text.tokenizer import load_tokenizer
 
-PIXEL = "data:image/png;base64,iVBORw0KGgo="
-SHOWN = Message("user", "What is this?", images=(Image(PIXEL, 8),))
+
+def png(width=1, height=1, chunks=b""):
+    """A PNG up to where its pixels begin, as a data URL; `chunks` stand before them."""
+    size = b"\0\0\0\rIHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0) + b"\0" * 4
+    return data_url(b"\x89PNG\r\n\x1a\n" + size + chunks + b"\0\0\0\0IDAT\0\0\0\0")
+
+
+def data_url(content):
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+PIXEL = png()
+SHOWN = Message("user", "What is this?", images=(Image(PIXEL, 8, 1),))
 """Two words, the image, and the rest."""
 TEMPLATE = """
 {%- if tools %}{{- '<|im_start|>system\n' + tools | tojson + '<|im_end|>\n' }}{%- endif %}
@@ -96,6 +112,74 @@ def test_every_wire_format_knows_where_an_image_stands(read):
 def test_nothing_is_fetched_from_an_address(read, url):
     with pytest.raises(InvalidField, match="must be a data URL"):
         read(url)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"%!PS-Adobe-3.0 EPSF-3.0", b"\x89PNG\r\n\x1a\n", b"GIF89a\x01", b"II*\0", b"RIFF\0\0\0\0WEBPVP8X", b"\xff\xd8\xff\xda"],
+)  # fmt: skip
+def test_what_is_called_an_image_is_one(content):
+    """Engines read an image by what it is; some formats run programs."""
+    with pytest.raises(InvalidField, match="whole PNG") as refused:
+        openai(data_url(content))
+    assert refused.value.param == "messages[0].content[1].image_url.url"
+
+
+def test_an_image_is_base64():
+    with pytest.raises(InvalidField, match="base64"):
+        openai(f"{PIXEL.rstrip('=')}A")
+
+
+GIF = b"GIF89a%s\x80\0\0" + b"\0" * 6 + b"\x21\xf9\x04\0\0\0\0\0\x2c\0\0\0\0%s\0"
+JPEG = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x0b\x08\0\x13\0\x25\x01\0\0\0\xff\xda\0\x02"
+SIZE = struct.pack("<HH", 37, 19)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GIF % (SIZE, SIZE),
+        GIF % (b"\1\0\1\0", SIZE),
+        JPEG,
+        b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a" + SIZE,
+        b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 36 | 18 << 14),
+        b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x24\0\0\x12\0\0",
+    ],
+)
+def test_headers_tell_how_large_an_image_is(content):
+    """Files that Pillow had written were read so, too."""
+    assert num_pixels(content) == 37 * 19
+    assert {num_pixels(content[:end]) for end in range(len(content) - 2)} == {None}
+
+
+def test_of_two_sizes_the_larger_counts():
+    another = b"\0\0\0\rIHDR" + struct.pack(">IIBBBBB", 9_000, 9_000, 8, 2, 0, 0, 0) + b"\0" * 4
+    ((image,),) = [message.images for message in openai(png(chunks=another))]
+    assert image.num_pixels == 81_000_000
+
+
+@given(
+    begin=st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b"RIFF\0\0\0\0WEBPVP8 "]), rest=st.binary()
+)  # fmt: skip
+def test_any_bytes_have_a_size_or_none(begin, rest):
+    found = num_pixels(begin + rest)
+    assert found is None or found > 0
+
+
+@pytest.mark.parametrize(
+    ("images", "choices", "reason"),
+    [
+        ((Image(PIXEL, 0, 1),) * (MAX_IMAGES + 1), 1, "images, but at most"),
+        ((Image(PIXEL, 0, 3_600_000_000),), 1, "pixels together"),
+        ((Image("x" * 4_000_000, 0, 1),), 32, "characters for all answers"),
+    ],
+)
+async def test_what_images_take_of_an_engine_is_bounded(seeing, images, choices, reason):
+    async with remote_over(seeing, settings=replace(SETTINGS, takes_images=True)) as remote:
+        shown = Message("user", "What?", images=images)
+        with pytest.raises(RequestRefused, match=reason) as refused:
+            await events_of(remote, remote.request(messages=(shown,), num_choices=choices))
+        assert refused.value.parameter == "messages"
 
 
 def test_only_a_user_shows_images():

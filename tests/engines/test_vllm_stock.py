@@ -14,6 +14,8 @@ from remote_engines import assert_valid, events_of, remote_over
 from whole_outputs import calls_of
 
 from compiler.grammar.plain_ebnf import to_plain_ebnf
+from runtime.engines import sent_grammars
+from runtime.engines.verified_output import VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
 from toolspecs.tool import Tool
 
@@ -123,6 +125,20 @@ async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_h
         first, second, *_ = stand_in.requests
         assert "urgent" not in first["structured_outputs"]["grammar"]
         assert len(second["prompt"]) > len(first["prompt"])
+
+
+async def test_a_grammar_that_is_too_long_is_made_once_for_an_output(text, monkeypatch):
+    """What an engine writes without one is refused some times, and each time it is asked again."""
+    made = []
+    make = VerifiedOutput.rest_grammar
+    monkeypatch.setattr(VerifiedOutput, "rest_grammar", lambda output: made.append(output) or make(output))
+    async with stock_over(text, StockStandIn(text)) as remote:
+        found = await remote.grammar(parallel=False)
+        monkeypatch.setattr(sent_grammars, "MAX_GRAMMAR_CHARS", 50)
+        request = remote.request(found)
+        (finished,) = assert_valid(await events_of(remote, request), request)
+        assert finished.stats.num_refused_tokens > 1
+        assert len(made) == 1
 
 
 async def test_an_engine_that_reads_no_grammar_gets_no_requests(text):

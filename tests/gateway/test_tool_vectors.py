@@ -9,7 +9,7 @@ from serving import client_of, wait_for
 
 from gateway import tool_search
 from gateway.app import create_app
-from gateway.tool_vectors import WORTH_WAITING, ToolVectors
+from gateway.tool_vectors import MAX_PARTS_WAITING, WORTH_WAITING, ToolVectors
 from toolspecs.tool import Tool
 
 MEANINGS = ({"star", "quux"}, {"mail", "corge"}, {"song", "grault"}, {"file"})
@@ -24,6 +24,7 @@ class FakeEmbedder:
         self.may_go_on.set()
 
     def query(self, text):
+        assert self.may_go_on.wait(20)
         words = set(text.lower().replace("_", " ").replace(".", " ").split())
         vector = np.array([0.1, *(float(bool(words & meaning)) for meaning in MEANINGS)], np.float32)
         return vector / np.linalg.norm(vector)
@@ -127,4 +128,18 @@ async def test_tenants_share_no_vectors_and_vectors_are_counted(embedder):
     assert 0 < vectors.num_bytes <= 2_000
     assert await vectors.scores(tools, {"a grault": 1.0}, tenant="acme") is not None
     assert vectors.num_bytes <= 2_000
+    vectors.close()
+
+
+async def test_requests_that_nobody_waits_for_any_more_do_not_pile_up(embedder):
+    """A search gives up after a while, and what it asked for is still to be made."""
+    vectors = ToolVectors(embedder)
+    tools = [Tool("play_song", "", {})]
+    assert await vectors.scores(tools, {"a grault": 1.0}) is not None
+    embedder.may_go_on.clear()
+    for number in range(400):
+        texts = {f"text {number} {'.'.join(' more' for _ in range(8))}": 1.0}
+        assert await vectors.scores(tools, texts, wait_s=0) is None
+    assert vectors.num_waiting("") <= MAX_PARTS_WAITING
+    embedder.may_go_on.set()
     vectors.close()

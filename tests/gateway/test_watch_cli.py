@@ -63,3 +63,32 @@ def test_what_cannot_be_polled_is_told(run, gateway, tmp_path):
     gateway.put("/v1/toolsets/own", json={"tools": []}).raise_for_status()
     assert "was not imported" in run("tools", "watch", "own", "--once").stderr
     assert run("tools", "watch", "no-such", "--once").exit_code == 2
+
+
+def test_only_named_origins_are_shown_tokens(run, gateway, monkeypatch):
+    """Whoever may register names the URL of a source."""
+    monkeypatch.setenv("CALLGATE_SOURCE_TOKEN", "s3cret")
+    with web({URL: served_document(SHOP)}) as (base, seen):
+        assert run("tools", "import", "--openapi", base + URL, "--operation", "*").exit_code == 0
+        seen.clear()
+        run("tools", "watch", "the-shop", "--once")
+        run(
+            "tools",
+            "watch",
+            "the-shop",
+            "--once",
+            "--header",
+            "X-Key: k",
+            "--origin",
+            "https://tools.example",
+        )
+        assert [_shown(request) for request in seen] == [(None, None)] * 2
+        run("tools", "watch", "the-shop", "--once", "--header", "X-Key: k", "--origin", base)
+        assert _shown(seen[-1]) == ("Bearer s3cret", "k")
+    result = run("tools", "watch", "the-shop", "--once", "--header", "X-Key: k")
+    assert (result.exit_code, "--header needs --origin" in result.stderr) == (1, True)
+
+
+def _shown(request):
+    headers = {name.lower(): value for name, value in request[1].items()}
+    return headers.get("authorization"), headers.get("x-key")

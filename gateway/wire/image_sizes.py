@@ -1,0 +1,103 @@
+r"""What an image is and how large, by its headers: an engine decodes what comes, whatever it is called.
+
+Decoded, an image takes three bytes or more a pixel, and 20 KB of a PNG may be 180 million pixels. So its size
+is known before an engine sees it. What engines read images with knows dozens of other formats by their first
+bytes, some of which run programs.
+
+>>> num_pixels(b"GIF89a\x02\x00\x03\x00\x00\x00\x00\x2c\x00\x00\x00\x00\x02\x00\x03\x00\x00")
+6
+>>> num_pixels(b"%!PS-Adobe-3.0 EPSF-3.0")  # no such image
+"""
+
+import struct
+
+_MAX_BLOCKS = 4_096
+"""Before the pixels, the headers of one image have fewer."""
+_SIZES_OF_JPEG = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PIXELS_OF_JPEG = 0xDA
+
+
+def num_pixels(data: bytes) -> int | None:
+    """Width times height of a PNG, JPEG, GIF or WebP; None if it is none of these, or damaged.
+
+    Of several sizes that its headers name, the largest: readers differ in which of them they take.
+    """
+    try:
+        if data.startswith(b"\x89PNG\r\n\x1a\n"):
+            return _of_png(data)
+        if data.startswith(b"\xff\xd8\xff"):
+            return _of_jpeg(data)
+        if data.startswith((b"GIF87a", b"GIF89a")):
+            return _of_gif(data)
+        if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+            return _of_webp(data)
+    except (struct.error, IndexError):
+        pass  # it is cut short
+    return None
+
+
+def _of_png(data: bytes) -> int | None:
+    at, most = 8, 0
+    for _ in range(_MAX_BLOCKS):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind == b"IHDR":
+            width, height = struct.unpack_from(">II", data, at + 8)
+            most = max(most, width * height)
+        elif kind == b"IDAT":
+            return most or None
+        at += 12 + length
+    return None
+
+
+def _of_jpeg(data: bytes) -> int | None:
+    at, most = 2, 0
+    for _ in range(_MAX_BLOCKS):
+        begin, kind, length = struct.unpack_from(">BBH", data, at)
+        if begin != 0xFF:
+            return None
+        if kind == 0xFF:  # it may stand there more than once
+            at += 1
+            continue
+        if kind == _PIXELS_OF_JPEG:
+            return most or None
+        if kind in _SIZES_OF_JPEG:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            most = max(most, width * height)
+        at += 2 + length
+    return None
+
+
+def _of_gif(data: bytes) -> int | None:
+    """The screen, and its first picture, which may be larger."""
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    at = 13 + _bytes_of_colours(flags)
+    for _ in range(_MAX_BLOCKS):
+        kind = data[at]
+        if kind == 0x2C:
+            left, top, wide, high = struct.unpack_from("<4H", data, at + 1)
+            return max(width, left + wide) * max(height, top + high) or None
+        if kind != 0x21:
+            return None
+        at += 2
+        while data[at]:
+            at += 1 + data[at]
+        at += 1
+    return None
+
+
+def _bytes_of_colours(flags: int) -> int:
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def _of_webp(data: bytes) -> int | None:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        wide, high = (int.from_bytes(data[at : at + 3], "little") for at in (24, 27))
+        return (wide + 1) * (high + 1) if len(data) >= 30 else None
+    if kind == b"VP8L":
+        bits: int = struct.unpack_from("<I", data, 21)[0]
+        return ((bits & 0x3FFF) + 1) * ((bits >> 14 & 0x3FFF) + 1)
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return (width & 0x3FFF) * (height & 0x3FFF) or None
+    return None
