@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGE, BUILD = ROOT / "requirements/image.txt", ROOT / "requirements/build.txt"
 LISTED = ROOT / "docs/dependencies.md"
 UV = ROOT / "build/release/bin/uv"
+EXTRAS = ("otlp", "mcp")
+"""Those that the image has."""
+PROJECT = [str(ROOT / "pyproject.toml"), *(word for extra in EXTRAS for word in ("--extra", extra))]
 OF_TORCH = re.compile(r"torch|nvidia-.*|cuda-.*")
 """What comes from torch's index."""
 _NAME = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)", re.MULTILINE)
@@ -29,9 +32,9 @@ _HEAD = """\
 def main() -> None:
     """Write both locks, and the list."""
     python = image_python((ROOT / "Dockerfile").read_text("utf-8"))
-    found = resolve([str(ROOT / "pyproject.toml"), "--extra", "otlp"], python)
+    found = resolve(PROJECT, python)
     left_out = [name for name, _ in locked(found) if OF_TORCH.fullmatch(name)]
-    IMAGE.write_text(_HEAD + resolve([str(ROOT / "pyproject.toml"), "--extra", "otlp"], python, left_out))
+    IMAGE.write_text(_HEAD + resolve(PROJECT, python, left_out))
     with tempfile.NamedTemporaryFile("w", suffix=".in") as wanted:
         build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
         wanted.write("\n".join(build))

@@ -8,7 +8,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from release.lock import BUILD, IMAGE, LISTED, OF_TORCH, ROOT, image_python, listed, locked
+from release.lock import BUILD, EXTRAS, IMAGE, LISTED, OF_TORCH, ROOT, image_python, listed, locked
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
@@ -43,7 +43,8 @@ def test_everything_that_the_project_needs_is_locked():
     here = {"python_version": image, "python_full_version": f"{image}.0", "extra": ""}
     found = {canonicalize_name(name) for name, _ in locked(IMAGE.read_text("utf-8"))}
     project = tomllib.loads(PYPROJECT)["project"]
-    wanted = [*map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["otlp"]])]
+    extras = (line for extra in EXTRAS for line in project["optional-dependencies"][extra])
+    wanted = [*map(Requirement, [*project["dependencies"], *extras])]
     seen = set()
     while wanted:
         name = canonicalize_name(wanted.pop().name)
