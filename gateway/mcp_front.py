@@ -96,11 +96,11 @@ class ToolsetFront:
     async def list_tools(
         self, _context: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """One page of the tools in their order, on the first page behind our own."""
+        """One page of the tools in their order, on the first page after our own."""
         return await asyncio.to_thread(self._page, params.cursor if params else None)
 
     def _page(self, cursor: str | None) -> types.ListToolsResult:
-        """The page behind a cursor. Tools are measured here, which may take long."""
+        """The page after a cursor. Tools are measured here, which may take long."""
         try:
             page = self.revision.toolset.page(after=cursor, limit=PAGE)
         except UnknownTool as error:

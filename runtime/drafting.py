@@ -191,7 +191,7 @@ class _Choice:
 
 
 def with_draft(request: GenerationRequest, text: str) -> GenerationRequest:
-    """The request behind a draft of this text. A prompt that is no conversation has no place for it."""
+    """The request with a draft of this text in its conversation, if its prompt is one."""
     if request.prompt is not None or not text:
         return request
     return replace(request, messages=(*request.messages, *shown_draft(text)))

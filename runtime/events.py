@@ -81,7 +81,7 @@ class InspectedToken:
 
 @dataclass(frozen=True, slots=True)
 class BrokenDraft:
-    """A draft that left the grammar behind `num_good` tokens, at `place` or next to it."""
+    """A draft that left the grammar after `num_good` tokens, at `place` or next to it."""
 
     num_good: int
     place: TokenPlace

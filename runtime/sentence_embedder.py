@@ -102,7 +102,7 @@ def _minilm() -> Path:
 
 
 def _check_modules(source: str, folder: Path) -> None:
-    """Refuse a model with layers behind the pooling: without them its vectors would be others."""
+    """Refuse a model with layers after the pooling: without them its vectors would be others."""
     path = folder / "modules.json"
     modules = json.loads(path.read_text("utf-8")) if path.is_file() else []
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]

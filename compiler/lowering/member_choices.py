@@ -82,7 +82,7 @@ class MemberChoices:
 
     @cached_property
     def levels(self) -> list[list[MemberState]] | None:
-        """The states before each member and behind the last one; None if there are too many."""
+        """The states before each member and after the last one; None if there are too many."""
         found = [[START]]
         for index in range(len(self._required)):
             found.append(list(dict.fromkeys(self._following(index, found[-1]))))
@@ -96,7 +96,7 @@ class MemberChoices:
         return not any(self._needed.values())
 
     def taken(self, index: int, state: MemberState) -> MemberState | None:
-        """The state behind a member that is written; None if it must not be."""
+        """The state after a member that is written; None if it must not be."""
         count, high = state.num_members + 1, self._bounds.high
         if index in state.blocked or (high is not None and count > high):
             return None
@@ -104,7 +104,7 @@ class MemberChoices:
         return MemberState(min(count, self._bounds.top), state.pending.union(later) - {index}, state.blocked)
 
     def skipped(self, index: int, state: MemberState) -> MemberState | None:
-        """The state behind a member that is left out; None if it must be written."""
+        """The state after a member that is left out; None if it must be written."""
         later = (other for other, needed in self._needed.items() if other > index and index in needed)
         blocked = state.blocked.union(later) - {index}
         num_left = len(self._required) - index - 1 - len(blocked) + self._bounds.num_undeclared

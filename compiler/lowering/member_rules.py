@@ -85,7 +85,7 @@ class MemberRules:
         return concat(Literal("{"), lower_in_any_order(choices, self.lowering.rules, self._behind))
 
     def _behind(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
-        """What stands behind some members: another one, an undeclared one, or the end of the object."""
+        """What stands after some members: another one, an undeclared one, or the end of the object."""
         if self._is_over(num_written):
             return None
         has_extra = is_whole and self.extra is not None
@@ -135,7 +135,7 @@ class MemberRules:
     def _suffixes(self) -> Expr | None:
         """One rule per suffix of the declared keys and state before it; undeclared ones come last.
 
-        In a state `s`, `pick[s]` starts with the next member, `after[s]` with the `,` or `}` before or behind
+        In a state `s`, `pick[s]` starts with the next member, `after[s]` with the `,` or `}` before or after
         it.
         """
         levels = self.choices.levels
@@ -153,7 +153,7 @@ class MemberRules:
         pick: Mapping[MemberState, Expr | None],
         after: Mapping[MemberState, Expr | None],
     ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
-        """`pick` and `after` before a member, from those behind it."""
+        """`pick` and `after` before a member, from those after it."""
         choices, text = self.choices, self.choices.members[index].text
         picked: dict[MemberState, Expr | None] = {}
         for state in states:
@@ -167,7 +167,7 @@ class MemberRules:
     def _tail(
         self, states: list[MemberState]
     ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
-        """`pick` and `after` behind the last declared key."""
+        """`pick` and `after` after the last declared key."""
         first: dict[MemberState, Expr | None] = dict.fromkeys(states)
         if self.extra is None:
             return first, {s: self._after(None, can_end=s.num_members >= self.low) for s in states}
@@ -185,11 +185,11 @@ class MemberRules:
         return self.high is not None and count > self.high
 
     def _first(self, count: int) -> Expr | None:
-        """An undeclared member behind `count` others, without a comma before it, and what follows it."""
+        """An undeclared member after `count` others, without a comma before it, and what follows it."""
         return None if self._is_over(count + 1) else concat(self.extra, self._further(count + 1))
 
     def _further(self, count: int) -> Expr:
-        """Undeclared members behind `count` others, each after a comma, and the end of the object."""
+        """Undeclared members after `count` others, each after a comma, and the end of the object."""
         assert self.extra is not None
         member = concat(self.lowering.formatting.item_separator, self.extra)
         members = Quantifier(member, _CLOSE, _AHEAD, self.lowering.rules, "more")

@@ -1,6 +1,6 @@
 """Tiles of consecutive queries, each with the keys that any of them sees.
 
-No score is computed for keys behind a tile's last query, nor, with a window, for keys before all its windows.
+No score is computed for keys after a tile's last query, nor, with a window, for keys before all its windows.
 """
 
 from collections.abc import Iterator

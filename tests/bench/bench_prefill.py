@@ -2,7 +2,7 @@
 
 PYTHONPATH=.:tests:tests/bench python tests/bench/bench_prefill.py --model DIRECTORY --vllm PYTHON [--rounds 15]
 
-Each round asks both for one token behind a prompt of its own (`/v1/completions`), the other being idle. The order
+Each round asks both for one token after a prompt of its own (`/v1/completions`), the other being idle. The order
 is reversed each round.
 """
 

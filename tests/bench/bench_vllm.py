@@ -67,11 +67,13 @@ def main() -> None:
 
 def answers(model: Path, folder: Path, at_once: list[int], rounds: int, dtype: str) -> None:
     """The table of complete, valid answers a second."""
-    own_options = (*OPTIONS, "--dtype", dtype)
+    engine_options = (*OPTIONS, "--dtype", dtype)
     workload = bfcl_workload(num_tools=20, num_questions=64, max_tokens=128)
     store_url = f"sqlite://{folder}/callgate.db"
     os.environ["CALLGATE_SECRET"] = SECRET  # of the gateway that is started here
-    with running_vllm(folder, store_url=store_url, secret=SECRET, model=model, options=own_options) as vllm:
+    with running_vllm(
+        folder, store_url=store_url, secret=SECRET, model=model, options=engine_options
+    ) as vllm:
         remote = ("--engine", "vllm", "--engine-url", vllm.url, "--store", store_url)
         with (
             servers.callgate(model, dtype=dtype, max_batch=32, options=remote) as ours,
@@ -114,7 +116,7 @@ def compare(named: dict[str, Server], workload: Workload, at_once: int, rounds: 
 
 def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: str) -> None:
     """How long the first token of a large toolset takes."""
-    own_options = (*OPTIONS, "--dtype", dtype)
+    engine_options = (*OPTIONS, "--dtype", dtype)
     tools = list(mcp_tools())
     text = load_tokenizer(model)
     store_url = f"sqlite://{folder}/callgate.db"
@@ -125,7 +127,7 @@ def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: s
     prompt = text.tokenizer("Call it.")["input_ids"]
     for start in range(starts):
         with running_vllm(
-            folder, store_url=store_url, secret=SECRET, model=model, options=own_options
+            folder, store_url=store_url, secret=SECRET, model=model, options=engine_options
         ) as vllm:
             vllm.complete(prompt, None, max_tokens=2)
             for state in ("nothing cached but the store", "once more"):

@@ -126,6 +126,10 @@ class StandIn(EngineStandIn):
         except GrammarUnavailable as error:
             await answer(send, {"error": {"message": str(error), "code": 500}}, 500)
             return
+        await self.answer_with(tokens, body, receive, send)
+
+    async def answer_with(self, tokens, body, receive, send):
+        """Stream the tokens until they or the client are gone."""
         await send(head("text/event-stream"))
         self.num_running += 1
         leaving = asyncio.ensure_future(left(receive))
@@ -138,6 +142,22 @@ class StandIn(EngineStandIn):
     async def stream(self, body, tokens, leaving, send):
         echoed = body["prompt"] if self.echoes_prompt else None
         finish_reason = None
+        async for ids, finish_reason in self.paced(tokens, leaving, send):
+            choice = {"index": 0, "text": "", "finish_reason": finish_reason, "token_ids": ids}
+            echo = {"prompt_token_ids": echoed}
+            beside = "generate" in body
+            await event(send, {"choices": [choice if beside else choice | echo]} | (echo if beside else {}))
+            echoed = None
+        if finish_reason is not None:
+            if body.get("stream_options", {}).get("include_usage"):
+                details = {} if self.num_cached is None else {"cached_tokens": self.num_cached}
+                usage = {"prompt_tokens": len(body["prompt"]), "prompt_tokens_details": details or None}
+                await event(send, {"choices": [], "usage": usage})
+            await more(send, b"data: [DONE]\n\n")
+        await send({"type": "http.response.body", "body": b""})
+
+    async def paced(self, tokens, leaving, send):
+        """The pairs of `tokens` in their time, until the client leaves; does what faults among them say."""
         for ids, finish_reason in tokens:
             if ids == "stall":
                 await leaving
@@ -151,19 +171,8 @@ class StandIn(EngineStandIn):
                 raise ConnectionResetError("told to die")
             if isinstance(ids, bytes):
                 await more(send, ids)
-                continue
-            choice = {"index": 0, "text": "", "finish_reason": finish_reason, "token_ids": ids}
-            echo = {"prompt_token_ids": echoed}
-            beside = "generate" in body
-            await event(send, {"choices": [choice if beside else choice | echo]} | (echo if beside else {}))
-            echoed = None
-        if finish_reason is not None:
-            if body.get("stream_options", {}).get("include_usage"):
-                details = {} if self.num_cached is None else {"cached_tokens": self.num_cached}
-                usage = {"prompt_tokens": len(body["prompt"]), "prompt_tokens_details": details or None}
-                await event(send, {"choices": [], "usage": usage})
-            await more(send, b"data: [DONE]\n\n")
-        await send({"type": "http.response.body", "body": b""})
+            else:
+                yield ids, finish_reason
 
     def tokens(self, body):
         """Pairs of token ids and a finish reason; faults stand where `writes` says."""

@@ -14,6 +14,9 @@ from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 SECRET = b"sixteen bytes or more"
+CALL = '<tool_call>\n{"name": "pay", "arguments": {"amount": 7}}\n</tool_call>'
+OWN = chr(65)
+"""A grammar without a mark: the stand-ins of plugins' engines allow the token 65 only."""
 REQUIRED, AUTO = ToolChoice(ChoiceMode.REQUIRED), ToolChoice(ChoiceMode.AUTO)
 TOOLS = (
     Tool(

@@ -39,6 +39,24 @@ TOOLS = (
     ),
     Tool("now", "The time", {"type": "object"}),
 )
+GUARDED = Tool(
+    "tag",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "tags": {
+                "type": "array",
+                "items": {"enum": ["a", "b", "c", "d"]},
+                "uniqueItems": True,
+                "minItems": 4,
+            },
+            "note": {"type": "string", "maxLength": 12},
+        },
+        "required": ["tags", "note"],
+    },
+)
+"""What it takes needs a guard: engines without our plugin do not keep it by themselves."""
 SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
 WATCH = WatchSettings(probe_s=0.2, canary_s=300, first_retry_s=0.05, last_retry_s=0.2, stall_s=2)
 SETTINGS = RemoteSettings(watch=WATCH)

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from completions_server import StandIn, answer, body_of, event, head, left, more
+from completions_server import StandIn, answer, body_of, event, head, more
 
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.mark import InvalidMark
@@ -48,14 +48,7 @@ class SglangStandIn(StandIn):
             message = f"Failed to compile ebnf grammar: Grammar compilation failed: {error}"
             await self.abort({"type": "abort", "message": message, "status_code": 400}, send)
             return
-        await send(head("text/event-stream"))
-        self.num_running += 1
-        leaving = asyncio.ensure_future(left(receive))
-        try:
-            await self.stream(body, tokens, leaving, send)
-        finally:
-            self.num_running -= 1
-            leaving.cancel()
+        await self.answer_with(tokens, body, receive, send)
 
     async def abort(self, finish_reason, send):
         await event(send, {"output_ids": [], "meta_info": {"finish_reason": finish_reason}})
@@ -64,20 +57,7 @@ class SglangStandIn(StandIn):
 
     async def stream(self, body, tokens, leaving, send):
         asked, written, shown, finish_reason = body["sglang"], [], 0, None
-        for ids, finish_reason in tokens:
-            if ids == "stall":
-                await leaving
-            await asyncio.sleep(self.token_s)
-            if leaving.done():
-                while not self.aborts:
-                    await asyncio.sleep(0.01)
-                self.num_aborted += 1
-                return
-            if ids == "die":
-                raise ConnectionResetError("told to die")
-            if isinstance(ids, bytes):
-                await more(send, ids)
-                continue
+        async for ids, finish_reason in self.paced(tokens, leaving, send):
             written += ids
             sent = written[shown if self.is_incremental else 0 :]
             about = {

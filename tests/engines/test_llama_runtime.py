@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 from completions_server import SECRET, EngineStandIn, answer, body_of, event, head, serving
 from gbnf_matcher import GbnfMatcher
-from remote_engines import SCHEMAS, SETTINGS, Remote, events_of
+from remote_engines import GUARDED, SCHEMAS, SETTINGS, Remote, events_of
 from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
@@ -22,7 +22,6 @@ from runtime.errors import RequestRefused
 from runtime.events import FinishReason
 from runtime.request import Sampling
 from runtime.selection import DRAFT, Selection
-from toolspecs.tool import Tool
 
 
 @dataclass
@@ -112,25 +111,6 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode):
             assert calls or mode != "required"
             for name, arguments in calls:
                 SCHEMAS[name].validate(json.loads(arguments))
-
-
-GUARDED = Tool(
-    "tag",
-    "",
-    {
-        "type": "object",
-        "properties": {
-            "tags": {
-                "type": "array",
-                "items": {"enum": ["a", "b", "c", "d"]},
-                "uniqueItems": True,
-                "minItems": 4,
-            },
-            "note": {"type": "string", "maxLength": 12},
-        },
-        "required": ["tags", "note"],
-    },
-)
 
 
 async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):

@@ -6,27 +6,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import stand_in_sglang as stand_in
-from engine_models import AUTO, REQUIRED, SECRET, ids, look_up, marked, model_config, prepared, tokenizer
+from engine_models import (
+    AUTO,
+    CALL,
+    OWN,
+    REQUIRED,
+    SECRET,
+    ids,
+    look_up,
+    marked,
+    model_config,
+    prepared,
+    tokenizer,
+)
 from random_decoding import flags
 
 from compiler.matcher import allocate_bitmask
 from runtime.engines.engine_hooks import UnknownEngine
 from runtime.engines.settings import PluginSettings
 from runtime.engines.sglang.plugin import install, register
-
-CALL = '<tool_call>\n{"name": "pay", "arguments": {"amount": 7}}\n</tool_call>'
-OWN = chr(65)
-"""A grammar without a mark: the stand-in allows the token 65 only."""
-
-
-@pytest.fixture(scope="module")
-def store_url(tmp_path_factory):
-    return f"sqlite://{tmp_path_factory.mktemp('store')}/store.sqlite3"
-
-
-@pytest.fixture(scope="module")
-def found(store_url):
-    return look_up(store_url)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import pytest
 import stand_in_vllm as stand_in
 from engine_models import (
     AUTO,
+    CALL,
+    OWN,
     REQUIRED,
     SECRET,
     TOOLS,
@@ -27,20 +29,6 @@ from runtime.engines.mark import InvalidMark
 from runtime.engines.masked_output import OutputRefused
 from runtime.engines.settings import PluginSettings
 from runtime.engines.vllm.plugin import install, register
-
-CALL = '<tool_call>\n{"name": "pay", "arguments": {"amount": 7}}\n</tool_call>'
-OWN = chr(65)
-"""A grammar without a mark: the stand-in allows the token 65 only."""
-
-
-@pytest.fixture(scope="module")
-def store_url(tmp_path_factory):
-    return f"sqlite://{tmp_path_factory.mktemp('store')}/store.sqlite3"
-
-
-@pytest.fixture(scope="module")
-def found(store_url):
-    return look_up(store_url)
 
 
 @pytest.fixture

@@ -10,32 +10,13 @@ import numpy as np
 import pytest
 import xgrammar as xgr
 from completions_server import StandIn
-from remote_engines import assert_valid, events_of, remote_over
+from remote_engines import GUARDED, assert_valid, events_of, remote_over
 from whole_outputs import calls_of
 
 from compiler.grammar.plain_ebnf import to_plain_ebnf
 from runtime.engines import sent_grammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
-from toolspecs.tool import Tool
-
-GUARDED = Tool(
-    "tag",
-    "",
-    {
-        "type": "object",
-        "properties": {
-            "tags": {
-                "type": "array",
-                "items": {"enum": ["a", "b", "c", "d"]},
-                "uniqueItems": True,
-                "minItems": 4,
-            },
-            "note": {"type": "string", "maxLength": 12},
-        },
-        "required": ["tags", "note"],
-    },
-)
 
 
 class EnginesMatcher:

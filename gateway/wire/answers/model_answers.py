@@ -18,7 +18,7 @@ class NamedRevision(Struct):
 
 
 class BrokenDraft(Struct):
-    """Where a draft left the grammar: behind so many tokens, of which the last that tells was there."""
+    """Where a draft left the grammar: after so many tokens, of which the last that tells was there."""
 
     tokens: int
     part: Part
