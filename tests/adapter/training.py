@@ -39,10 +39,10 @@ class AdapterRecipe:
     rank: int = 12
     alpha: int = 24
     synthetic: float = 0.3
-    learning_rate: float = 6e-4
+    learning_rate: float = 5e-4
     final_share: float = 0.05
     warmup_steps: int = 40
-    batch_tokens: int = 8192
+    batch_tokens: int = 4096
     micro_tokens: int = 2048
     max_length: int = 1536
     pool_size: int = 96
