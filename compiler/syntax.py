@@ -55,7 +55,7 @@ class Syntax:
     | column | meaning |
     |---|---|
     | `separator` | None: an output has one call at most |
-    | `after_number` | behind `after_name` the model writes the call's number, as it counts calls, and this |
+    | `after_number` | after `after_name` the model writes the call's number, as it counts calls, and this |
     | `has_plain_names` | a name is written as it is, not escaped as in a JSON string |
     | `other_headers` | other pairs of `begin` and `after_name` that models write |
     | `messages` | the frames of prose; a syntax that has some has no trigger |

@@ -118,7 +118,7 @@ class TokenIndex:
 
     @cached_property
     def last_word(self) -> np.int32:
-        """The bits of a row's last word that stand for ids; xgrammar also sets the bits behind them."""
+        """The bits of a row's last word that stand for ids; xgrammar also sets the bits after them."""
         used = self._width % 32
         return np.uint32((1 << used) - 1 if used else 0xFFFFFFFF).view(np.int32)
 

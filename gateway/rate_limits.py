@@ -27,7 +27,7 @@ COUNTERS = "apikey/used/"
 
 BUCKET_S = 5
 NUM_BUCKETS = 12
-"""Whole counters behind the present one; together they are a minute."""
+"""Whole counters before the present one; together they are a minute."""
 _KEPT_S = BUCKET_S * (NUM_BUCKETS + 3)
 
 

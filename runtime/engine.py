@@ -124,7 +124,7 @@ class Engine:
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence, with its budget cut down to what the context leaves.
 
-        Tokens that the grammar forces behind the prompt are appended at once, so that the model computes
+        Tokens that the grammar forces after the prompt are appended at once, so that the model computes
         them together with the prompt.
 
         Raises:
@@ -195,7 +195,7 @@ class Engine:
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Output]:
         """Advance every scheduled sequence; returns at most one output for each.
 
-        Tokens forced behind a prompt are returned at once, before the prompt is computed. `meanwhile` is
+        Tokens forced after a prompt are returned at once, before the prompt is computed. `meanwhile` is
         called once the model's work is queued, so that it runs while a device computes; it may stop
         sequences. Of a population there is one output, when one of its sequences is selected.
         """
@@ -260,7 +260,7 @@ class Engine:
         return Output(selected, population.written(selected), is_last=True)
 
     def _begin(self, sequence: Sequence) -> None:
-        """Write what the grammar forces behind the prompt."""
+        """Write what the grammar forces after the prompt."""
         with self.scheduler.slow.counted(sequence):
             if tokens := self._jump(sequence):
                 is_last = self._finish_if_done(sequence)

@@ -145,7 +145,7 @@ class DeadlineExceeded(RuntimeFault):
 class EngineFault(RuntimeFault):
     """`engine`, which is one elsewhere, did not do as it was asked; discard what the request has sent.
 
-    Strangers see the reason up to its first colon: details, such as the engine's own words, stand behind it.
+    Strangers see the reason up to its first colon: details, such as the engine's own words, stand after it.
     """
 
     def __init__(self, engine: str, reason: str) -> None:

@@ -115,7 +115,7 @@ class GenerationStats:
     steps the mask forbade the model's most probable token, and `mass_removed` is the mean probability that it
     removed. Both are None where the engine cannot tell. `num_masks` masks were filled. `num_refused_tokens`
     counts the tokens of another engine that the grammar refused: each was cut, with what the engine wrote
-    behind it.
+    after it.
     `num_computed_tokens` counts the tokens that the model computed, those of the prompt included.
     `log_weight` is the natural logarithm of the answer's weight (`runtime.weights`), None if it was not
     weighed. `selection` is None if it was not selected from several sequences.

@@ -49,7 +49,7 @@ class Candidate:
 class Inspection:
     """How one token came about.
 
-    `candidates` are the most probable ones first, with the written one behind them if it is none of them. The
+    `candidates` are the most probable ones first, with the written one after them if it is none of them. The
     mask removed the probability `mass_removed` in all.
     Where the model was not asked there are none, and `mass_removed` is None.
     """

@@ -8,7 +8,7 @@ of the whole forced text, these are the tokens of every text that begins with it
 the others is certain only where the mask allows no token that leaves the forced text.
 
 For the same reason a long forced text is tokenized piece by piece: what is certain of a piece is certain of
-the whole, and the next piece begins behind it.
+the whole, and the next piece begins after it.
 
 With Qwen 3's tokenizer:
 
@@ -162,7 +162,7 @@ class JumpForward:
                     yield offset
 
     def _may_merge(self, before: bytes, rest: bytes) -> bool:
-        """Whether, behind `before`, the tokenizer ever writes a longer token that begins with `rest`."""
+        """Whether, after `before`, the tokenizer ever writes a longer token that begins with `rest`."""
         low, high = self._index.narrow(rest)
         if high - low > MAX_TRIED:
             return True

@@ -51,7 +51,7 @@ class Circuit(StrEnum):
 class EngineState:
     """What is known of a replica; `reason` is why it takes no requests, empty if it does.
 
-    Behind the first colon of a reason are details, such as an engine's own words.
+    After the first colon of a reason are details, such as an engine's own words.
     """
 
     model_id: str

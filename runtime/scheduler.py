@@ -47,14 +47,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class LogitRow:
-    """A row of a batch's logits: those behind the token at a position of a sequence."""
+    """A row of a batch's logits: those after the token at a position of a sequence."""
 
     sequence: Sequence
     position: int
 
     @property
     def forced_id(self) -> int | None:
-        """The token that was forced behind the position; None where one is sampled."""
+        """The token that was forced after the position; None where one is sampled."""
         token_ids = self.sequence.token_ids
         return token_ids[self.position + 1] if self.position + 1 < len(token_ids) else None
 
@@ -302,7 +302,7 @@ class Scheduler:
         return self._chunk(sequence, num_tokens)
 
     def _admit(self, sequence: Sequence, budget: int) -> Chunk | None:
-        """Start a waiting sequence behind its longest cached prefix; None if its tokens do not fit now."""
+        """Start a waiting sequence after its longest cached prefix; None if its tokens do not fit now."""
         if len(self.running) >= self.max_running or self._num_missing(sequence) > 0:
             return None
         cached = self._cached(sequence)

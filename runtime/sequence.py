@@ -1,4 +1,4 @@
-"""A sequence: one prompt, and the output that the engine has generated behind it so far.
+"""A sequence: one prompt, and the output that the engine has generated after it so far.
 
 A population is several sequences of one choice, of which one becomes its answer (`runtime.population`).
 """
@@ -143,12 +143,12 @@ class Sequence:
 
     @property
     def output_ids(self) -> list[int]:
-        """The ids behind the prompt."""
+        """The ids after the prompt."""
         return self.token_ids[len(self.prompt_ids) :]
 
     @property
     def num_output(self) -> int:
-        """The number of ids behind the prompt."""
+        """The number of ids after the prompt."""
         return len(self.token_ids) - len(self.prompt_ids)
 
     @property
@@ -177,7 +177,7 @@ class Sequence:
         counters = self.counters
         return GenerationStats(
             num_prompt_tokens=len(self.prompt_ids),
-            # Cached pages may also hold tokens that the grammar forces behind the prompt.
+            # Cached pages may also hold tokens that the grammar forces after the prompt.
             num_cached_tokens=min(counters.num_cached, len(self.prompt_ids)),
             num_output_tokens=self.num_output,
             num_computed_tokens=counters.num_computed,

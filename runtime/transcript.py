@@ -30,7 +30,7 @@ class Transcript:
     Arguments that the `syntax` writes as tagged parameters become JSON. `types_of` gives the types of one
     tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only,
     never in calls. Tokens of `hidden_ids` end the output and are no part of its text. With `is_inspected`
-    each token is an event too, behind those that tell its place.
+    each token is an event too, after those that tell its place.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ COMPILER = (
     *("recogniser", "closing", "constraint", "units", "schema", "response_format", "linker"),
     *("toolset_compiler", "argument_faults", "cache_entry", "recipe", "isolation", "cache", "__init__"),
 )
-"""The packages of the compiler, and the modules beside them, each behind those that it imports."""
+"""The packages of the compiler, and the modules beside them, each after those that it imports."""
 
 # With the compiler, what runs inside somebody else's engine: it may load no model and no web framework.
 PURE_RUNTIME = (

@@ -173,7 +173,7 @@ class CallParser:
         return _State.FORK if self._syntax.may_answer else _State.PROSE
 
     def _read_fork(self) -> Part | None:
-        """Behind a trigger are calls; else it is an answer, whatever may look like a trigger in it."""
+        """After a trigger are calls; else it is an answer, whatever may look like a trigger in it."""
         if self._pending.text.startswith(self._syntax.trigger):
             self._state, self._lead = _State.HEADER, self._syntax.opening
         elif not self._pending.may_become(self._syntax.trigger):
@@ -225,7 +225,7 @@ class CallParser:
         return None
 
     def _places(self, after: str) -> Iterator[int]:
-        """Where a name may end; with nothing behind it, where a tag begins."""
+        """Where a name may end; with nothing after it, where a tag begins."""
         at = self._pending.text.find(after or "<")
         while at >= 0:
             yield at

@@ -45,7 +45,7 @@ def next_probabilities(output, temperature=1.0, top_k=None):
 
 
 def probability(text, **sampling):
-    """The model's probability of one of the texts in quotes, and of ending behind it."""
+    """The model's probability of one of the texts in quotes, and of ending after it."""
     ids = [*f'"{text}"'.encode(), STOP]
     return math.prod(next_probabilities(ids[:at], **sampling).get(i, 0.0) for at, i in enumerate(ids))
 

@@ -47,7 +47,7 @@ class Limits:
     tool_name_length: int = 128
     description_length: int = 32 * 1024
     num_faults_per_tool: int = 20  # that are reported
-    num_faults: int = 200  # in all; tools behind them are not read
+    num_faults: int = 200  # in all; tools after them are not read
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class Toolset:
         return len(self.tools)
 
     def page(self, after: str | None = None, limit: int = 100, search: str = "") -> "Page[Tool]":
-        """The tools behind the tool `after`, in order; with `search`, those whose text has all its words.
+        """The tools after the tool `after`, in order; with `search`, those whose text has all its words.
 
         Raises:
             UnknownTool: there is no tool `after`.

@@ -177,7 +177,7 @@ class ContentStore:
 
 
 def stamped(packed: bytes, now: float) -> bytes:
-    """A content with the time behind it, and random bytes: no two writers write the same."""
+    """A content with the time after it, and random bytes: no two writers write the same."""
     return packed + _STAMP_MARK + round(now).to_bytes(8) + secrets.token_bytes(4)
 
 

@@ -174,7 +174,7 @@ _MAC_BYTES = hashlib.sha256().digest_size
 
 
 def sign(content: bytes, key: str, secret: bytes) -> bytes:
-    """`content` behind an HMAC-SHA-256 over it and the key that it is stored under."""
+    """`content` after an HMAC-SHA-256 over it and the key that it is stored under."""
     return _mac(content, key, secret) + content
 
 

@@ -161,7 +161,7 @@ class Closer:
     def rest_grammar(self) -> Grammar | None:
         """The grammar of what may follow, for an engine that takes one; None inside a character.
 
-        It leaves guards out. Where several tools may be called, it ends behind the header of a call.
+        It leaves guards out. Where several tools may be called, it ends after the header of a call.
         """
         rules = RestRules()
         return rules.grammar(self._position.rest(rules))

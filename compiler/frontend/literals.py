@@ -77,7 +77,7 @@ def _patterns(schemas: Iterable[tuple[str, dict[str, Any]]]) -> tuple[list[_Patt
 def _check_syntax(pattern: _Pattern) -> None:
     """Refuse a pattern with a construct that engines read differently.
 
-    The parser stops at its first error. What stands behind it counts as such a construct if it may be one.
+    The parser stops at its first error. What stands after it counts as such a construct if it may be one.
     """
     try:
         parse(pattern.text)

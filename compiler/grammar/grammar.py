@@ -112,7 +112,7 @@ Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose |
 EMPTY = Literal("")
 
 _MISREAD = re.compile(r"(?<=[\x00-\x1f\x7f-\xff])(?=[0-9a-fA-F])")
-"""xgrammar 0.2.8 writes such characters as `\\xdf`, and reads a digit behind that as a part of it."""
+"""xgrammar 0.2.8 writes such characters as `\\xdf`, and reads a digit after that as a part of it."""
 
 CONTROL_CHARACTERS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
 """Never written. Some of them stand for marker tokens (`compiler.vocabulary`)."""

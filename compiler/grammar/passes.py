@@ -85,7 +85,7 @@ def _without_unproductive(expr: Expr, productive: AbstractSet[str]) -> Expr:
 
 
 def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]:
-    """The reachable rules as a reader meets them, and again with each one behind those that it refers to."""
+    """The reachable rules as a reader meets them, and again with each one after those that it refers to."""
     met: dict[str, None] = {}
     innermost_first: list[str] = []
     stack = [(root, False)]

@@ -75,7 +75,7 @@ class OpenContainer(NamedTuple):
     can_run_out: bool
     """Its elements can run out (see `PathState.can_run_out`)."""
     marked_keys: frozenset[bytes]
-    """Behind these keys the grammar must read a mark (see `marked_text`)."""
+    """After these keys the grammar must read a mark (see `marked_text`)."""
     is_recorded: bool
     """It is inside an item that must be distinct, so `text` collects its canonical form."""
     seen: SeenValues = SeenValues()
@@ -139,7 +139,7 @@ class JsonCursor(NamedTuple):
         return self.advance_from(text, 0)[0]
 
     def advance_from(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":
-        """The same from `at` on, and where that ends: behind the JSON text if it is complete."""
+        """The same from `at` on, and where that ends: after the JSON text if it is complete."""
         cursor = self
         while at < len(text) and not cursor.is_complete:
             if cursor.in_string:
@@ -299,7 +299,7 @@ class JsonCursor(NamedTuple):
         return self._replace(container=container._replace(text=container.text + b":"))
 
     def after_key(self, key: bytes) -> "JsonCursor | None":
-        """The cursor behind a key in its canonical form; None if the object has it."""
+        """The cursor after a key in its canonical form; None if the object has it."""
         container = self.container
         assert container is not None
         if key in container.seen:
@@ -311,7 +311,7 @@ class JsonCursor(NamedTuple):
         return self._replace(is_key=False, container=container, num_marked=num_marked)
 
     def after_value(self, value: bytes) -> "JsonCursor | None":
-        """The cursor behind a value in its canonical form; None if it is an item that the array has."""
+        """The cursor after a value in its canonical form; None if it is an item that the array has."""
         container = self.container
         if container is None:
             return self._replace(is_complete=True)

@@ -54,12 +54,12 @@ class _ObjectKeys(NamedTuple):
     declared: frozenset[str]
     marked: frozenset[str]
     readable: frozenset[str] | None
-    """The keys behind which the rules read a mark; None if they do behind every key."""
+    """The keys after which the rules read a mark; None if they do after every key."""
     is_open: bool
     is_listed: bool
 
     def unreadable(self, marked: frozenset[str], *, is_separated: bool = False) -> frozenset[str]:
-        """Those of some marked keys that an object here can have, and behind which no mark is read.
+        """Those of some marked keys that an object here can have, and after which no mark is read.
 
         `is_separated`: its own marks are left out of the rules.
         """
@@ -202,14 +202,14 @@ class Planner:
     ) -> None:
         """Note that there can be an object; a guard must mark its keys `marked`, which are declared.
 
-        The rules read marks behind the keys `readable`, among which those are, or behind every key if None.
+        The rules read marks after the keys `readable`, among which those are, or after every key if None.
         """
         known = None if readable is None else frozenset(readable)
         keys = _ObjectKeys(frozenset(declared), frozenset(marked), known, is_open, is_listed=False)
         self._drafts[state].objects.append(keys)
 
     def mark_listed_object(self, state: int, keys: Iterable[str]) -> None:
-        """Note that there can be one object with these keys, behind which no marks are read."""
+        """Note that there can be one object with these keys, after which no marks are read."""
         none = frozenset[str]()
         listed = _ObjectKeys(frozenset(keys), none, none, is_open=False, is_listed=True)
         self._drafts[state].objects.append(listed)
@@ -347,7 +347,7 @@ class _PathGroup(NamedTuple):
             yield from (draft.pointer for draft in self.marking)
 
     def unreadable(self, separated: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-        """The keys behind which objects here must read marks too, with the pointer of each object.
+        """The keys after which objects here must read marks too, with the pointer of each object.
 
         No keys are marked at the pointers `separated`.
         """

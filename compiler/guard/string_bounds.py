@@ -362,7 +362,7 @@ class RemainingLength(NamedTuple):
     partial: bytes = b""
 
     def after(self, text: bytes, *, begins_escape: bool) -> "RemainingLength":
-        """What remains after more UTF-8, and after a backslash behind it if that `begins_escape`."""
+        """What remains after more UTF-8, and after a backslash that follows if that `begins_escape`."""
         num_left = self.num_left - num_characters(text) - begins_escape
         if self.automaton is None or not text:
             return RemainingLength(num_left, self.automaton, self.state, self.partial)

@@ -98,7 +98,7 @@ def _before_tag(plan: GuardPlan, tags: GuardedTags, num_marked: int = 0) -> Tagg
 
 
 def marked_text(cursor: Cursor, text: bytes) -> bytes:
-    """The text as the grammar reads it after `cursor`: with a mark behind every marked key.
+    """The text as the grammar reads it after `cursor`: with a mark after every marked key.
 
     Where `a` is a marked key, `{"a": 1, "b": 2}` becomes `{"a"^: 1, "b": 2}`, with the mark for `^`.
     """

@@ -5,8 +5,8 @@ finds out which terminals must not touch, and `lark_lowering` makes rules of all
 
 **The reading.** A lexer splits a text into terminals before any rule is tried. At each place it takes the
 longest text that any terminal matches which may stand there; this is how OpenAI reads these grammars. Lark's
-own lexers differ in details. So we write only texts that all of them split alike: behind a terminal comes no
-character with which it, or another terminal that might have stood in its place, could go on. Behind a name
+own lexers differ in details. So we write only texts that all of them split alike: after a terminal comes no
+character with which it, or another terminal that might have stood in its place, could go on. After a name
 comes no letter, for example, although the rules would admit one:
 
     start: "let" NAME "=" NAME

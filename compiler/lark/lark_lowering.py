@@ -122,7 +122,7 @@ class _LarkLowering:
         return body if is_short or body is None else self.rules.define("rest", Rule(body))
 
     def _token(self, name: str, begin: Border) -> Expr | None:
-        """A terminal behind a border, with or without ignored text before it."""
+        """A terminal after a border, with or without ignored text before it."""
         options = [self._text(name, begin.forbidden)]
         if not begin.is_beginning:
             for ignored in self._source.ignored:
@@ -170,13 +170,13 @@ class _Ends:
         self._found: dict[tuple[str, Border], dict[Border, None]] = {}
 
     def of(self, name: str, begin: Border) -> tuple[Border, ...]:
-        """The borders behind a rule."""
+        """The borders after a rule."""
         if (name, begin) not in self._found:
             self._explore(name, begin)
         return tuple(self._found[name, begin])
 
     def after(self, symbols: Iterable[Symbol], begin: Border) -> dict[Border, None]:
-        """The borders behind some symbols, as far as they are known."""
+        """The borders after some symbols, as far as they are known."""
         borders = {begin: None}
         for symbol in symbols:
             if symbol.is_terminal:

@@ -48,7 +48,7 @@ def reserved(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str,
 def _follows(source: LarkSource) -> dict[str, set[str]]:
     """For each terminal, and for the beginning, the terminals that may come next.
 
-    What is ignored may come anywhere, and what comes behind it is what might have come in its place.
+    What is ignored may come anywhere, and what comes after it is what might have come in its place.
     """
     sets = _Sets.of(source)
     follows: defaultdict[str, set[str]] = defaultdict(set)

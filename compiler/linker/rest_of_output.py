@@ -68,7 +68,7 @@ def rest_of_thought(dispatcher: Dispatcher, thought: Thought, rules: RestRules) 
 def rest_after(dispatcher: Dispatcher, state: DispatchState, text: bytes, rules: RestRules) -> Expr | None:
     """What follows `text`, read from the beginning of a state on.
 
-    Where more than one tool may be called, it ends behind the header of a call: the arguments of all tools
+    Where more than one tool may be called, it ends after the header of a call: the arguments of all tools
     together make a large grammar, of which an output needs little.
     """
     options: list[Expr | None] = []

@@ -54,23 +54,23 @@ class KeyOrders:
 
 
 class Following(Protocol):
-    """Makes what may stand behind some members."""
+    """Makes what may stand after some members."""
 
     def __call__(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
-        """The text behind `num_written` members.
+        """The text after `num_written` members.
 
         `following` begins with the next member, None if there is none; `is_whole`: none has to be written.
         """
 
 
-def lower_in_any_order(choices: MemberChoices, rules: RuleTable, behind: Following) -> Expr | None:
-    """What `behind` makes of no members: each can be written once, in any order."""
+def lower_in_any_order(choices: MemberChoices, rules: RuleTable, after: Following) -> Expr | None:
+    """What `after` makes of no members: each can be written once, in any order."""
     texts = [rules.define("member", Rule(member.text)) for member in choices.members]
     rest: dict[int, Expr | None] = {}
-    for written in range((1 << len(texts)) - 1, -1, -1):  # behind every set that contains it
+    for written in range((1 << len(texts)) - 1, -1, -1):  # after every set that contains it
         those = {index for index in range(len(texts)) if written >> index & 1}
         following = union(
             concat(text, rest[written | 1 << index]) for index, text in enumerate(texts) if index not in those
         )
-        rest[written] = behind(len(those), following, is_whole=choices.are_whole(those))
+        rest[written] = after(len(those), following, is_whole=choices.are_whole(those))
     return rest[0]

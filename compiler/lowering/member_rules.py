@@ -82,9 +82,9 @@ class MemberRules:
     def lower_in_any_order(self) -> Expr | None:
         """The whole object, its declared keys in any order; None if no number of members is admitted."""
         choices = MemberChoices(self.members, self.constraint.dependent_keys, self.bounds)
-        return concat(Literal("{"), lower_in_any_order(choices, self.lowering.rules, self._behind))
+        return concat(Literal("{"), lower_in_any_order(choices, self.lowering.rules, self._after_members))
 
-    def _behind(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
+    def _after_members(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
         """What stands after some members: another one, an undeclared one, or the end of the object."""
         if self._is_over(num_written):
             return None

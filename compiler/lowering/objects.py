@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from compiler.lowering.lowering import Lowering
 
 _MARK = optional(Literal(KEY_MARK))
-"""It may be left out, so that a mask has the tokens that go on behind a marked key.
+"""It may be left out, so that a mask has the tokens that go on after a marked key.
 
-An object reads marks behind keys that are marked in another object at the same place, too: there the guard
-cannot know which of them is being written. One that declares no keys reads them behind every key.
+An object reads marks after keys that are marked in another object at the same place, too: there the guard
+cannot know which of them is being written. One that declares no keys reads them after every key.
 """
 _NO_KEYS = frozenset[str]()
 _MOST_MARKED_BESIDE = 10
@@ -62,7 +62,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     told_apart = [] if is_guarded else keys
 
     def with_mark(key: Expr) -> Expr:
-        """An undeclared key and, where another object has a mark behind the same key, the mark."""
+        """An undeclared key and, where another object has a mark after the same key, the mark."""
         if keys and is_guarded:
             texts = map(lowering.formatting.text, sorted(marked_beside.difference(keys)))
             beside = union(concat(text, _MARK) for text in texts)

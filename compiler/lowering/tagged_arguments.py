@@ -177,14 +177,14 @@ class TaggedArguments:
         bounds = MemberBounds(low, high, top=max(low, high or 0))
         if order.is_any:
             choices = MemberChoices(members, constraint.dependent_keys, bounds)
-            return lower_in_any_order(choices, self._lowering.rules, partial(self._behind, bounds))
+            return lower_in_any_order(choices, self._lowering.rules, partial(self._after_parameters, bounds))
         location = self._lowering.root.location
         return self._in_order(choose_order(self._lowering, location, members, constraint, bounds))
 
-    def _behind(
+    def _after_parameters(
         self, bounds: MemberBounds, num_written: int, following: Expr | None, *, is_whole: bool
     ) -> Expr | None:
-        """What stands behind some parameters: another one, or nothing."""
+        """What stands after some parameters: another one, or nothing."""
         if bounds.high is not None and num_written > bounds.high:
             return None
         can_end = is_whole and num_written >= bounds.low

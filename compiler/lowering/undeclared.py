@@ -73,7 +73,7 @@ def lower_undeclared(
 ) -> UndeclaredMember | None:
     """A member whose key is not among `keys`, and which is `failing` if given; None if there is none.
 
-    `with_mark` adds to a key the mark that may stand behind it. A class of keys that cannot be lowered is
+    `with_mark` adds to a key the mark that may stand after it. A class of keys that cannot be lowered is
     left out if another one can be.
 
     Raises:

@@ -194,7 +194,7 @@ def _completed(node: _SearchNode) -> tuple[_SearchNode, bytes]:
 
 
 def _end_of_marked(cursor: Cursor, rest: bytes) -> int | None:
-    """Behind the first marked key that `rest` completes; None if none or an element repeats first."""
+    """After the first marked key that `rest` completes; None if none or an element repeats first."""
     marked = marked_text(cursor, rest)
     if len(marked) == len(rest):
         return None

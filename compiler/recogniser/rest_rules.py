@@ -4,7 +4,7 @@ A parser state knows what is missing of every rule that the text has begun. Writ
 grammar of all that completes the text. After `{"a": ` in `"{" pair "}"` with `pair ::= "\"a\": " [0-9]+`, it
 is `[0-9]+ frame` with `frame ::= "}"`.
 
-An engine that takes a grammar with a request begins at its root. So one that goes on behind what is written
+An engine that takes a grammar with a request begins at its root. So one that goes on after what is written
 gets the grammar of the rest.
 """
 
@@ -68,7 +68,7 @@ class RestRules:
         if key not in self._refs:
             self._refs[key] = ref = self._table.reserve("part")
             body = build()
-            assert body is not None, "what begins behind a text begins a character"
+            assert body is not None, "what begins after a text begins a character"
             self._table.fill(ref, Rule(body))
         return self._refs[key]
 
@@ -155,7 +155,7 @@ class RestRules:
                 case ChoiceState():  # a rule, since many states may lead to it
                     return concat(*items, self._deferred(network, state, state, "rest"))
                 case CharTailState():
-                    raise AssertionError("a rule is inside a character only behind what was read")
+                    raise AssertionError("a rule is inside a character only after what was read")
             state = state.after
         return concat(*items)
 

@@ -46,7 +46,7 @@ def as_json(ranges: Ranges) -> Sequence[Expr]:
 def any_json_char(rest: Expr) -> Expr:
     """One character of a JSON string in any encoding, then `rest`.
 
-    It is one rule, since behind a separate rule of escapes xgrammar would try every token one by one.
+    It is one rule, since after a separate rule of escapes xgrammar would try every token one by one.
     """
     return choice(
         concat(CharClass(UNESCAPED), rest),

@@ -98,7 +98,7 @@ class CountedRepetition:
         return body
 
     def _block(self, length: int) -> Expr:
-        """Exactly `length` characters; a lookahead sees more characters, or `close`, behind them."""
+        """Exactly `length` characters; a lookahead sees more characters, or `close`, after them."""
         follows = self._for_lookahead().between(0, AHEAD)
         assert isinstance(follows, RuleRef)
         body: Expr = EMPTY

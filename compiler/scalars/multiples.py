@@ -40,7 +40,7 @@ class _Continuations(NamedTuple):
     is_avoided: bool = False
 
     def successors(self) -> Iterator[tuple[int, "_Continuations"]]:
-        """Each symbol that may come next, and the continuations behind it."""
+        """Each symbol that may come next, and the continuations after it."""
         if self.shape.startswith("."):
             yield POINT, self._replace(shape=self.shape[1:])
         elif self.shape:
@@ -160,7 +160,7 @@ class Multiples:
         Let `m` be what is left of the common multiple of all steps without factors of two and five. Two
         beginnings of texts that differ modulo `m` have different continuations, if enough digits are to come
         that these take every value modulo `m`. That is so at all places of a text with as many digits before
-        and behind it, inside a block of numbers with a common beginning that the interval holds as a whole.
+        and after it, inside a block of numbers with a common beginning that the interval holds as a whole.
         """
         unit = 10**limits.places
         high = 10**limits.whole if interval.high is None else interval.high

@@ -251,7 +251,7 @@ def _from_automata(
     *,
     is_unique: bool,
 ) -> LoweredNumber | None:
-    """The non-negative numbers of an interval and, behind a sign, the negative ones.
+    """The non-negative numbers of an interval and, after a sign, the negative ones.
 
     An end that is too far from zero for an automaton is dropped. The numbers that are written do not reach
     it: they have at most one digit more than the other end.

@@ -42,7 +42,7 @@ def text_rules(
     """A text of the automaton and then `close`.
 
     `encode` gives the encodings of one character of a set, `lower_suffix` the texts of a suffix and `close`
-    behind them. `ahead` is what is known to follow `close`.
+    after them. `ahead` is what is known to follow `close`.
     """
     writer = _RuleWriter(texts, rules, encode=encode, lower_suffix=lower_suffix, close=close, ahead=ahead)
     return writer.state(START)

@@ -110,7 +110,7 @@ def lower_raw_string(
 
 
 def raw_texts(rules: RuleTable) -> StringLowering:
-    """What writes texts between tags, with nothing behind them."""
+    """What writes texts between tags, with nothing after them."""
     return StringLowering(rules, None, EMPTY, name="raw", encode=as_is, left_out=_LEFT_OUT)
 
 

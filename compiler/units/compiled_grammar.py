@@ -151,7 +151,7 @@ class GuardedMatcher:
 def forced_text(matcher: xgr.GrammarMatcher, guard_state: GuardState | None = None) -> bytes:
     """What every continuation begins with, as xgrammar's matcher finds it; empty where the text may end.
 
-    It finds no text across a mark: it is asked again behind each.
+    It finds no text across a mark: it is asked again after each.
     """
     text = _forced_text(matcher)
     if guard_state is None or not text:

@@ -51,7 +51,7 @@ class AnswerWriter(Protocol):
     """How a wire format writes the answer of one generation: whole, or as the events of a stream."""
 
     stream_end: str
-    """What is sent behind the last event."""
+    """What is sent after the last event."""
 
     async def whole(self) -> JSON:
         """The whole answer, once it is complete."""

@@ -64,7 +64,7 @@ class EngineMeasures:
 
     @asynccontextmanager
     async def of(self, runtime: Runtime, grammars: GrammarCache, store: Store) -> AsyncIterator[None]:
-        """Measure these for the length of a block; behind it, the last values stay, for the last export."""
+        """Measure these for the length of a block; after it, the last values stay, for the last export."""
         self._asked = (runtime, grammars, store, asyncio.get_running_loop())
         try:
             yield

@@ -50,7 +50,7 @@ class JSONLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Writes a record as a line of text, with its fields behind the message; a traceback is indented below.
+    """Writes a record as a line of text, with its fields after the message; a traceback is indented below.
 
     Control characters, which clients and engines may have chosen, are escaped: they would move the cursor of
     a terminal, or look like lines of their own.
@@ -104,7 +104,7 @@ class FewRepeats(logging.Filter):
         self._lock = Lock()  # any thread may log
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written; one behind others that were left out says so."""
+        """Whether the record is written; one after others that were left out says so."""
         if record.levelno < logging.WARNING or record.exc_info:
             return True
         arguments = record.args if isinstance(record.args, tuple) else ()

@@ -18,7 +18,7 @@ _TELLING = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
-    """What an engine is asked for: to go on behind token ids, by at most `max_tokens`.
+    """What an engine is asked for: to go on after token ids, by at most `max_tokens`.
 
     `grammar` is a text that the engine reads: a mark, or a grammar. With `allowed_ids`, the one token that is
     asked for is one of these. Requests with the same `cache_salt` share prefixes in the engine's cache.

@@ -2,7 +2,7 @@
 
 The task that reads an engine's answer is cancelled when that engine is found dead, at any of its awaits. What
 an output has taken by then is part of it, so its events are delivered all the same: another engine goes on
-behind them.
+after them.
 """
 
 import asyncio

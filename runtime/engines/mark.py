@@ -9,7 +9,7 @@ grammar below it, which is no call: such an engine fails closed.
 #callgate:1:...:KLUv...
 root ::= "CALLGATE-PLUGIN-MISSING"
 
-The line is the recipe as JSON, compressed and in base64, behind an HMAC-SHA-256 over it. Who knows the
+The line is the recipe as JSON, compressed and in base64, after an HMAC-SHA-256 over it. Who knows the
 secret of the gateway alone can write one. It holds no text of a client but the names of tools.
 """
 

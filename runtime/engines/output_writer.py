@@ -5,7 +5,7 @@ publish    the grammar, so that engines can read it
 ask        an engine writes on, and each token is verified; again, until the output ends:
 - an engine that breaks off is replaced by another one, once
 - an engine that leaves the grammar gets the output back, some times
-- one without the plugin gets it back behind the header of a call, and where it wrote what a guard forbids: it
+- one without the plugin gets it back after the header of a call, and where it wrote what a guard forbids: it
   is then asked for one of the allowed tokens
 close      the budget closer completes what no engine has ended
 """

@@ -1,7 +1,7 @@
 """One output of an engine elsewhere, each token of which is checked before anybody sees it.
 
 The engine masks, and this verifies: it replays every token through a matcher and a budget closer of its own.
-A token that the grammar refuses is cut, with all behind it. Then the engine may go on from what is good, or
+A token that the grammar refuses is cut, with all after it. Then the engine may go on from what is good, or
 the closer completes the output.
 """
 

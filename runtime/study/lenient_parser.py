@@ -32,7 +32,7 @@ class OutputFault(StrEnum):
     NO_CALL = "no call"  # prose alone, or nothing
     INVENTED = "invented structure"  # like a call, but not in the model's syntax
     PREFIX = "prose before it"
-    SUFFIX = "prose behind it"  # or between calls
+    SUFFIX = "prose after it"  # or between calls
     COMMENT = "comment"
     TRAILING_COMMA = "trailing comma"
     QUOTING = "quoting"  # single quotes, or none, or one of a pair
@@ -62,7 +62,7 @@ class LoneSurrogate(ValueError):
 
 
 def read_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value at `start`, and the position behind it.
+    """The JSON value at `start`, and the position after it.
 
     Raises:
         ValueError: there is none; `json.JSONDecodeError`, `BadLiteral`, `RepeatedKey` or `LoneSurrogate`.
@@ -110,8 +110,8 @@ def _fault_at(before: str, rest: str, message: str) -> OutputFault:
     rest = rest.lstrip()
     fitting = (
         fault
-        for begin, behind, ahead, fault in _FAULT_RULES
-        if message.startswith(begin) and re.search(behind, before) and re.match(ahead, rest)
+        for begin, left, right, fault in _FAULT_RULES
+        if message.startswith(begin) and re.search(left, before) and re.match(right, rest)
     )
     fault = next(fitting, OutputFault.PUNCTUATION)
     is_stray = fault is OutputFault.UNCLOSED and rest[:1] == "]" and not _is_in_array(before)
@@ -151,7 +151,7 @@ _FAULT_RULES = (
     ("Expecting value", "", _BARE, OutputFault.QUOTING),
     ("Expecting property name", "", _BARE, OutputFault.QUOTING),
 )
-"""How a message of `json` begins, what stands before and behind the position, and the fault; first match."""
+"""How a message of `json` begins, what stands before and after the position, and the fault; first match."""
 
 
 def _refuse(literal: str) -> NoReturn:
@@ -239,7 +239,7 @@ def parse_output(text: str, syntax: Syntax) -> ParsedOutput:
 class _Shape:
     """The fixed texts of a syntax as patterns that allow any blanks.
 
-    `tail` is the part of a call's end that is not JSON. `name` matches a name behind the arguments: in a call
+    `tail` is the part of a call's end that is not JSON. `name` matches a name after the arguments: in a call
     that is a JSON object, the name may come last.
     """
 
@@ -263,11 +263,11 @@ def _shape(syntax: Syntax) -> _Shape:
     assert can_be_read(syntax), "a syntax whose calls stand between fixed texts"
     name = r"([^\s<>\[\]{}\"]+)" if syntax.has_plain_names else r'((?:[^"\\\n]|\\.)*)'
     headers = [syntax.begin + _NAME + syntax.after_name]
-    behind = None
+    name_after = None
     if wrapper := _WRAPPER.fullmatch(syntax.begin + syntax.after_name):
         before, name_key, comma, arguments_key = wrapper.groups()
         headers.append(before + arguments_key)
-        behind = comma.lstrip('"') + name_key + _NAME + '"'
+        name_after = comma.lstrip('"') + name_key + _NAME + '"'
 
     def free(*fixed: str) -> re.Pattern[str]:
         patterns = (r"\s*".join(map(re.escape, _PIECES.findall(text))) for text in fixed)
@@ -279,7 +279,7 @@ def _shape(syntax: Syntax) -> _Shape:
     return _Shape(
         free(*(syntax.opening + header for header in headers)),
         following,
-        free(behind) if behind else None,
+        free(name_after) if name_after else None,
         free(syntax.end),
         syntax.end.strip().lstrip("}").lstrip(),
         free(syntax.closing),
@@ -287,22 +287,22 @@ def _shape(syntax: Syntax) -> _Shape:
 
 
 def _read_call(text: str, header: re.Match[str], shape: _Shape) -> tuple[ParsedCall, int]:
-    """A call, and the position behind it."""
+    """A call, and the position after it."""
     name, start = _unescaped(header[1] or ""), _skip_blanks(text, header.end())
     try:
         arguments, at = read_json(text, start)
     except (ValueError, RecursionError) as error:
         at, end = _end_of(text, start, shape)
         return _broken(name, text[:at], start, error), end
-    behind = shape.name.match(text, at) if shape.name and header[1] is None else None
-    if behind is not None:
-        name, at = _unescaped(behind[1]), behind.end()
-    has_name = behind is not None or header[1] is not None
+    name_after = shape.name.match(text, at) if shape.name and header[1] is None else None
+    if name_after is not None:
+        name, at = _unescaped(name_after[1]), name_after.end()
+    has_name = name_after is not None or header[1] is not None
     if has_name and (found := shape.end.match(text, at)) is not None:
         return ParsedCall(name, arguments), found.end()
     body, end = _end_of(text, at, shape)
     fault = _end_fault(text[at:body].strip(), has_end=shape.end.match(text, body) is not None)
-    return ParsedCall(name, None, fault, "the call does not end behind its arguments"), end
+    return ParsedCall(name, None, fault, "the call does not end after its arguments"), end
 
 
 def _end_fault(rest: str, *, has_end: bool) -> OutputFault:
@@ -315,7 +315,7 @@ def _end_fault(rest: str, *, has_end: bool) -> OutputFault:
 
 
 def _end_of(text: str, start: int, shape: _Shape) -> tuple[int, int]:
-    """The positions before and behind a call's end; both are the text's end if it has none."""
+    """The positions before and after a call's end; both are the text's end if it has none."""
     if found := shape.end.search(text, start):
         return found.span()
     at = text.find(shape.tail, start) if shape.tail else -1
@@ -323,7 +323,7 @@ def _end_of(text: str, start: int, shape: _Shape) -> tuple[int, int]:
 
 
 def _broken(name: str, body: str, start: int, error: ValueError | RecursionError) -> ParsedCall:
-    """The fault of arguments, found in the call's body alone, so that the text behind it does not matter."""
+    """The fault of arguments, found in the call's body alone, so that the text after it does not matter."""
     if not isinstance(error, RepeatedKey):
         try:
             read_json(body, start)

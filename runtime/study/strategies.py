@@ -47,7 +47,7 @@ _EXAMPLE = (
 
 
 def with_example(question: Question) -> Question:
-    """Insert a complete exchange, behind a system message; its tool is shown with the others."""
+    """Insert a complete exchange, after a system message; its tool is shown with the others."""
     at = sum(message.role == "system" for message in question.messages[:1])
     messages = (*question.messages[:at], *_EXAMPLE, *question.messages[at:])
     return replace(question, messages=messages, tools=(*question.tools, EXAMPLE_TOOL))

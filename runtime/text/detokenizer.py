@@ -32,8 +32,8 @@ class TokenBytes:
         begin_id = self._marker_ids.get(syntax.thought.begin) if syntax and syntax.thought else None
         if begin_id is None or begin_id not in prompt_ids:
             return False
-        num_behind = prompt_ids[::-1].index(begin_id)
-        return not self.of(prompt_ids[len(prompt_ids) - num_behind :]).strip()
+        num_after = prompt_ids[::-1].index(begin_id)
+        return not self.of(prompt_ids[len(prompt_ids) - num_after :]).strip()
 
 
 class Detokenizer:

@@ -76,7 +76,7 @@ class JsonScanner:
         return pending.take_first(end), end is not None
 
     def _scan(self, text: str) -> int | None:
-        """The position behind the last bracket, or None if it is not in this text."""
+        """The position after the last bracket, or None if it is not in this text."""
         for at, char in enumerate(text):
             if self._in_string:
                 self._read_in_string(char)
@@ -130,7 +130,7 @@ class ParameterReader:
 
     @property
     def rest(self) -> str:
-        """What was read behind the arguments."""
+        """What was read after the arguments."""
         return self._pending.text
 
     def feed(self, text: str) -> str:

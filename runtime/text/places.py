@@ -155,7 +155,7 @@ class PlaceReader:
         if ends_thought and not places:
             places = [TokenPlace("syntax")]
         told = self._told([place for place in places if not place.is_open], parts)
-        own = _written(_behind_text(places), "value", "key") if places else None
+        own = _written(_after_text(places), "value", "key") if places else None
         if own is None or own.is_open:
             self._waiting.append(token)
             return told
@@ -193,11 +193,11 @@ class PlaceReader:
             return []
         waiting, self._waiting = self._waiting, []
         num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
-        behind = _written(_behind_text(places), "key", "value")
+        after = _written(_after_text(places), "key", "value")
         told = []
         for token in waiting:
             is_text = num_text > 0 and places[0].part == "text"
-            told.append(self._inspected(token, places[0] if is_text else behind))
+            told.append(self._inspected(token, places[0] if is_text else after))
             num_text -= len(self._token_bytes[token.sampled.token_id])
         return told
 
@@ -212,7 +212,7 @@ class PlaceReader:
         return self._token_bytes[token_id].decode(errors="replace") if self._token_bytes.has(token_id) else ""
 
 
-def _behind_text(places: list[TokenPlace]) -> list[TokenPlace]:
+def _after_text(places: list[TokenPlace]) -> list[TokenPlace]:
     """The places without the text that was held back before a call."""
     return places[1:] if len(places) > 1 and places[0].part == "text" else places
 

@@ -45,7 +45,7 @@ class PrivateMarkers:
         self._tokenizer, self._real_ids = _copy(backend, added, self._names, nonce)
         in_model = set(backend.get_vocab(with_added_tokens=False).values())
         self._not_text = frozenset(in_model.intersection(markers.values()))
-        # Behind a backslash, a template's constant has not the characters that it shows.
+        # After a backslash, a template's constant has not the characters that it shows.
         self._marker_text = _any_of(text for text in markers if "\\" not in text)
         self._name = _any_of(self._texts)
         self._role_markers = RoleMarkers(self._names, nonce)
@@ -93,20 +93,20 @@ class PrivateMarkers:
 class RoleMarkers:
     """Markers that a template joins from constants and a role: `'<|' + message.role + '|>'`.
 
-    Private marks go before the one constant and behind the other. A marker between both is the template's.
+    Private marks go before the one constant and after the other. A marker between both is the template's.
     """
 
     def __init__(self, names: Mapping[str, str], nonce: str) -> None:
         self._names = {text: name for text, name in names.items() if any(role in text for role in ROLES)}
         parts = [text.partition(role) for text in self._names for role in ROLES if role in text]
-        before, behind = _any_of(part[0] for part in parts), _any_of(part[2] for part in parts)
+        before, after = _any_of(part[0] for part in parts), _any_of(part[2] for part in parts)
         self._begin, self._end = f"<{nonce}begin>", f"<{nonce}end>"
-        self._before, self._behind = re.compile(rf"(?:{before.pattern})\Z"), behind
+        self._before, self._after = re.compile(rf"(?:{before.pattern})\Z"), after
         self._marked = re.compile(f"{self._begin}({_any_of(self._names).pattern}){self._end}")
 
     def mark(self, constant: str) -> str:
         """A constant of the template with the marks, if it begins or ends as constants of such markers do."""
-        if first := self._behind.match(constant):
+        if first := self._after.match(constant):
             constant = f"{first[0]}{self._end}{constant[first.end() :]}"
         if last := self._before.search(constant):
             constant = f"{constant[: last.start()]}{self._begin}{last[0]}"

@@ -163,7 +163,7 @@ def main() -> None:
         Tool(f"{place.split('/')[0]}.{tool.name}", tool.description, tool.parameters)
         for place, tool in zip(places, tools, strict=True)
     ]
-    for label, named in (("bare names", tools), ("names behind their server's", servers)):
+    for label, named in (("bare names", tools), ("names after their server's", servers)):
         line = count(open_index(named), places, wanted, shows_missed=shows_missed)["mcp"]
         print(f"{len(named)} tools of MCP servers, {label}: {line}")
 

@@ -85,7 +85,7 @@ def _chain(writes: Sequence[Write], reads: dict[Version | None, list[Read]]) -> 
         chain += certain
         version = certain[0].version
     lost = answered - {write.version for write in chain}
-    return f"acknowledged, but not behind what it replaced: {sorted(map(str, lost))[:5]}" if lost else chain
+    return f"acknowledged, but not after what it replaced: {sorted(map(str, lost))[:5]}" if lost else chain
 
 
 def _leads_on(

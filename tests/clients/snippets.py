@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"^```(python|js)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A program as the page shows it; a Python one stands behind the lines at the head of the page."""
+    """A program as the page shows it; a Python one stands after the lines at the head of the page."""
 
     language: str
     text: str

@@ -172,7 +172,7 @@ def test_a_thought_is_ended_in_time(mode, qwen):
 
 
 def test_a_framed_thought_is_begun_where_it_can_be_ended():
-    """No message but a thought begins as this one does, and the call comes behind it."""
+    """No message but a thought begins as this one does, and the call comes after it."""
     grammar, lead = _toolset("harmony", "required", BYTES), "<|channel|>analysis<|message|>So"
     shortest = grammar.closer().minimum()
     for budget in range(shortest + 57, shortest + 70):

@@ -160,7 +160,7 @@ def test_labels_beyond_ascii_are_short_enough_however_they_are_encoded():
 
     def longest(count: int, last: int) -> int:
         found = 0
-        for num_beyond in range(1, count + 1):  # the others are ASCII, with a delimiter behind them
+        for num_beyond in range(1, count + 1):  # the others are ASCII, with a delimiter after them
             left = (last - 0x80) * (count + 1) + count * count  # more than the sum of all deltas
             digits = num_beyond
             for step in sorted(steps * num_beyond):

@@ -38,7 +38,7 @@ AGAIN = [
 
 
 def _begun(schema, items):
-    """A matcher behind some items, and one of rules that count; both over the same tokens."""
+    """A matcher after some items, and one of rules that count; both over the same tokens."""
     vocabulary = made_up_vocabulary()
     guarded = compile_schema(schema, tokenizer=vocabulary)
     assert [e.verdict for e in guarded.report if e.keyword == "maxLength"] == [Verdict.GUARDED]

@@ -28,7 +28,7 @@ MARKED_THOUGHTS = Vocabulary.from_tokens(
 
 
 def rest_after(grammar, token_ids, *, is_thinking=False):
-    """The matcher and the grammar of the rest behind some tokens, as an engine reads it."""
+    """The matcher and the grammar of the rest after some tokens, as an engine reads it."""
     matcher, closer = grammar.matcher(is_thinking=is_thinking), grammar.closer(is_thinking=is_thinking)
     for token_id in token_ids:
         assert matcher.accept(token_id)
@@ -55,7 +55,7 @@ def ids_allowed(matcher, grammar):
 
 
 def assert_same_masks(grammar, token_ids, *, is_thinking=False, is_wider=False):
-    """Behind every beginning of an output, and on from there, an engine's masks are those of our matcher."""
+    """After every beginning of an output, and on from there, an engine's masks are those of our matcher."""
     for start in range(len(token_ids) + 1):
         matcher, engine = rest_after(grammar, token_ids[:start], is_thinking=is_thinking)
         if engine is None:
@@ -89,7 +89,7 @@ def test_the_rest_of_a_call_is_what_its_matcher_allows(name, vocabulary):
 
 @pytest.mark.parametrize("syntax", sorted(set(SYNTAXES) - {"harmony"}))
 def test_the_rest_of_a_call_in_every_syntax(syntax):
-    """Strings without quotes contain no tag; behind the beginning of one, the rest forgets that it was there."""
+    """Strings without quotes contain no tag; after the beginning of one, the rest forgets that it was there."""
     row = SYNTAXES[syntax]
     grammar = linked(ToolChoice.named("pay"), syntax=row, parallel=False, names=("pay",))
     assert_same_masks(grammar, ids(written("pay", syntax=row)), is_wider=row.tags is not None)

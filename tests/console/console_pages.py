@@ -1,6 +1,6 @@
 """Every page of the console, for what holds for all of them: no barriers, pictures, sizes.
 
-A row is the page's name, its address behind `#`, and a selector of what it shows once it is complete. `{…}` in an
+A row is the page's name, its address after `#`, and a selector of what it shows once it is complete. `{…}` in an
 address is what `prepared` gives.
 """
 

@@ -112,7 +112,7 @@ class BatchStream:
             self._workers.shutdown(cancel_futures=True)
 
     def batches(self, start: StreamPosition) -> Iterator[tuple[TrainingBatch, StreamPosition]]:
-        """An endless stream of batches, each with the position behind it."""
+        """An endless stream of batches, each with the position after it."""
         for pool, content in self._pools(start.pool):
             for index, examples in enumerate(content):
                 if (pool, index) >= (start.pool, start.batch):

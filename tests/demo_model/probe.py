@@ -1,6 +1,6 @@
 """The probe: measures, during training, how many held-out answers the model would write exactly.
 
-Greedy decoding writes an answer exactly if, and only if, each of its tokens is the most probable one behind
+Greedy decoding writes an answer exactly if, and only if, each of its tokens is the most probable one after
 those before it. So one forward pass over prompt and answer is enough, without decoding.
 """
 

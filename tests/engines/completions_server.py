@@ -1,4 +1,4 @@
-"""Stand-ins for engines: random logits behind masks, on real sockets; that of a vLLM server can misbehave."""
+"""Stand-ins for engines: random logits under masks, on real sockets; that of a vLLM server can misbehave."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ class EngineStandIn:
                 return
 
     def logits(self, body, matcher=None):
-        """Those of the next token, random unless the temperature is 0, behind the mask of a matcher."""
+        """Those of the next token, random unless the temperature is 0, under the mask of a matcher."""
         width = self.text.vocabulary.width
         logits = self.rng.gumbel(size=width) * (body["temperature"] > 0)
         logits[self.end_ids] += self.end_bias

@@ -206,7 +206,7 @@ async def test_a_model_that_is_not_set_up_for_images_refuses_them(text):
 
 @pytest.mark.parametrize(("kind", "client"), [(StandIn, VllmClient), (SglangStandIn, SglangClient)])
 async def test_an_engine_gets_token_ids_and_images_and_each_token_is_verified(seeing, kind, client):
-    """Also where it goes on behind a token that was refused."""
+    """Also where it goes on after a token that was refused."""
     stand_in = kind(seeing)
     settings = replace(SETTINGS, takes_images=True)
     async with remote_over(seeing, stand_in, client=client, settings=settings) as remote:

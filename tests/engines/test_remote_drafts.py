@@ -31,7 +31,7 @@ class ToyEngine(StandIn):
         self.random = random.Random(1)
 
     def sampled(self, body, matcher, num_before):
-        """What the toy model writes behind the prompt, which has `num_prompt` tokens; canaries are not of it."""
+        """What the toy model writes after the prompt, which has `num_prompt` tokens; canaries are not of it."""
         if not self.num_prompt:
             yield from super().sampled(body, matcher, num_before)
             return

@@ -146,7 +146,7 @@ async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remembe
 
 
 async def test_what_is_verified_while_its_engine_is_found_dead_reaches_the_client(text, monkeypatch):
-    """Else the client would read an answer with a hole, behind which another engine went on."""
+    """Else the client would read an answer with a hole, after which another engine went on."""
     take, entered, may_go_on = VerifiedOutput.take, [], threading.Event()
 
     def held_once(self, tokens):

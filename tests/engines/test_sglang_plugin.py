@@ -154,7 +154,7 @@ REFUSALS = {
     "of another vocabulary": (lambda found: marked(replace(found, recipe=replace(found.recipe, vocabulary="0" * 64))), {}, "tokenizer"),
     "of units that nobody stored": (lambda found: marked(replace(found, recipe=replace(found.recipe, tools=(("pay", "0" * 64),)))), {}, "the store lacks the grammar of 'pay'"),
     "in an engine with narrow logits": (marked, {"columns": 4000}, "4000 columns"),
-    "behind what is not of its grammar": (lambda found: marked(found, written_ids=(65,)), {}, "the prompt ends with"),
+    "after what is not of its grammar": (lambda found: marked(found, written_ids=(65,)), {}, "the prompt ends with"),
 }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def test_a_stream_goes_on_for_as_long_as_it_may(settings):
 
 
 def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
-    """Behind it comes what ended it: a signal that uvicorn passes on, and SIGTERM ends the process."""
+    """After it comes what ended it: a signal that uvicorn passes on, and SIGTERM ends the process."""
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(spans, schedule_delay_millis=3_600_000))
     sent = []

@@ -1,4 +1,4 @@
-"""Attention in bfloat16 on a CPU: many queries of one sequence, or behind a shared prefix, as matrix products."""
+"""Attention in bfloat16 on a CPU: many queries of one sequence, or after a shared prefix, as matrix products."""
 
 from unittest.mock import patch
 

@@ -72,7 +72,7 @@ class Insists(Indifferent):
         ({"type": "object", "minProperties": 1}, b"a", "budget"),
         ({"type": "integer"}, b"123456789", None),  # has a last digit
         ({"type": "number"}, b"-.0123456789eE", None),
-        # Blanks stand only behind separators, one at most.
+        # Blanks stand only after separators, one at most.
         ({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a"]}, b" \t\r\n", None),
         ({"type": "array", "items": {"type": "integer"}, "minItems": 4}, b" \t\r\n", None),
         ({"type": ["object", "array"]}, b" \t\r\n", None),

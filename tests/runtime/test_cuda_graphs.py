@@ -100,7 +100,7 @@ def test_a_paged_kernel_without_graphs(make_engine, make_graphed_engine, make_se
 def test_compiled_layers_write_the_same(
     make_engine, byte_model, make_sequence, finish, recorder, vocabulary, monkeypatch
 ):
-    """Traced as on a GPU, in one piece before attention and one behind it; run by torch's own operators."""
+    """Traced as on a GPU, in one piece before attention and one after it; run by torch's own operators."""
     counters = torch._dynamo.utils.counters
     monkeypatch.setitem(forward_pass.COMPILE_OPTIONS, "backend", "eager")
     counters.clear()

@@ -91,9 +91,9 @@ def without_copies(monkeypatch):
     return switch
 
 
-@pytest.mark.parametrize(("prompt", "num_behind"), [(b"prompt", 0), (b"prompts.", 2)])
-def test_copies_go_on_from_the_pages_of_the_others(without_copies, prompt, num_behind):
-    """Resampled behind the second letter, when so many tokens are computed behind the last full page."""
+@pytest.mark.parametrize(("prompt", "num_after"), [(b"prompt", 0), (b"prompts.", 2)])
+def test_copies_go_on_from_the_pages_of_the_others(without_copies, prompt, num_after):
+    """Resampled after the second letter, when so many tokens are computed after the last full page."""
 
     def written():
         engine = toy_model.toy_engine(max_sequences=64)
@@ -105,7 +105,7 @@ def test_copies_go_on_from_the_pages_of_the_others(without_copies, prompt, num_b
     without_copies()
     queued, num_queued = written()
     assert copied == queued
-    assert (num_copied < num_queued) is (num_behind > 0)
+    assert (num_copied < num_queued) is (num_after > 0)
     assert num_copied <= num_queued
 
 

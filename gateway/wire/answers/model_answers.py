@@ -327,7 +327,7 @@ class ModelDetails(Struct):
 
 
 class Model(Struct):
-    """A model that is served; with `:toolset` behind its name, its answers call the tools of the toolset."""
+    """A model that is served; with `:toolset` after its name, its answers call the tools of the toolset."""
 
     id: str
     object: Literal["model"]

@@ -37,7 +37,7 @@ BIASES = {
 """By how much the logits of what ends strings, lists and calls are raised; the others are about normal."""
 
 STREAM = 16.0
-"""Root mean square of the residual stream behind the last layer: what the layers add must drown the last
+"""Root mean square of the residual stream after the last layer: what the layers add must drown the last
 token's own embedding, or tied embeddings would repeat it for ever."""
 
 
