@@ -28,11 +28,11 @@ from gateway.errors import InvalidField, TooManyValues, UnknownResponse
 from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from runtime.fair_threads import FairThreads
 from toolspecs.errors import StoreError
+from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.store import Store
 from toolspecs.toolset_contents import compress, decompress
 
-JSON = dict[str, Any]
 T = TypeVar("T")
 
 MAX_ENTRY_BYTES = 4 << 20

@@ -1,7 +1,7 @@
 """Sampling: from logits to one token per sequence. `adjust` runs before the mask, `sample` after it.
 
-The random number that samples a token is a hash of the seed, the choice and the position, and of nothing else.
-So a seeded sequence writes the same tokens whatever other sequences share its batches.
+The random number that samples a token is a hash of the seed, the choice and the position alone. So a seeded
+sequence writes the same tokens whatever other sequences share its batches.
 """
 
 import hashlib

@@ -11,8 +11,10 @@ from typing import Any
 
 from toolspecs.nearest import shorten
 
-Path = tuple[str | int, ...]
+JSON = dict[str, Any]
+"""A JSON object."""
 
+Path = tuple[str | int, ...]
 
 _Items = Iterator[tuple[str | int, Any]]
 

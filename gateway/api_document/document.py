@@ -24,8 +24,7 @@ from gateway.problems import MESSAGES, STATUSES, Problem, has_problem_details, i
 from gateway.route_scopes import ROUTE_SCOPES
 from gateway.wire.answers.mcp_answers import McpErrorBody
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 DESCRIPTION = """\
 Callgate answers with calls that are valid under the schemas of the tools. It speaks OpenAI's Chat

@@ -18,10 +18,9 @@ from gateway.wire.openai.text_completions import BODY as COMPLETION
 from gateway.wire.responses.items import MessageItem
 from gateway.wire.responses.request import BODY as RESPONSE
 from toolspecs.custom_shapes import CustomTool, NestedCustomTool
+from toolspecs.json_value import JSON
 from toolspecs.shapes import KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow
 from toolspecs.toolset import TOOL_NAME
-
-JSON = dict[str, Any]
 
 BODIES: Mapping[str, RequestBody] = {
     "ChatRequest": CHAT,

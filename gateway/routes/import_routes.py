@@ -22,7 +22,6 @@ from gateway.sources.source_process import SourceOrder
 from gateway.tool_imports import Offer
 from toolspecs.pinned_source import selection_of
 
-JSON = dict[str, Any]
 SourceURL = Annotated[str, Meta(pattern=r"^https?://(?![^/?#]*@)[!-~]+(?!\n)$", max_length=2000)]
 HeaderName = Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}(?!\n)$")]
 HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*(?!\n)$", max_length=8000)]

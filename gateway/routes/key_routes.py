@@ -15,8 +15,7 @@ from gateway.principal import RequestPrincipal
 from gateway.problems import KEYS
 from gateway.routes.transport import read_body
 from gateway.services import WiredServices
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 
 class RotationBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
 import asyncio
 import importlib.metadata
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Controller, get
 from litestar.params import FromPath, QueryParameter
@@ -18,8 +18,7 @@ from gateway.routes.transport import PageSize, check_query
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest
 from runtime.protocol import Circuit, EngineLoad, EngineState
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 MAX_GRAMMAR_TEXT = 200_000
 """Characters of a grammar's text that are sent."""

@@ -1,19 +1,17 @@
 """Toolsets, revisions, tools and reports as the registry's routes answer them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from compiler.report import ToolReport
 from gateway.registry import DryRun, Registration, RevisionChanges
 from gateway.tool_changes import Change
 from gateway.tool_imports import Difference, ImportOutcome
+from toolspecs.json_value import JSON
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool, ToolSearch
 from toolspecs.toolset import Revision, RevisionSummary
-
-JSON = dict[str, Any]
 
 MAX_LISTED_DESCRIPTION = 300
 """Characters of a tool's description in a list; the tool itself has all of it."""

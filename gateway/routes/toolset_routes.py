@@ -23,11 +23,11 @@ from gateway.routes.toolset_json import (
 from gateway.routes.transport import PageSize, check_query, read_registry_body
 from gateway.services import WiredServices
 from gateway.wire.fields import SearchLimit, ToolNames
+from toolspecs.json_value import JSON
 from toolspecs.shapes import Shape
 from toolspecs.tool import ShownTools, ToolSearch
 from toolspecs.toolset import Revision, etag_matches
 
-JSON = dict[str, Any]
 RevisionNumber = Annotated[int | None, QueryParameter(ge=1)]
 SearchText = Annotated[str, QueryParameter(max_length=200)]
 

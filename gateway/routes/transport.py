@@ -19,6 +19,7 @@ from gateway.headers import HttpRequest
 from gateway.problems import Problem, problem_of
 from gateway.services import Services
 from gateway.turn import Generation
+from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
@@ -31,7 +32,6 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _MAX_HEADER = 2_000
 """Characters of one header; some clients refuse answers with longer lines."""
 
-JSON = dict[str, Any]
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
 QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "tool")

@@ -4,7 +4,6 @@ import json
 import secrets
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from gateway.problems import Problem, anthropic_error
 from gateway.turn import Generation
@@ -18,8 +17,7 @@ from runtime.events import (
     TextDelta,
     ThoughtDelta,
 )
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 
 @dataclass

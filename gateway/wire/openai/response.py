@@ -23,8 +23,7 @@ from runtime.events import (
     TokenLogprob,
     num_rescued,
 )
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 DONE = "data: [DONE]\n\n"
 """What ends every stream of OpenAI's completions."""

@@ -35,8 +35,7 @@ from gateway.wire.openai.request import (
 )
 from gateway.wire.openai.response import DONE, extension, finish_reason, usage
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 DEFAULT_MAX_TOKENS = 16
 """This API's own default."""

@@ -20,8 +20,7 @@ from runtime.events import (
     ThoughtDelta,
     TokenLogprob,
 )
-
-JSON = dict[str, Any]
+from toolspecs.json_value import JSON
 
 
 @dataclass(frozen=True, slots=True)
