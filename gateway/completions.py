@@ -329,13 +329,13 @@ def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...], limits: 
     if sum(values.values()) > limits.num_values:
         raise TooManyTools(values, limits.num_values, "JSON values in tools")
     joined: dict[str, Tool] = {}
-    origin: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     for source, tools in sources.items():
         for tool in tools:
             if tool.name in joined:
-                raise ToolsetConflict(tool.name, origin[tool.name], source)
+                raise ToolsetConflict(tool.name, source_of[tool.name], source)
             joined[tool.name] = tool
-            origin[tool.name] = source
+            source_of[tool.name] = source
     return tuple(joined.values())
 
 

@@ -49,14 +49,14 @@ def load(
         *([(str(path), _from_file(Path(path)))] if path else []),
     ]
     values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     for source, found in reversed(sources):
         for name, value in found.items():
             values[name] = _convert(name, value, source)
-            origin[name] = source
+            source_of[name] = source
     settings = Settings(**values)
-    _check_exposure(settings, origin)
-    _check_models(settings, origin)
+    _check_exposure(settings, source_of)
+    _check_models(settings, source_of)
     return settings
 
 
@@ -111,21 +111,21 @@ def let_threads_wait() -> None:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
-def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
+def _check_exposure(settings: Settings, source_of: Mapping[str, str]) -> None:
     if not settings.is_loopback and not settings.has_authentication:
         raise SettingsError(
             "host",
-            origin.get("host", "the defaults"),
+            source_of.get("host", "the defaults"),
             f"other machines can reach {settings.host}, and authentication is off;"
             " set api_key, api_key_file or require_keys, or listen on 127.0.0.1",
         )
 
 
-def _check_models(settings: Settings, origin: Mapping[str, str]) -> None:
+def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
     """Check that every model has an engine, and that only one place says which models there are."""
-    own = sorted(set(origin) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
+    own = sorted(set(source_of) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
     if settings.models and own:
-        raise SettingsError(own[0], origin[own[0]], "the models are those of [[models]]; set it there")
+        raise SettingsError(own[0], source_of[own[0]], "the models are those of [[models]]; set it there")
     for number, model in enumerate(settings.served_models):
         place = f"models[{number}]." if settings.models else ""
         if (model.engine == "embedded") == bool(model.engine_url):
@@ -134,10 +134,10 @@ def _check_models(settings: Settings, origin: Mapping[str, str]) -> None:
                 if model.engine_url
                 else f"the engine {model.engine!r} needs at least one, such as http://host:8000"
             )
-            raise SettingsError(f"{place}engine_url", origin.get("engine_url", ""), reason)
+            raise SettingsError(f"{place}engine_url", source_of.get("engine_url", ""), reason)
         if model.engine_images and model.engine in {"embedded", "llama_server"}:
             reason = f"the engine {model.engine!r} is sent no images; vllm, vllm_stock and sglang are"
-            raise SettingsError(f"{place}engine_images", origin.get("engine_images", ""), reason)
+            raise SettingsError(f"{place}engine_images", source_of.get("engine_images", ""), reason)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -302,13 +302,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="URL of the authorization server that knows the OAuth client."),
     ] = None
     source_origins: Annotated[
-        tuple[Annotated[str, Meta(min_length=1)], ...],
+        str | None,
         Meta(
             description="Origins, such as https://tools.example, to which a gateway shows `source_token` or"
-            " the token of its OAuth client when it imports tools. Whoever may register can then import what"
-            " these show to the gateway."
+            " the token of its OAuth client when it imports tools; with commas between them. Whoever may"
+            " register can then import what these show to the gateway."
         ),
-    ] = ()
+    ] = None
     source_networks: Annotated[
         str | None,
         Meta(
@@ -470,7 +470,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def source_access(self) -> SourceAccess:
         """What the gateway may import from, and what it shows there; raises SettingsError."""
-        return SourceAccess(self.source_networks or "", self.source_credentials, self.source_origins)
+        return SourceAccess(self.source_networks or "", self.source_credentials, self.source_origins or "")
 
     @property
     def source_credentials(self) -> SourceCredentials:

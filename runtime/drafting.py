@@ -4,7 +4,7 @@ draft     The model writes freely first (`runtime.draft`). If that is valid, it 
           answer is written anew under the mask, with the draft in the prompt.
 accept    At most `size - 1` drafts are drawn, each given up where it leaves the grammar. The first that is
           valid is the answer. If none is, the answer is drawn under the mask. This is for engines that do not
-          weigh what they write; `runtime.population.Accept` does it inside the engine.
+          weigh what they write; `runtime.population.RejectionSampling` does it inside the engine.
 
 A valid draft is an exact draw of the model's own distribution among valid outputs. Let answers under the mask
 be off by the total variation `d`, and let drafts be valid with the probability `p`. Then answers of which at
@@ -112,7 +112,7 @@ class _Choice:
                     yield event
             if draft.is_valid:
                 for event in events:
-                    yield self._told(event, is_accepted=True)
+                    yield self._told(event, is_exact=True)
                 return
             await self._break(draft, events)
         asked = self._attempt(self.selection.size - 1, ends_at)
@@ -170,7 +170,7 @@ class _Choice:
         written = (i for i in draft.ids if self.token_bytes.has(i) and i not in self.token_bytes.stop_ids)
         return self.token_bytes.of(written).decode(errors="replace").strip()
 
-    def _told(self, event: PromptRead | Event, *, is_accepted: bool = False) -> PromptRead | Event:
+    def _told(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
         """An event of the answer as one of this choice; the last one tells how it was selected."""
         if isinstance(event, PromptRead):
             return event
@@ -181,7 +181,7 @@ class _Choice:
         selection = SelectionStats(
             strategy=self.selection.strategy,
             num_sequences=len(self.stats),
-            is_accepted=is_accepted,
+            is_exact=is_exact,
             num_computed_tokens=sum(computed) if all(computed) else None,
             num_written_tokens=sum(stats.num_output_tokens for stats in self.stats),
             broken=tuple(self.broken),

@@ -91,7 +91,7 @@ class BrokenDraft:
 class SelectionStats:
     """How an answer was selected, from `num_sequences`, and how many tokens were computed for all of them.
 
-    `is_accepted` says that the answer is an exact draw of the model's distribution among valid answers. If it
+    `is_exact` says that the answer is an exact draw of the model's distribution among valid answers. If it
     was chosen by weight, `effective_size` says among how many alike ones: `1 / sum(share ** 2)` of the
     weights. It is None if it was not, or no weight was left. `num_computed_tokens` is None where an engine
     does not tell. `num_written_tokens` counts the tokens of all sequences, without prompts. `broken` are the
@@ -100,7 +100,7 @@ class SelectionStats:
 
     strategy: SelectionStrategy
     num_sequences: int
-    is_accepted: bool
+    is_exact: bool
     num_computed_tokens: int | None
     effective_size: float | None = None
     num_written_tokens: int = 0

@@ -5,8 +5,8 @@ how much of the model's distribution it has taken away (`runtime.weights`). A po
 sequences, weighs them, and selects one. The engine computes its members like all other sequences. It holds
 their tokens back, and has the population go on after every step, until one member is selected.
 
-`Accept` draws one sequence after another, until one is accepted. `Particles` draws several together, and has
-those go on of which most was left.
+`RejectionSampling`, which requests call `accept`, draws one sequence after another, until one is accepted.
+`Particles` draws several together, and has those go on of which most was left.
 """
 
 import math
@@ -23,7 +23,7 @@ SELECTION = 2**32 - 1
 """The position of the noise that selects a member in the end."""
 
 
-class Accept(Population):
+class RejectionSampling(Population):
     """Draws at most `size` sequences, one after another, and takes the first that is accepted.
 
     A sequence is accepted with a probability in proportion to its weight, so an accepted one is an exact draw
@@ -47,7 +47,7 @@ class Accept(Population):
         last = self.members[-1]
         if not self._is_finishing:
             if not _is_given_up(last):
-                return self._select(last, is_accepted=True) if _is_finished(last) else None
+                return self._select(last, is_exact=True) if _is_finished(last) else None
             if len(self.members) < self._size:
                 if not _is_finished(last):
                     engine.park(last)
@@ -194,7 +194,7 @@ def population_of(first: Sequence, selection: Selection, sibling: Sibling) -> Po
     if selection.size == 1:
         return None
     if selection.strategy == "accept":
-        return Accept(first, selection.size, sibling)
+        return RejectionSampling(first, selection.size, sibling)
     takes_best = selection.takes_best or first.sampling.is_greedy
     return (Best if takes_best else Particles)(first, selection.size, sibling)
 

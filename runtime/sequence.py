@@ -290,13 +290,13 @@ class Population(ABC):
         return member
 
     def _select(
-        self, sequence: Sequence, *, is_accepted: bool = False, effective_size: float | None = None
+        self, sequence: Sequence, *, is_exact: bool = False, effective_size: float | None = None
     ) -> Sequence:
         self.is_over = True
         sequence.selection = SelectionStats(
             strategy=self.strategy,
             num_sequences=len(self.members),
-            is_accepted=is_accepted,
+            is_exact=is_exact,
             num_computed_tokens=self._num_dropped
             + sum(member.counters.num_computed for member in dict.fromkeys(self.members)),
             effective_size=effective_size,

@@ -55,6 +55,16 @@ def read_source_networks(text: str) -> tuple[IPRange, ...]:
         raise SettingsError("source_networks", "", reason) from error
 
 
+def read_source_origins(text: str) -> frozenset[str]:
+    """The web origins of the setting `source_origins`; raises SettingsError."""
+    origins = [part.strip() for part in text.split(",") if part.strip()]
+    for origin in origins:
+        if origin_of_url(origin) != origin.lower().rstrip("/"):
+            reason = f"{origin!r} is not an origin; write one as https://tools.example:8443"
+            raise SettingsError("source_origins", "", reason)
+    return frozenset(map(origin_of_url, origins))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SourceCredentials:
     """What a source is shown: a bearer token, or the token that its `issuer` gives this OAuth client."""
@@ -86,25 +96,22 @@ class SourceAccess:
     """What a gateway may read for its clients besides public addresses, and what it shows to its own sources.
 
     Anybody who may register names URLs, so the `credentials` go to the sources of these `origins` alone, such
-    as `https://tools.example`.
+    as `https://tools.example`; commas stand between several, as between `networks`.
     """
 
     networks: str = ""
     credentials: SourceCredentials = SourceCredentials()
-    origins: tuple[str, ...] = ()
+    origins: str = ""
 
     def __post_init__(self) -> None:
         self.credentials.check()
         read_source_networks(self.networks)
-        for origin in self.origins:
-            if origin_of_url(origin) != origin.lower().rstrip("/"):
-                reason = f"{origin!r} is not an origin; write one as https://tools.example:8443"
-                raise SettingsError("source_origins", "", reason)
+        read_source_origins(self.origins)
 
     def credentials_for(self, url: str | None) -> SourceCredentials:
         """What the source at a URL is shown."""
-        known = {origin_of_url(origin) for origin in self.origins}
-        return self.credentials if url and origin_of_url(url) in known else SourceCredentials()
+        is_known = url and origin_of_url(url) in read_source_origins(self.origins)
+        return self.credentials if is_known else SourceCredentials()
 
 
 def origin_of_url(url: str) -> str:

@@ -179,7 +179,7 @@ class EndedTurn:
         """Record what became of drafts, if there were any."""
         for selection in (one.selection for one in self.stats if one.selection is not None):
             ends = [draft.place.part for draft in selection.broken]
-            for end in (*ends, "taken") if selection.is_accepted else ends:
+            for end in (*ends, "taken") if selection.is_exact else ends:
                 metrics.add(DRAFTS, 1, {**labels, DRAFT_END: end})
 
     def _record_queue(self, metrics: Metrics, labels: Labels) -> None:

@@ -104,7 +104,7 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
     return {
         "callgate.selection.strategy": selections[0].strategy,
         "callgate.selection.answers": sum(one.num_sequences for one in selections),
-        "callgate.selection.accepted": sum(one.is_accepted for one in selections),
+        "callgate.selection.accepted": sum(one.is_exact for one in selections),
         **({"callgate.selection.computed_tokens": sum(computed)} if computed else {}),
         **({"callgate.selection.broken": [_place(place) for place in broken]} if broken else {}),
         **({"callgate.selection.effective_size": min(sizes)} if sizes else {}),

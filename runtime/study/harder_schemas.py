@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 
 def harden(question: Question) -> Question:
     """The same question with harder schemas; the first accepted value of each parameter stays valid."""
-    wanted = {key: values[0] for key, values in question.accepted.items() if values[0] is not MISSING}
+    wanted = {key: values[0] for key, values in question.right_values.items() if values[0] is not MISSING}
     tools = tuple(_hard_tool(tool, wanted if tool.name == question.name else None) for tool in question.tools)
     return replace(question, tools=tools)
 

@@ -23,7 +23,7 @@ EVERYDAY_FILE = Path(__file__).parent / "everyday.json"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt, the tools shown, and the one wanted call; `accepted` has the right values by parameter.
+    """A prompt, the tools shown, and the one wanted call; `right_values` has them by parameter.
 
     If `MISSING` is among the values, the parameter may be left out.
     """
@@ -31,15 +31,15 @@ class Question:
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
     name: str
-    accepted: Mapping[str, Sequence[Any]]
+    right_values: Mapping[str, Sequence[Any]]
 
     def is_right(self, name: str, arguments: Any) -> bool:
         """Whether a call is the wanted one, in each argument."""
-        if name != self.name or not isinstance(arguments, dict) or set(arguments) - set(self.accepted):
+        if name != self.name or not isinstance(arguments, dict) or set(arguments) - set(self.right_values):
             return False
         return all(
             any(_is_same(arguments.get(key, MISSING), value) for value in values)
-            for key, values in self.accepted.items()
+            for key, values in self.right_values.items()
         )
 
 
@@ -75,13 +75,13 @@ def everyday() -> Iterator[Question]:
         tools = tuple(Tool(**tool) for tool in toolset["tools"])
         for item in toolset["questions"]:
             arguments, others = item["arguments"], item.get("or", {})
-            accepted = {
+            right = {
                 name: (*([arguments[name]] if name in arguments else []), *others.get(name, []))
                 for name in {**arguments, **others}
             }
             for name in item.get("may_be_absent", ()):
-                accepted[name] = (*accepted.get(name, ()), MISSING)
-            yield Question((Message("user", item["request"]),), tools, item["name"], accepted)
+                right[name] = (*right.get(name, ()), MISSING)
+            yield Question((Message("user", item["request"]),), tools, item["name"], right)
 
 
 def bfcl(path: Path) -> Iterator[Question]:
@@ -96,8 +96,8 @@ def bfcl(path: Path) -> Iterator[Question]:
             )
             if not others:
                 messages = tuple(Message(turn["role"], turn["content"]) for turn in item["question"][0])
-                accepted = {key: _accepted(values) for key, values in arguments.items()}
-                yield Question(messages, tools, name, accepted)
+                right = {key: _right_values(values) for key, values in arguments.items()}
+                yield Question(messages, tools, name, right)
 
 
 _TYPES = {kind: kind for kind in ("object", "array", "string", "integer", "number", "boolean", "null")}
@@ -118,13 +118,13 @@ def _schema(parameters: Any) -> Any:
     return schema
 
 
-def _accepted(values: Any) -> tuple[Any, ...]:
+def _right_values(values: Any) -> tuple[Any, ...]:
     listed = values if isinstance(values, list) else [values]
     return tuple(MISSING if value == "" else value for value in listed)
 
 
 def _is_same(value: Any, wanted: Any) -> bool:
-    """Whether two JSON values are equal; in objects, BFCL lists the accepted values of every key."""
+    """Whether two JSON values are equal; in objects, BFCL lists the right values of every key."""
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
     if isinstance(value, dict) and isinstance(wanted, dict):
@@ -139,4 +139,4 @@ def _is_same(value: Any, wanted: Any) -> bool:
 
 
 def _options(wanted: Any) -> tuple[Any, ...]:
-    return (wanted, *_accepted(wanted)) if isinstance(wanted, list) else (wanted,)
+    return (wanted, *_right_values(wanted)) if isinstance(wanted, list) else (wanted,)

@@ -89,11 +89,11 @@ async def test_accepted_answers_have_the_models_distribution(text):
     conditional = toy_model.conditional()
     assert toy_model.distance(toy_model.masked(), conditional) > 0.25
     texts, selections, engine = await toy_answers(text, Selection("accept", 10))
-    accepted = [t for t, selection in zip(texts, selections, strict=True) if selection.is_accepted]
+    accepted = [t for t, selection in zip(texts, selections, strict=True) if selection.is_exact]
     assert len(accepted) > NUM_DRAWS / 2
     assert toy_model.distance(distribution(accepted), conditional) < 0.2  # 0.06 on average
     unmasked = [body for body in engine.requests if "structured_outputs" not in body]
-    assert len(unmasked) == sum(s.num_sequences - (not s.is_accepted) for s in selections)
+    assert len(unmasked) == sum(s.num_sequences - (not s.is_exact) for s in selections)
     for selection in selections:
         assert selection.strategy == "accept"
         assert len(selection.broken) == selection.num_sequences - 1
@@ -149,7 +149,7 @@ async def test_a_draft_that_is_valid_is_the_answer(text):
         stand_in.writes = {0: text.vocabulary.tokens.index(b"a"), 1: "stop"}
         request = remote.request(await remote.grammar("auto"), selection=DRAFT, max_tokens=20)
         (end,) = assert_valid(await events_of(remote, request), request)
-        assert (end.stats.selection.is_accepted, end.stats.selection.num_sequences) == (True, 1)
+        assert (end.stats.selection.is_exact, end.stats.selection.num_sequences) == (True, 1)
 
 
 async def test_the_default_is_for_answers_that_are_not_streamed(text):

@@ -202,7 +202,7 @@ async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(settings
 
 async def test_drafts_are_counted_by_where_they_ended(client, runtime):
     broken = tuple(BrokenDraft(3, TokenPlace(part)) for part in ("syntax", "arguments", "arguments"))
-    selection = SelectionStats("accept", 4, is_accepted=True, num_computed_tokens=None, broken=broken)
+    selection = SelectionStats("accept", 4, is_exact=True, num_computed_tokens=None, broken=broken)
     runtime.script = [
         *text("Hi")[:-1],
         Finished(0, FinishReason.STOP, dataclasses.replace(STATS, selection=selection)),
@@ -228,7 +228,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
         mask_fill_us_max=2.0,
         mass_removed=0.5,
         num_refused_tokens=1,
-        selection=SelectionStats("draft", 1, is_accepted=True, num_computed_tokens=8),
+        selection=SelectionStats("draft", 1, is_exact=True, num_computed_tokens=8),
     )
     runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
     runtime.steps = ("is_queued", "has_begun", "has_token")

@@ -159,7 +159,7 @@ async def test_tokens_are_reserved_and_settled_by_what_was_answered(limited, set
 async def test_drafts_that_are_not_taken_count_too(limited, runtime):
     """A client that asks for drafts that all fail pays for them, however short the answer is."""
     *deltas, finished = call("get_weather", "{}")
-    drafted = SelectionStats("draft", 2, is_accepted=False, num_computed_tokens=None, num_written_tokens=300)
+    drafted = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, num_written_tokens=300)
     spent = dataclasses.replace(STATS, selection=drafted)
     asked = {**CHAT, "max_tokens": 200, "tools": [WEATHER], "callgate": {"draft": True}}
     async with client_of(limited) as client:

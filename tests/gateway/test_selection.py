@@ -16,7 +16,7 @@ from runtime.selection import DRAFT, Selection
 
 SCHEMA = WEATHER["function"]["parameters"]
 STATS_OF_THREE = replace(
-    STATS, log_weight=-0.25, selection=SelectionStats("accept", 3, is_accepted=True, num_computed_tokens=90)
+    STATS, log_weight=-0.25, selection=SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90)
 )
 TOLD = {
     "index": 0,
@@ -93,7 +93,7 @@ async def test_particles_are_asked_for_in_the_same_way(client, runtime):
 async def test_drafts_are_asked_for_in_every_api_and_tell_where_they_broke(client, runtime, url, sent):
     *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
     broken = BrokenDraft(7, TokenPlace("arguments", 0, "get_weather", ("days",), "value"))
-    selection = SelectionStats("draft", 2, is_accepted=False, num_computed_tokens=None, broken=(broken,))
+    selection = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, broken=(broken,))
     runtime.script = [*deltas, replace(finished, stats=replace(STATS, selection=selection))]
     response = await client.post(url, json={**sent, "callgate": {"draft": True}})
     assert response.status_code == 200, response.text

@@ -92,8 +92,8 @@ async def test_a_stream_has_the_same_spans_and_the_budget_is_named(client, runti
 
 
 async def test_the_span_says_how_the_answers_of_all_choices_were_selected(client, runtime, spans):
-    accepted = SelectionStats("accept", 3, is_accepted=True, num_computed_tokens=90)
-    chosen = SelectionStats("accept", 8, is_accepted=False, num_computed_tokens=200, effective_size=2.5)
+    accepted = SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90)
+    chosen = SelectionStats("accept", 8, is_exact=False, num_computed_tokens=200, effective_size=2.5)
     runtime.script = [
         dataclasses.replace(event, stats=dataclasses.replace(STATS, selection=selection))
         if isinstance(event, Finished)

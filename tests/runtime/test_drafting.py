@@ -39,7 +39,7 @@ async def test_what_is_broken_is_written_anew_with_the_draft_in_view(make_runtim
         assert end.reason is (FinishReason.LENGTH if end.closed_by else FinishReason.TOOL_CALLS)
         assert end.stats.num_output_tokens <= max_tokens
         selection = end.stats.selection
-        assert (selection.strategy, selection.num_sequences, selection.is_accepted) == ("draft", 2, False)
+        assert (selection.strategy, selection.num_sequences, selection.is_exact) == ("draft", 2, False)
         assert selection.num_computed_tokens > end.stats.num_computed_tokens
         (broken,) = selection.broken
         assert broken.place.part in {"syntax", "arguments"}
@@ -57,7 +57,7 @@ async def test_a_valid_draft_is_the_answer(runtime):
         await events_of(runtime, request(constraint=constraint, selection=DRAFT, max_tokens=12, seed=seed))
         for seed in range(8)
     ]
-    taken = [events for events in answers if events[-1].stats.selection.is_accepted]
+    taken = [events for events in answers if events[-1].stats.selection.is_exact]
     assert 0 < len(taken) < 8
     for events in taken:
         selection = events[-1].stats.selection

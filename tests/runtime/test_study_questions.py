@@ -18,7 +18,7 @@ from toolspecs.tool import Tool
 
 
 def wanted(question):
-    return {key: values[0] for key, values in question.accepted.items() if values[0] is not MISSING}
+    return {key: values[0] for key, values in question.right_values.items() if values[0] is not MISSING}
 
 
 def parameters(question):
@@ -56,7 +56,7 @@ def test_everyday_questions_have_one_valid_call_in_every_accepted_form():
     assert len({question.messages for question in questions}) == 150
     for question in questions:
         assert 3 <= len(question.tools) <= 5
-        for name, values in question.accepted.items():
+        for name, values in question.right_values.items():
             for value in values:
                 arguments = wanted(question) | {name: value}
                 if value is MISSING:

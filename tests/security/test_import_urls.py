@@ -263,7 +263,7 @@ TOKEN = SourceCredentials(token="secret")
     ],
 )
 def test_the_gateways_token_goes_to_its_own_sources_alone(url, is_shown):
-    access = SourceAccess(credentials=TOKEN, origins=("https://tools.example",))
+    access = SourceAccess(credentials=TOKEN, origins="https://tools.example, https://more.example:8443")
     assert (access.credentials_for(url) == TOKEN) == is_shown
 
 

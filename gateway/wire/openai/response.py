@@ -233,7 +233,7 @@ def _selection(choice: int, stats: GenerationStats) -> JSON:
         "index": choice,
         "strategy": stats.selection.strategy,
         "answers": stats.selection.num_sequences,
-        "accepted": stats.selection.is_accepted,
+        "accepted": stats.selection.is_exact,
         "log_weight": stats.log_weight,
         "computed_tokens": stats.selection.num_computed_tokens,
         "broken": [

@@ -1,4 +1,4 @@
-"""Accept: sequences are drawn until one is accepted, and come from the model's distribution of valid outputs."""
+"""Rejection sampling: what is accepted is distributed as the model's valid outputs are."""
 
 import math
 import time
@@ -17,7 +17,7 @@ def test_accepted_outputs_have_the_models_distribution(sampling):
     conditional, masked = toy_model.conditional(**sampling), toy_model.masked(**sampling)
     assert toy_model.distance(masked, conditional) > 0.25  # what a plain mask gets wrong
     outputs = selected(Selection("accept", 8), **sampling)
-    accepted = [output for output in outputs if output.sequence.selection.is_accepted]
+    accepted = [output for output in outputs if output.sequence.selection.is_exact]
     assert len(accepted) > len(outputs) / 2
     # So many exact draws of four texts are 0.04 away on average.
     assert toy_model.distance(distribution(accepted), conditional) < 0.1
@@ -62,8 +62,8 @@ def test_given_up_draws_cost_only_what_came_before():
     assert max(stats.num_sequences for stats in drawn) == 8
     for output, stats in zip(outputs, drawn, strict=True):
         assert stats.num_computed_tokens >= output.sequence.counters.num_computed
-        assert stats.is_accepted or stats.num_sequences == 8
-        assert stats.is_accepted is (stats.effective_size is None)
+        assert stats.is_exact or stats.num_sequences == 8
+        assert stats.is_exact is (stats.effective_size is None)
     costs = sum(stats.num_computed_tokens for stats in drawn)
     whole = sum(
         stats.num_sequences * o.sequence.stats.num_computed_tokens
