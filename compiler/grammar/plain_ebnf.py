@@ -4,10 +4,15 @@ There, a marker token is also a text like any other. So markers are written by t
 of their spellings in it. Guards, lookaheads and the marks of keys are left out. Whoever sends it has to check
 what comes: the engine may write a marker inside of a string, where its spelling is a text.
 
+xgrammar 0.2.8 caches masks by the shape of a rule, and leaves the ids of tokens out of that shape: a
+compiler that has read `Token(1)` in one grammar gives its mask for `Token(2)` in another one, and then
+refuses what that mask allows. So a marker's rule has a second choice, which no text fits and which makes
+the shape its own: a character of an empty class, repeated as often as the id says.
+
 >>> vocabulary = Vocabulary.from_tokens([b"a", b"<call>", b""], markers={"<call>": 1}, stop_ids=[2])
 >>> print(to_plain_ebnf(Grammar({"root": Rule(Literal(vocabulary.spell("<call>a")))}), vocabulary), end="")
 root ::= marker_1 "a"
-marker_1 ::= Token(1)
+marker_1 ::= Token(1) | [^\u0000-\U0010ffff]{1001}
 """
 
 from collections.abc import Iterator
@@ -29,6 +34,9 @@ from compiler.grammar.grammar import (
 )
 from compiler.vocabulary import KEY_MARK, MARKER_START, Vocabulary
 
+_LONG = 1000
+"""A repetition so often is one edge of xgrammar's automaton, whose count is part of its shape."""
+
 
 def to_plain_ebnf(grammar: Grammar, vocabulary: Vocabulary) -> str:
     """The grammar in xgrammar's EBNF, root rule first."""
@@ -38,8 +46,13 @@ def to_plain_ebnf(grammar: Grammar, vocabulary: Vocabulary) -> str:
     undefined = {name: Rule(Literal("")) for name in names.values()}
     text = to_ebnf(Grammar(undefined | rules, grammar.root))
     for token_id, name in names.items():
-        text = text.replace(f'{name} ::= ""\n', f"{name} ::= Token({token_id})\n")
+        text = text.replace(f'{name} ::= ""\n', f"{name} ::= {_token(token_id)}\n")
     return text
+
+
+def _token(token_id: int) -> str:
+    """One token, in a rule of its own shape; xgrammar writes small counts out, and then drops the choice."""
+    return f"Token({token_id}) | [^\\u0000-\\U0010ffff]{{{_LONG + token_id}}}"
 
 
 def is_longer(grammar: Grammar, num_characters: int) -> bool:

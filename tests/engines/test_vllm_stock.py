@@ -20,13 +20,17 @@ from runtime.engines.vllm_client import VllmClient
 
 
 class EnginesMatcher:
-    """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is."""
+    """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is.
+
+    Where xgrammar refuses a token that its mask allows, the request ends with an error, as vLLM's does.
+    """
 
     def __init__(self, ebnf: str, compiler: xgr.GrammarCompiler) -> None:
         self._matcher = xgr.GrammarMatcher(compiler.compile_grammar(ebnf))
 
     def accept(self, token_id):
-        return self._matcher.accept_token(token_id)
+        assert self._matcher.accept_token(token_id), "xgrammar refuses a token of its mask"
+        return True
 
     def fill_bitmask(self, bitmask, row):
         self._matcher.fill_next_token_bitmask(bitmask, row)
@@ -77,6 +81,7 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode):
             events = await events_of(remote, request)
             assert_valid(events, request)
             assert calls_of(events) or mode != "required"
+        assert (await remote.runtime.health()).engines[0].num_failed == 0
 
 
 async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
