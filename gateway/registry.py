@@ -22,9 +22,9 @@ from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.preconditions import check_tool_precondition
-from toolspecs.shapes import CheckedTool, read_tool
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
 from toolspecs.tool import ShownTools, Tool, ToolSearch
+from toolspecs.tool_parser import CheckedTool, read_tool
 from toolspecs.toolset import Revision, Toolset
 
 

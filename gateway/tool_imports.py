@@ -21,9 +21,9 @@ from toolspecs.imports.imported import origin_of, with_origin
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.preconditions import check_precondition
-from toolspecs.shapes import CheckedTool
 from toolspecs.submission import bundle_checked, check_size
 from toolspecs.tool import Tool
+from toolspecs.tool_parser import CheckedTool
 from toolspecs.toolset import Revision, Toolset
 
 

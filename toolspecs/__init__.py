@@ -42,10 +42,11 @@ from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
 from toolspecs.quota import Quota
 from toolspecs.schema_check import check_documents
-from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool
+from toolspecs.shapes import Shape, detect_shape, write_tool
 from toolspecs.store import Store
 from toolspecs.stores import SQLiteStore, open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolCall, ToolChoice
+from toolspecs.tool_parser import check_tool, parse_tool, parse_tools
 from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference, etag_matches
 
 __all__ = [

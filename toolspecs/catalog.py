@@ -40,10 +40,10 @@ from toolspecs.narrowed_logs import NarrowedLogs
 from toolspecs.nearest import near_matches
 from toolspecs.preconditions import check_precondition, check_tool_precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
-from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
 from toolspecs.tool import Tool
+from toolspecs.tool_parser import check_tool
 from toolspecs.toolset import (
     TOOLSET_NAME,
     Page,

@@ -11,34 +11,18 @@
 The shape is detected for each tool. Informational fields (the `extras` of the table below) are kept with the
 tool and written back; they do not change the grammar. `strict` is one of them, because every call is valid
 with or without it. `callgate` holds what Callgate alone knows of a tool: `{"key_order": "any"}` lets a model
-write declared keys in any order. Any other field is refused by name. A field that is null counts as left out.
+write declared keys in any order.
 
-Custom tools have shapes of their own (`toolspecs/custom_shapes.py`).
+`toolspecs/tool_parser.py` reads tools. Custom tools have shapes of their own (`toolspecs/custom_shapes.py`).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from typing import Any, get_args
 
-import msgspec
-
-from toolspecs.custom_shapes import (
-    definition_path,
-    flaw_of,
-    input_fields,
-    is_custom,
-    read_custom,
-    read_input,
-    write_custom,
-)
-from toolspecs.errors import Fault, InvalidTools, LimitExceeded
-from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
-from toolspecs.nearest import near_matches, shorten
-from toolspecs.schema_check import check_schema
-from toolspecs.tool import KeyOrder, Tool, custom_tool
-from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates
+from toolspecs.custom_shapes import input_fields, is_custom, write_custom
+from toolspecs.tool import KeyOrder, Tool
 
 
 class Shape(StrEnum):
@@ -91,13 +75,7 @@ EXTRAS: Mapping[str, type] = {field: kind for row in SHAPES.values() for field, 
 OWN_FIELD = "callgate"
 """The field of Callgate's own options, in every shape."""
 
-OWN_OPTIONS = ("key_order", "input")
-
 KEY_ORDERS: tuple[KeyOrder, ...] = get_args(KeyOrder)
-
-NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
-
-DEFAULT_LIMITS = Limits()
 
 
 def detect_shape(document: Mapping[str, Any]) -> Shape:
@@ -113,70 +91,6 @@ def detect_shape(document: Mapping[str, Any]) -> Shape:
     if "parameters" in document or "strict" in document:
         return Shape.FUNCTION
     return Shape.ANTHROPIC if "cache_control" in document else Shape.MCP
-
-
-def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "/tools") -> tuple[Tool, ...]:
-    """Read a list of tools, each in any shape; `base` is the JSON pointer of the list.
-
-    >>> [tool.name for tool in parse_tools([{"name": "now", "parameters": {"type": "object"}}])]
-    ['now']
-
-    Raises:
-        InvalidTools: with every fault of every tool.
-        LimitExceeded: there are more tools than `limits` allows.
-    """
-    checked, faults = read_tools(documents, limits=limits, base=base)
-    if faults:
-        raise InvalidTools(faults)
-    return tuple(each.tool for each in checked)
-
-
-def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS) -> Tool:
-    """Read one tool in any shape. Raises `InvalidTools` with every fault."""
-    return read_tool(document, limits=limits).tool
-
-
-def read_tool(document: Any, *, limits: Limits, base: str = "") -> "CheckedTool":
-    """As `parse_tool`, with the pointer of the schema; `base` is the JSON pointer of the tool."""
-    parser = _ToolParser(document, 0, base, limits)
-    if parser.faults:
-        raise InvalidTools(parser.faults)
-    return parser.checked()
-
-
-def read_tools(
-    documents: Any, *, limits: Limits, base: str = "/tools"
-) -> tuple[tuple["CheckedTool", ...], list[Fault]]:
-    """The tools of a list that are without fault, and the faults of the others; each tool is read once.
-
-    After very many faults no more tools are read: to say what was probably meant takes time.
-
-    Raises:
-        InvalidTools: `documents` is not a list.
-        LimitExceeded: there are more tools than `limits` allows.
-    """
-    if not isinstance(documents, list):
-        raise InvalidTools([Fault(None, base, "", f"tools are a list, not {_type_name(documents)}")])
-    if len(documents) > limits.num_tools:
-        raise LimitExceeded("num_tools", limits.num_tools, len(documents))
-    parsers: list[_ToolParser] = []
-    num_faults = 0
-    for index, item in enumerate(documents):
-        parsers.append(_ToolParser(item, index, f"{base}/{index}", limits))
-        num_faults += len(parsers[-1].faults)
-        if num_faults >= limits.num_faults:
-            break
-    named = ((parser.index, parser.name) for parser in parsers if parser.name is not None)
-    duplicates = list(find_duplicates(named, base))
-    repeated = {fault.pointer for fault in duplicates}
-    faults = [fault for parser in parsers for fault in parser.faults] + duplicates
-    good = (parser for parser in parsers if not parser.faults and parser.base not in repeated)
-    return tuple(parser.checked() for parser in good), faults
-
-
-def check_tool(tool: Tool, limits: Limits = DEFAULT_LIMITS, *, index: int = 0, base: str = "") -> list[Fault]:
-    """The faults of a tool that was not read by this module; pointers are into its `function` shape."""
-    return _ToolParser(write_tool(tool, Shape.FUNCTION, all_extras=True), index, base, limits, EXTRAS).faults
 
 
 def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[str, Any]:
@@ -196,225 +110,3 @@ def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[st
         fields[OWN_FIELD] = {"key_order": tool.key_order}
     tag = {"type": row.tag} if row.tag and row.is_tag_written else {}
     return {**tag, row.wrapper: fields} if row.wrapper else {**tag, **fields}
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedTool:
-    """A tool without fault, and the JSON pointer of its schema in what was submitted.
-
-    The pointer of a custom tool is that of the object that holds its definition.
-    """
-
-    tool: Tool
-    schema_pointer: str
-
-
-class _ToolParser:
-    """Reads one tool; afterwards it has the faults, or the tool."""
-
-    def __init__(
-        self,
-        document: Any,
-        index: int,
-        base: str,
-        limits: Limits,
-        extras: Mapping[str, type] | None = None,
-    ) -> None:
-        self.index = index
-        self.base = base
-        self.limits = limits
-        self.extras = extras
-        self.name = _peek_name(document)
-        self.tool: Tool | None = None
-        self.schema_pointer = base
-        flaws = list(islice(self._read(document), limits.num_faults_per_tool))
-        label = index if self.name is None else self.name
-        self.faults = [
-            Fault(label, pointer(base, flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-            for flaw in flaws
-        ]
-
-    def checked(self) -> CheckedTool:
-        """The tool, if there are no faults."""
-        assert self.tool, "a document without fault is a tool"
-        return CheckedTool(self.tool, self.schema_pointer)
-
-    def _read(self, document: Any) -> Iterator[Flaw]:
-        """Yield what is wrong; set `tool` if nothing is."""
-        if flaw := find_flaw(document, self.limits):
-            yield flaw
-            return
-        if not isinstance(document, dict):
-            yield Flaw((), "", f"a tool is an object, not {_type_name(document)}")
-            return
-        if is_custom(document):
-            yield from self._read_custom(document)
-            return
-        shape = detect_shape(document)
-        row = SHAPES[shape]
-        yield from _outer_flaws(document, row)
-        fields = document.get(row.wrapper) if row.wrapper else document
-        if not isinstance(fields, dict):
-            return
-        path = (row.wrapper,) if row.wrapper else ()
-        self.schema_pointer = pointer(self.base, (*path, row.schema_field))
-        for flaw in self._read_fields(fields, shape):
-            yield Flaw((*path, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-
-    def _read_custom(self, document: dict[str, Any]) -> Iterator[Flaw]:
-        try:
-            tool = read_custom(document)
-        except msgspec.ValidationError as error:
-            yield flaw_of(error)
-            return
-        outer = ("custom",) if "custom" in document else ()
-        for flaw in (
-            *_name_flaws(tool.name, self.limits),
-            *_description_flaws(tool.description, self.limits),
-        ):
-            yield Flaw((*outer, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-        self.schema_pointer = pointer(self.base, definition_path(document))
-        self.name, self.tool = tool.name, tool
-
-    def _read_fields(self, fields: dict[str, Any], shape: Shape) -> Iterator[Flaw]:
-        row = SHAPES[shape]
-        extras = self.extras or row.extras
-        yield from _unknown_fields(fields, shape, extras)
-        name, description = fields.get("name"), fields.get("description")
-        yield from _name_flaws(name, self.limits)
-        yield from _description_flaws(description, self.limits)
-        given = {field: fields[field] for field in extras if fields.get(field) is not None}
-        yield from _extra_flaws(given, extras)
-        own = fields.get(OWN_FIELD)
-        yield from _own_flaws(own)
-        parameters = fields.get(row.schema_field)
-        if parameters is None:
-            parameters = dict(NO_ARGUMENTS)
-        for flaw in check_schema(parameters, self.limits):
-            keyword = flaw.keyword or row.schema_field
-            yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
-        if not isinstance(name, str):
-            return
-        self.name = name
-        options = own if isinstance(own, dict) else {}
-        order: KeyOrder = options.get("key_order") or "declared"
-        self.tool = Tool(name, description or "", parameters, given, key_order=order)
-        if options.get("input") is not None:
-            yield from self._read_input(options["input"], fields.get(row.schema_field), row.schema_field)
-
-    def _read_input(self, written: Any, schema: Any, schema_field: str) -> Iterator[Flaw]:
-        """Make the tool a custom one, whose schema was left out or is what it is made from."""
-        assert self.tool, "the rest was read"
-        path = (OWN_FIELD, "input")
-        try:
-            custom = read_input(written)
-        except msgspec.ValidationError as error:
-            flaw = flaw_of(error)
-            yield Flaw((*path, *flaw.path), "input", flaw.message, 'write {"syntax", "definition"}')
-            return
-        tool = custom_tool(self.tool.name, self.tool.description, custom)
-        if schema is not None and schema != tool.parameters:
-            yield Flaw(
-                (schema_field,),
-                schema_field,
-                "the schema of a custom tool is made from its input",
-                "leave it out",
-            )
-        self.schema_pointer = pointer(self.base, path)
-        self.tool = replace(tool, extras=self.tool.extras)
-
-
-def _peek_name(document: Any) -> str | None:
-    """The name under which faults are reported, of a document that has not been read yet."""
-    wrapper = "custom" if is_custom(document) else "function"
-    fields = document.get(wrapper, document) if isinstance(document, dict) else None
-    name = fields.get("name") if isinstance(fields, dict) else None
-    return name if isinstance(name, str) and TOOL_NAME.fullmatch(name) else None
-
-
-def _type_name(value: Any) -> str:
-    return TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
-
-
-def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
-    """What is wrong with `type` and with fields outside the wrapper."""
-    tag = document.get("type")
-    if tag is not None and tag != row.tag:
-        shown = shorten(repr(tag), 60) if isinstance(tag, str) else _type_name(tag)
-        suggestion = 'use "function" (OpenAI), "custom" (Anthropic), or leave it out'
-        yield Flaw(("type",), "type", f"a tool of type {shown} is not a function", suggestion)
-    if not row.wrapper:
-        return
-    if tag is None:
-        message, suggestion = (
-            'a tool with the field "function" needs the field "type" too',
-            'add "type": "function"',
-        )
-        yield Flaw((), "type", message, suggestion)
-    if not isinstance(document.get(row.wrapper), dict):
-        yield Flaw((), row.wrapper, 'the field "function" is missing or not an object')
-    for field in document:
-        if field not in {"type", row.wrapper}:
-            suggestion = f"fields other than 'type' belong inside {row.wrapper!r}"
-            yield Flaw((field,), field, f"unknown field {shorten(field, 100)!r}", suggestion)
-
-
-def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:
-    row = SHAPES[shape]
-    known = ["name", "description", row.schema_field, *extras, OWN_FIELD]
-    # Without a schema the shape is a guess, so the field may belong to any shape.
-    schema_fields = {other.schema_field for other in SHAPES.values()}
-    others = () if schema_fields & {*fields} else schema_fields - {*known}
-    admitted = {*known, "type"} if row.tag and not row.wrapper else set(known)
-    for field in fields:
-        if field not in admitted:
-            near = near_matches(field, (*known, *others), 1)
-            suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            shown = shorten(field, 100)
-            yield Flaw((field,), field, f"unknown field {shown!r} of a tool in {shape} shape", suggestion)
-
-
-def _name_flaws(name: Any, limits: Limits) -> Iterator[Flaw]:
-    if name is None:
-        yield Flaw((), "name", "a tool needs a name")
-    elif not isinstance(name, str):
-        yield Flaw(("name",), "name", f"a name is a string, not {_type_name(name)}")
-    elif not name or len(name) > limits.tool_name_length:
-        message = f"a name of {len(name)} characters; 1 to {limits.tool_name_length} are allowed"
-        yield Flaw(("name",), "name", message)
-    elif not TOOL_NAME.fullmatch(name):
-        yield Flaw(("name",), "name", f"{name!r} is not a tool name", f"a name is made of {TOOL_RULE}")
-
-
-def _description_flaws(description: Any, limits: Limits) -> Iterator[Flaw]:
-    if description is None:
-        return
-    if not isinstance(description, str):
-        message = f"a description is a string, not {_type_name(description)}"
-        yield Flaw(("description",), "description", message)
-    elif len(description) > limits.description_length:
-        message = f"{len(description)} characters; at most {limits.description_length} are allowed"
-        yield Flaw(("description",), "description", message)
-
-
-def _extra_flaws(given: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
-    for field, value in given.items():
-        if not isinstance(value, extras[field]):
-            message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {_type_name(value)}"
-            yield Flaw((field,), field, message)
-
-
-def _own_flaws(own: Any) -> Iterator[Flaw]:
-    """What is wrong with the options of the field `callgate`."""
-    if own is None:
-        return
-    if not isinstance(own, dict):
-        yield Flaw((OWN_FIELD,), OWN_FIELD, f"{OWN_FIELD!r} is an object, not {_type_name(own)}")
-        return
-    for option, value in own.items():
-        if option not in OWN_OPTIONS:
-            message = f"unknown option {shorten(option, 100)!r}"
-            yield Flaw((OWN_FIELD, option), option, message, f"known are {' and '.join(OWN_OPTIONS)}")
-        elif option == "key_order" and value is not None and value not in KEY_ORDERS:
-            message = f"{shorten(repr(value), 60)} is no order of keys"
-            yield Flaw((OWN_FIELD, option), option, message, f"use {' or '.join(map(repr, KEY_ORDERS))}")

@@ -22,8 +22,8 @@ from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.schema_check import check_documents
-from toolspecs.shapes import CheckedTool, check_tool, read_tools
 from toolspecs.tool import ShownTools, Tool, ToolSearch
+from toolspecs.tool_parser import CheckedTool, check_tool, read_tools
 from toolspecs.toolset import Toolset, check_toolset_name
 from toolspecs.toolset_contents import encode_toolset
 

@@ -17,8 +17,9 @@ from runtime.request import Sampling
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
+from toolspecs.shapes import EXTRAS, SHAPES
 from toolspecs.tool import ChoiceMode, KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
+from toolspecs.tool_parser import parse_tools
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64

@@ -25,8 +25,8 @@ from toolspecs.bundle import MAX_URI, Bundler, absolute
 from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
-from toolspecs.shapes import parse_tool, read_tools
 from toolspecs.stores import open_store
+from toolspecs.tool_parser import parse_tool, read_tools
 from toolspecs.toolset_contents import compress
 
 ID = "resp_" + "0" * 32
@@ -160,7 +160,7 @@ def test_of_many_unknown_fields_few_are_compared_with_known_ones(monkeypatch):
         compared.append(name)
         return near_matches(name, *options)
 
-    monkeypatch.setattr("toolspecs.shapes.near_matches", counted)
+    monkeypatch.setattr("toolspecs.tool_parser.near_matches", counted)
     with pytest.raises(InvalidTools):
         parse_tool({"name": "a", **{f"unknown{number}": 0 for number in range(10_000)}})
     assert len(compared) <= Limits().num_faults_per_tool

@@ -10,7 +10,8 @@ from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import parse_document
 from toolspecs.imports.imported import SOURCE, valid_name
 from toolspecs.imports.openapi import OperationFilter, import_openapi, unreachable
-from toolspecs.shapes import Shape, parse_tools, write_tool
+from toolspecs.shapes import Shape, write_tool
+from toolspecs.tool_parser import parse_tools
 
 URI = "file:///api/shop.json"
 

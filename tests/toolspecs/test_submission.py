@@ -12,8 +12,8 @@ from toolspecs import (
     Limits,
     Tool,
     Toolset,
-    shapes,
     submission,
+    tool_parser,
 )
 from toolspecs import bundle as bundling
 from toolspecs.submission import check_toolset, read_toolset
@@ -110,7 +110,7 @@ async def test_each_tool_is_read_and_bundled_once_on_its_way_into_the_store(monk
 
         monkeypatch.setattr(module, name, call)
 
-    counted(shapes, "check_schema")
+    counted(tool_parser, "check_schema")
     counted(submission, "check_documents")
     counted(submission, "encode_toolset")
     counted(bundling.Bundler, "bundle")

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolspecs.imports.imported import SOURCE, Imported
 from toolspecs.json_value import Limits
-from toolspecs.shapes import read_tools
+from toolspecs.tool_parser import read_tools
 
 
 def import_listing(title: str, listed: Iterable[Mapping[str, Any]]) -> Imported:
