@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -185,40 +185,18 @@ class EmbeddedRuntime:
         Their budget is checked here, in a thread, and not only when the engine adds them: it takes time where
         the shortest output is long, and the engine would let all others wait.
         """
-        seed = request.sampling.seed
-        if seed is None:
-            seed = 0 if request.sampling.is_greedy else secrets.randbits(63)
         constraint = request.constraint
-        selection = request.selection_or(self._default_selection, self._max_choices)
         is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
         closer = constraint.closer(is_thinking=is_thinking) if constraint else None
-
-        def sequence(choice: int, number: int, max_tokens: int) -> Sequence:
-            return Sequence(
-                sequence_id=f"{request.request_id}/{choice}",
-                prompt_ids=prompt_ids,
-                max_tokens=max_tokens,
-                sampling=request.sampling,
-                seed=draw_seed(seed, number),
-                choice=choice,
-                matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
-                closer=closer.fork() if closer else None,  # forks share what one has counted
-                num_logprobs=request.num_logprobs,
-                is_inspected=request.is_inspected,
-                deadline=deadline,
-                share=request.share,
-                prefix_salt=request.prefix_salt,
-                min_tokens=0 if constraint else request.min_tokens,
-                stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
-                times=request.times,
-                weight=Weight(len(prompt_ids)) if selection.size > 1 else None,
-            )
-
+        selection = request.selection_or(self._default_selection, self._max_choices)
+        is_weighed = selection.size > 1
+        seed = _seed_of(request)
+        siblings = _Siblings(request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed)
         choices = []
         max_tokens = request.max_tokens or self._default_budget(closer)
         for choice in range(request.num_choices):
-            first = sequence(choice, 0, max_tokens)
-            first.population = population_of(first, selection, partial(sequence, choice))
+            first = siblings.sequence(choice, 0, max_tokens)
+            first.population = population_of(first, selection, partial(siblings.sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
         if request.draft is not None:
@@ -233,6 +211,48 @@ class EmbeddedRuntime:
         """The default of the settings; the whole context if the shortest valid output is longer."""
         is_enough = closer is None or closer.fits(self._default_max_tokens)
         return self._default_max_tokens if is_enough else self._card.context_length
+
+
+@dataclass(frozen=True, slots=True)
+class _Siblings:
+    """What all sequences of a request share, whichever choice they are of."""
+
+    request: GenerationRequest
+    prompt_ids: list[int]
+    deadline: float
+    seed: int
+    is_thinking: bool
+    closer: Closer | None
+    is_weighed: bool
+
+    def sequence(self, choice: int, number: int, max_tokens: int) -> Sequence:
+        """A fresh sequence, the one with this number of a choice."""
+        request, constraint = self.request, self.request.constraint
+        return Sequence(
+            sequence_id=f"{request.request_id}/{choice}",
+            prompt_ids=self.prompt_ids,
+            max_tokens=max_tokens,
+            sampling=request.sampling,
+            seed=draw_seed(self.seed, number),
+            choice=choice,
+            matcher=constraint.matcher(is_thinking=self.is_thinking) if constraint else None,
+            closer=self.closer.fork() if self.closer else None,  # forks share what one has counted
+            num_logprobs=request.num_logprobs,
+            is_inspected=request.is_inspected,
+            deadline=self.deadline,
+            share=request.share,
+            prefix_salt=request.prefix_salt,
+            min_tokens=0 if constraint else request.min_tokens,
+            stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
+            times=request.times,
+            weight=Weight(len(self.prompt_ids)) if self.is_weighed else None,
+        )
+
+
+def _seed_of(request: GenerationRequest) -> int:
+    if request.sampling.seed is not None:
+        return request.sampling.seed
+    return 0 if request.sampling.is_greedy else secrets.randbits(63)
 
 
 def run_in_short_lived_thread(work: Callable[[], T]) -> T:

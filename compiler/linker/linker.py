@@ -146,16 +146,9 @@ def link(
     if answer is not None:
         _check_answer(answer, syntax, with_calls=True)
     builder = _DispatchBuilder(names, units, syntax, prepared, parallel=parallel)
-    start: FreeText | DispatchState | CallOrAnswer
-    if syntax.messages:
-        start = builder.messages(has_last=choice.mode is not ChoiceMode.REQUIRED, answer=answer)
-    elif answer is not None:
-        start = CallOrAnswer(builder.calls(), answer)
+    start = builder.start(choice, answer)
+    if answer is not None and not syntax.messages:
         syntax = syntax.calling_or_answering
-    elif choice.mode is ChoiceMode.REQUIRED:
-        start = builder.calls()
-    else:
-        start = builder.text()
     vocabulary = prepared.vocabulary
     tail = unit_tail(syntax, vocabulary)
     boundary = BoundaryTokens(prepared.index, tail, builder.after_call) if names else None
@@ -262,6 +255,17 @@ class _DispatchBuilder:
         if parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
         self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
+
+    def start(
+        self, choice: ToolChoice, answer: CompiledSchema | None
+    ) -> FreeText | DispatchState | CallOrAnswer:
+        """Where an output begins under a tool choice, with calls or an `answer` if there is one."""
+        is_required = choice.mode is ChoiceMode.REQUIRED
+        if self._syntax.messages:
+            return self.messages(has_last=not is_required, answer=answer)
+        if answer is not None:
+            return CallOrAnswer(self.calls(), answer)
+        return self.calls() if is_required else self.text()
 
     def calls(self) -> DispatchState:
         """An output begins with a call."""
