@@ -70,6 +70,28 @@ def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
     return ids
 
 
+def check_masks(
+    matcher: Matcher, vocabulary: Vocabulary, rng: random.Random, num_tokens: int, avoided: int | None = None
+) -> None:
+    """Each mask along some tokens allows what the matcher accepts; taking some tokens back restores it.
+
+    A token that is `avoided` is drawn only where nothing else is allowed.
+    """
+    masks: list[np.ndarray] = []
+    while len(masks) < num_tokens and not matcher.is_terminated():
+        masks.append(allowed_ids(matcher, vocabulary))
+        for token_id in range(vocabulary.width):
+            is_accepted = matcher.accept(token_id)
+            assert is_accepted == (token_id in masks[-1]), token_id
+            if is_accepted:
+                matcher.rollback(1)
+        token_id = int(rng.choice([i for i in masks[-1] if i != avoided] or masks[-1]))
+        assert matcher.accept(token_id)
+    num_back = rng.randrange(1, len(masks) + 1)
+    matcher.rollback(num_back)
+    assert np.array_equal(allowed_ids(matcher, vocabulary), masks[-num_back])
+
+
 def decode_randomly(
     matcher: Matcher, vocabulary: Vocabulary, rng: random.Random, *, max_tokens: int = 300, bias: float = 0.5
 ) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Patterns whose lengths a guard counts, schemas around them, and walks beside rules that count."""
+"""Patterns whose lengths a guard counts, schemas around them, and random decoding beside rules that count."""
 
 import json
 import random
@@ -6,6 +6,7 @@ from functools import cache
 
 import jsonschema_rs
 import numpy as np
+from hypothesis import strategies as st
 from random_decoding import flags
 
 from compiler.frontend.canonical_form import canonical_form
@@ -30,6 +31,25 @@ PATTERNS = {
     "far": "^x(?:[a-z]|-[0-9]{5})*$",
     "letters": "^(?:[a-zé中😀]+,?)*[a-z]$",
 }
+
+
+_ATOMS = [
+    "a", "b", "-", "é", "中", "😀", "[a-z]", "[^,]", r"\s", r"\S", ".", '"', r"\\", r"\n", r"[\x00-\x1f]", r"\x1f", "/",
+]  # fmt: skip
+_REPEATS = ["*", "+", "?", "{2}", "{1,3}", "{2,}"]
+
+
+def made_up_patterns() -> st.SearchStrategy[str]:
+    """Patterns of up to four characters and classes, one after another, repeated, or one of two."""
+    return st.recursive(
+        st.sampled_from(_ATOMS),
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map("".join),
+            st.tuples(inner, inner).map(lambda parts: f"(?:{parts[0]}|{parts[1]})"),
+            st.tuples(inner, st.sampled_from(_REPEATS)).map(lambda parts: f"(?:{parts[0]}){parts[1]}"),
+        ),
+        max_leaves=4,
+    )
 
 
 def in_array(string):

@@ -3,10 +3,9 @@
 import json
 import random
 
-import numpy as np
 import pytest
 from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, written
-from random_decoding import Generation, allowed_ids
+from random_decoding import Generation, check_masks
 from text_call_parser import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
@@ -96,21 +95,7 @@ def test_masks_allow_what_is_accepted_and_come_back(response_format, syntax, voc
     """Token by token, and the same again after any number of tokens, the stop token too, was taken back."""
     grammar = forked(response_format, syntax, vocabulary)
     for seed in range(6):
-        rng, matcher, masks = random.Random(seed), grammar.matcher(), []
-        for _ in range(12):
-            masks.append(allowed_ids(matcher, vocabulary))
-            for token_id in range(vocabulary.width):
-                is_accepted = matcher.accept(token_id)
-                assert is_accepted == (token_id in masks[-1]), token_id
-                if is_accepted:
-                    matcher.rollback(1)
-            token_id = int(rng.choice(masks[-1]))
-            assert matcher.accept(token_id)
-            if token_id == STOP:
-                break
-        num_back = rng.randrange(1, len(masks) + 1)
-        matcher.rollback(num_back)
-        assert np.array_equal(allowed_ids(matcher, vocabulary), masks[-num_back])
+        check_masks(grammar.matcher(), vocabulary, random.Random(seed), num_tokens=12)
 
 
 @pytest.mark.parametrize(("syntax", "vocabulary"), WAYS)

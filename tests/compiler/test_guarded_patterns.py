@@ -17,6 +17,7 @@ from guarded_patterns import (
     counted_by_rules,
     in_array,
     in_object,
+    made_up_patterns,
     made_up_vocabulary,
 )
 from hypothesis import HealthCheck, assume, given, reject, settings
@@ -58,40 +59,7 @@ def test_masks_of_a_real_vocabulary_are_those_of_rules_that_count(name):
         close(guarded, schema, rng, slack)
 
 
-_ATOMS = st.sampled_from(
-    [
-        "a",
-        "b",
-        "-",
-        "é",
-        "中",
-        "😀",
-        "[a-z]",
-        "[^,]",
-        r"\s",
-        r"\S",
-        ".",
-        '"',
-        r"\\",
-        r"\n",
-        r"[\x00-\x1f]",
-        r"\x1f",
-        "/",
-    ]
-)
-_REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{2,}"])
-_PATTERNS = st.recursive(
-    _ATOMS,
-    lambda inner: st.one_of(
-        st.tuples(inner, inner).map("".join),
-        st.tuples(inner, inner).map(lambda parts: f"(?:{parts[0]}|{parts[1]})"),
-        st.tuples(inner, _REPEATS).map(lambda parts: f"(?:{parts[0]}){parts[1]}"),
-    ),
-    max_leaves=4,
-)
-
-
-@given(_PATTERNS, _PATTERNS, st.integers(9, 15), st.integers(0, 15), st.integers(0, 99))
+@given(made_up_patterns(), made_up_patterns(), st.integers(9, 15), st.integers(0, 15), st.integers(0, 99))
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )

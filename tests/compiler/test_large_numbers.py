@@ -153,7 +153,7 @@ def check_bounds(keywords: dict, kind: str) -> None:
 def test_bounds_hold_under_every_reading(kind):
     bounds = st.dictionaries(st.sampled_from(BOUND_NAMES), BOUNDS, min_size=1, max_size=2)
     made_up = given(bounds)(lambda keywords: check_bounds(keywords, kind))
-    settings(CALM, max_examples=150, derandomize=True)(made_up)()
+    settings(CALM, max_examples=75, derandomize=True)(made_up)()
 
 
 @pytest.mark.corpus
@@ -206,7 +206,7 @@ def check_combined(schema: dict) -> None:
 
 
 def test_combinations_of_large_numbers_are_upheld():
-    settings(CALM, max_examples=150, derandomize=True)(given(COMBINED)(check_combined))()
+    settings(CALM, max_examples=75, derandomize=True)(given(COMBINED)(check_combined))()
 
 
 @pytest.mark.corpus

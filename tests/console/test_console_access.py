@@ -1,7 +1,7 @@
 """What holds for every page: anyone can use it, on a phone too, and it is small."""
 
 import pytest
-from axe import find_axe, violations
+from axe import COLOUR_RULES, RULES, find_axe, violations
 from browser import PHONE, opened_page
 from console_pages import PAGES, prepare
 from fake_runtime import FakeRuntime, call
@@ -32,14 +32,16 @@ def axe():
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_serious_barrier(browser, prepared, axe, scheme):
+@pytest.mark.parametrize(
+    ("scheme", "rules"), [("light", RULES), ("dark", COLOUR_RULES)], ids=["light", "dark"]
+)
+def test_no_page_has_a_serious_barrier(browser, prepared, axe, scheme, rules):
     url, names = prepared
     with opened_page(browser, url, scheme=scheme) as page:
         found = {}
         for each in PAGES:
             each.open(page, names)
-            if barriers := violations(page, axe):
+            if barriers := violations(page, axe, rules):
                 found[each.name] = barriers
         assert found == {}
 

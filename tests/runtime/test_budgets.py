@@ -33,11 +33,11 @@ def written(corpus, vocabulary, *, every, per_schema, workers=0):
 
 
 def test_a_sample_of_tools():
-    written("mcp", "qwen3", every=200, per_schema=4)
+    written("mcp", "qwen3", every=400, per_schema=4)
 
 
 def test_a_sample_of_schemas():
-    written("jsonschemabench", "random", every=450, per_schema=4)
+    written("jsonschemabench", "random", every=900, per_schema=4)
 
 
 @pytest.mark.corpus

@@ -1,11 +1,15 @@
 // What is known of one token: how it came about, and the model's candidates with those that the mask removed.
 
 import { make } from "../elements.js";
-import { shown } from "./inspector.js";
 
 const FORMAT = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 
 const percent = (value) => (value > 0 && value < 0.001 ? "<0.1%" : FORMAT.format(value));
+
+/** A token's text with what would not be seen in it made visible. */
+export function shown(text) {
+  return text === "" ? "end" : text.replaceAll(" ", "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
+}
 
 export function detailsOf(token, index, total) {
   return [

@@ -1,7 +1,7 @@
 // The mask inspector: the tokens of an answer as chips, and what is known of the one that is chosen.
 
 import { make } from "../elements.js";
-import { detailsOf } from "./details.js";
+import { detailsOf, shown } from "./details.js";
 import { schemaOf } from "./schema.js";
 
 /** How a token came about: the word of the API, and what it means. */
@@ -78,11 +78,6 @@ function chipOf(token, onclick) {
   );
   chip.style.setProperty("--removed", token.mass_removed ?? 0);
   return chip;
-}
-
-/** A token's text with what would not be seen in it made visible. */
-export function shown(text) {
-  return text === "" ? "end" : text.replaceAll(" ", "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
 }
 
 function legendOf(tokens) {
