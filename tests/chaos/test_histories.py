@@ -51,7 +51,7 @@ def histories(draw):
     return operations
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(histories())
 def test_it_finds_what_a_search_over_all_orders_finds(operations):
     assert (not violation(operations)) == is_linearizable(operations), violation(operations)

@@ -119,7 +119,7 @@ def _check_calls(text: str, grammar: LinkedGrammar) -> str:
     return prose
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, len(SCHEMAS) - 1), st.integers(0, 40), st.integers(0, 2**32))
 def test_a_json_text_is_complete_within_any_budget(number, extra, seed):
     compiled = _schema(number, BYTES)
@@ -129,7 +129,7 @@ def test_a_json_text_is_complete_within_any_budget(number, extra, seed):
     Draft202012Validator(SCHEMAS[number]).validate(json.loads(generation.text))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.sampled_from(sorted(SYNTAXES)),
     st.booleans(),
@@ -208,7 +208,7 @@ def test_a_call_in_text_is_begun_only_if_it_can_be_completed(syntax, qwen):
     assert num_calls >= 3
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["hermes", "json", "qwen3_coder", "glm_4_7"]), st.integers(60, 400), st.integers(0, 2**32)
 )
@@ -342,7 +342,7 @@ def test_a_long_completion_takes_memory_and_steps_linear_in_its_length(word):
     assert peak < 100 * len(text)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=6, unique=True),
     st.lists(st.text("ab", max_size=24), min_size=1, max_size=6),

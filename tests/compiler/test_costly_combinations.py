@@ -36,7 +36,7 @@ OF_PATTERNS = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     OF_PATTERNS, st.sampled_from([{}, {"minLength": 2}, {"maxLength": 3}, {"minLength": 1, "maxLength": 2}])
 )

@@ -67,7 +67,7 @@ def accepts(grammar, text):
 
 @given(PATTERNS, st.lists(st.text(CHARS, max_size=6), max_size=8), st.integers(0, 2**32))
 @example("a|", ["", "a", "aa"], 0)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_an_input_is_written_if_and_only_if_the_pattern_matches_it(pattern, texts, seed):
     rng = random.Random(seed)
     reader = re.compile(pattern, re.ASCII)
@@ -83,7 +83,7 @@ def test_an_input_is_written_if_and_only_if_the_pattern_matches_it(pattern, text
 
 
 @given(PATTERNS, st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_tagged_inputs_match_too(pattern, seed):
     """Where calls are written in tags, an input has no escapes."""
     text = written_input(linked(pattern, "qwen3_coder"), "qwen3_coder", random.Random(seed))

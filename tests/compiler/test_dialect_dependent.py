@@ -203,7 +203,7 @@ CONDITIONS = (
 )
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from([7, 2019, 2020]),
     st.sampled_from(sorted(FORMATS)),

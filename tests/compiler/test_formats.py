@@ -9,7 +9,7 @@ import jsonschema
 import jsonschema_rs
 import pytest
 from automaton_samples import sample
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler import compile_schema
@@ -232,7 +232,6 @@ def test_base64_is_what_a_strict_decoder_takes():
     ]
 
 
-@settings(deadline=None)
 @given(st.dates())
 def test_every_date_of_the_calendar_is_accepted(day: date):
     assert language([PatternCondition(FORMATS["date"].pattern)]).accepts(day.isoformat())

@@ -17,7 +17,7 @@ from compiler.vocabulary import Vocabulary
 
 BYTES = Vocabulary.of_bytes()
 DECODER = RandomDecoder(BYTES)
-CALM = settings(deadline=None, suppress_health_check=list(HealthCheck))
+CALM = settings(suppress_health_check=list(HealthCheck))
 
 
 def check(schema, seed: int) -> None:

@@ -60,9 +60,7 @@ def test_masks_of_a_real_vocabulary_are_those_of_rules_that_count(name):
 
 
 @given(made_up_patterns(), made_up_patterns(), st.integers(9, 15), st.integers(0, 15), st.integers(0, 99))
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
-)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longest, least, seed):
     rng = random.Random(seed)
     pattern = f"^(?:{first})(?:-(?:{other}))*$"

@@ -16,7 +16,7 @@ from compiler.doubles import agreed_integer_maximum, agreed_maximum, agreed_mini
 from compiler.errors import UnsupportedSchema
 from compiler.schema import compile_schema
 
-CALM = settings(deadline=None, suppress_health_check=list(HealthCheck))
+CALM = settings(suppress_health_check=list(HealthCheck))
 INT64 = 2**63 - 1
 ODD = 2**53 + 1
 """No double: it is rounded to 2**53."""

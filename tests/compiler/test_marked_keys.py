@@ -183,7 +183,7 @@ SCHEMAS_OF_OBJECTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(SCHEMAS_OF_OBJECTS, min_size=2, max_size=3), st.randoms(use_true_random=False))
 def test_masks_of_alternatives_are_those_of_rules_that_tell_the_keys_apart(alternatives, rng):
     schema = {"type": "object", "properties": {"x": {"anyOf": alternatives}}, "required": ["x"]}

@@ -38,7 +38,7 @@ bounds = st.none() | st.integers(-300, 2000)
 divisors = st.lists(st.sampled_from([2, 3, 5, 7, 10, 16]), max_size=2)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(bounds, bounds, divisors, divisors, st.lists(st.integers(-400, 2100), min_size=20, max_size=40))
 def test_integers_are_exact(low, high, multiples, others, values):
     rules = RuleTable()
@@ -61,7 +61,7 @@ def test_integers_are_exact(low, high, multiples, others, values):
 decimals = st.decimals(-30, 30, places=2)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.none() | decimals, st.none() | decimals, st.booleans(), st.booleans(), st.booleans(),
        st.lists(decimals, min_size=20, max_size=40))  # fmt: skip
 def test_decimals_are_exact(low, high, is_low_strict, is_high_strict, excludes_integers, values):
@@ -84,7 +84,7 @@ def test_decimals_are_exact(low, high, is_low_strict, is_high_strict, excludes_i
             assert (str(value) in language) == is_valid, value
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(["0.01", "0.1", "0.25", "2.5", "1.5"]), st.lists(decimals, min_size=20, max_size=40))
 def test_multiples_of_decimals_hold_under_both_validators(step, values):
     rules = RuleTable()
@@ -127,7 +127,7 @@ def test_bounds_far_from_zero_are_refused():
     assert refused.value.keyword == "maximum"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(bounds, bounds, st.integers(-400, 2100))
 def test_what_is_accepted_validates(low, high, value):
     schema = {"type": "integer"} | ({"minimum": low} if low is not None else {})

@@ -64,7 +64,7 @@ def test_the_shortest_sentence(number):
     assert recogniser.is_complete
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, len(SHORTEST) - 1), st.integers(0, 2**32), st.data())
 def test_agrees_with_the_mask_on_random_outputs_and_their_mutations(number, seed, data):
     compiled = _compiled(number)
@@ -80,7 +80,7 @@ def test_agrees_with_the_mask_on_random_outputs_and_their_mutations(number, seed
     assert (recogniser.advance(text.encode()) and recogniser.is_complete) == compiled.accepts(text)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(0, len(SHORTEST) - 1), st.integers(0, 2**32))
 def test_from_everywhere_in_an_output_there_is_a_completion_within_its_bound(number, seed):
     compiled = _compiled(number)

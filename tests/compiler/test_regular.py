@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 from automaton_samples import sample
 from corpus import corpus, json_lines
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.regular.dfa import Alphabet, Dfa, intersection
@@ -128,14 +128,12 @@ def test_real_patterns_accept_only_what_validators_do():
     assert len(refused) <= 5, refused
 
 
-@settings(deadline=None)
 @given(st.text(max_size=6), st.sampled_from(["a.c", "^x?y+$", r"\s", r"^\S*$", "[^a-f]$", r"\w\W"]))
 def test_no_text_is_accepted_that_the_validator_rejects(text, pattern):
     if language([PatternCondition(pattern)]).accepts(text):
         assert jsonschema_rs.is_valid({"pattern": pattern}, text)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=6), st.sampled_from(["a.c", r"\s", r"^\S*$", "[^a-f]$", r"\w", r"\d"]))
 def test_no_text_is_accepted_that_an_excluded_pattern_matches(text, pattern):
     if language([PatternCondition(pattern, is_excluded=True)]).accepts(text):
@@ -151,7 +149,6 @@ CONDITIONS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(CONDITIONS, min_size=3, max_size=6, unique=True), st.sampled_from([1, 4, 400]))
 def test_a_product_is_the_same_automaton_made_at_once_or_factor_by_factor(conditions, most):
     sets = [atom for each in conditions for atom in language([each]).alphabet.atoms]

@@ -191,7 +191,7 @@ def check_that_refusals_are_told(seed: int) -> None:
             assert not untold(compiled, value, schema), (schema, value)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 10**6))
 def test_a_valid_instance_is_accepted_or_the_report_says_why_not(seed):
     """So a report that is all `exact` means that every valid instance can be written."""

@@ -19,7 +19,7 @@ from compiler.frontend.described_values import with_described_values
 from compiler.frontend.dialect_dependent import without_nested_dialects
 from compiler.schema import compile_schema
 
-CALM = settings(deadline=None, suppress_health_check=list(HealthCheck))
+CALM = settings(suppress_health_check=list(HealthCheck))
 DRAFTS = {2019: 19, 2020: 20}
 """The years of drafts with `unevaluated*`, and their numbers."""
 NUMBERS = {7: 7, **DRAFTS}

@@ -52,7 +52,7 @@ def admits(texts: BoundedAutomaton, text: str) -> bool:
     raise AssertionError
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     PATTERNS,
     st.sampled_from(["", "^"]),
@@ -162,7 +162,7 @@ def test_what_is_said_twice_is_written_once():
     assert sizes[1] < sizes[0] + 50
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=8), st.lists(st.text("abc", max_size=5)))
 def test_other_texts(left_out, texts):
     bounded = other_than(left_out)

@@ -40,7 +40,7 @@ async def is_taken(limits, amount, limit):
     return True
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     steps=st.lists(
         st.tuples(st.floats(0, 40), st.integers(1, 4), st.booleans(), st.floats(0, 5)), max_size=60

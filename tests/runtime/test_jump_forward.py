@@ -273,7 +273,7 @@ def test_a_text_that_the_tokenizer_changes_is_left_to_the_model(qwen):
     assert qwen[1].tokenize("e\N{COMBINING ACUTE ACCENT}-".encode()).ids == ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_merges_give_the_tokenizer_s_own_tokens(data):
     """Whatever a tokenizer merges, and whatever is forced, the tokens are those of the whole text."""

@@ -72,7 +72,7 @@ OPENAPI = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(VALUES | st.lists(VALUES, max_size=3), VALUES)
 def test_tools_are_read_or_refused(documents, more):
     with suppress(ToolspecsError):
@@ -80,14 +80,14 @@ def test_tools_are_read_or_refused(documents, more):
         submission.checked()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(OPENAPI)
 def test_openapi_documents_are_read_or_refused(document):
     with suppress(ToolspecsError):
         import_openapi("file:///a", json.dumps(document), unreachable)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=60) | st.text("{}[]&*!|>:-# \n\tab", max_size=80) | VALUES.map(json.dumps))
 def test_texts_of_documents_are_read_or_refused(text):
     with suppress(ToolspecsError):
@@ -140,7 +140,7 @@ def test_no_altered_entry_has_a_signature(entry):
                 verify(changed, "a key", SECRET)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=200) | st.text('# calgte:{}",0123456789abcdef\n=.', max_size=200))
 def test_marks_are_read_or_invalid(text):
     with suppress(InvalidMark):

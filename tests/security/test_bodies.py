@@ -77,7 +77,7 @@ JSON = st.recursive(
 )
 
 
-@settings_of_hypothesis(max_examples=60, deadline=None)
+@settings_of_hypothesis(max_examples=60)
 @given(JSON, st.booleans())
 def test_the_scan_counts_what_a_decoder_makes(value, is_ascii):
     text = json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")

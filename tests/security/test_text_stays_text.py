@@ -206,7 +206,7 @@ def check_markers(name, text, key):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=TEXTS, key=st.sampled_from(PIECES))
 def test_only_the_template_writes_markers(name, text, key):
     check_markers(name, text, key)
@@ -220,7 +220,7 @@ def test_only_the_template_writes_markers_of_real_vocabularies(name):
 
 
 @pytest.mark.parametrize("name", ["chatml", "qwen3"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=TEXTS)
 def test_a_text_reaches_the_model_as_it_was_written(name, text):
     ids = template_of(name).token_ids([Message("user", f"({text})"), Message("assistant", f"[{text}]")])
