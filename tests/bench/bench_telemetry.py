@@ -2,11 +2,11 @@
 
 PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_telemetry.py [--pairs 20] [--requests 30]
 
-Two gateways serve the demo's model, which is so small that telemetry weighs most, on one thread each. One sends
+Three gateways serve the demo's model, which is so small that telemetry weighs most, on one thread each. One sends
 traces and metrics to a collector in this process, labels toolsets, writes the log in JSON, and is scraped after
-each block. The other has all of it off. They answer blocks of the same requests in turn: a required call, streamed, of
-a toolset of ten. A block's processor time is that of the gateway's process, the exporters' threads included, from the
-beginning of the block to that of its next one.
+each block. The others have all of it off; the second of them is the control, which shows what two equal gateways
+differ by. They answer blocks of the same requests in turn: a required call, streamed, of a toolset of ten. A block's
+processor time is that of the gateway's process, the exporters' threads included.
 """
 
 import argparse
@@ -105,13 +105,14 @@ def main():
             *("--telemetry", "otlp", "--otlp-endpoint", collector, "--metrics-toolsets", "true"),
             *("--log-format", "json"),
         )
-        with gateway(*on) as measured, gateway(*OFF) as plain:
-            costs = {measured: [], plain: []}
-            for each in costs:
+        with gateway(*on) as measured, gateway(*OFF) as plain, gateway(*OFF) as control:
+            gateways = [measured, plain, control]
+            costs = {each: [] for each in gateways}
+            for each in gateways:
                 each.ask(options.requests)  # compiles and warms up
-            began = {each: each.processor_s() for each in costs}
+            began = {each: each.processor_s() for each in gateways}
             for pair in range(options.pairs):
-                for each in (measured, plain) if pair % 2 else (plain, measured):
+                for each in gateways[pair % 3 :] + gateways[: pair % 3]:
                     before = each.processor_s()
                     each.ask(options.requests)
                     if each is measured:
@@ -119,15 +120,23 @@ def main():
                     costs[each].append((each.processor_s() - before) / options.requests)
             time.sleep(6)  # the exporters send what is left every five seconds
             total = {
-                each: (each.processor_s() - began[each]) / options.requests / options.pairs for each in costs
+                each: (each.processor_s() - began[each]) / options.requests / options.pairs
+                for each in gateways
             }
             num_spans = len(received.spans)
-    ratios = [on / off for on, off in zip(costs[measured], costs[plain], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    print(f"a request without: {1e3 * total[plain]:.2f} ms of processor time")
-    print(f"a request with:    {1e3 * total[measured]:.2f} ms, {total[measured] / total[plain] - 1:+.1%}")
-    print(f"pairs: median {statistics.median(ratios) - 1:+.1%}, quartiles {low - 1:+.1%} to {high - 1:+.1%}")
-    print(f"{num_spans} spans were received")
+    print(
+        f"load {os.getloadavg()[0]:.1f}, {num_spans} spans were received; a request takes, of processor time:"
+    )
+    for name, each in (("without", plain), ("with", measured), ("without, again", control)):
+        print(f"{name}: {1e3 * total[each]:.2f} ms, {compared(costs[each], costs[plain])}")
+
+
+def compared(costs, plain):
+    """How much more blocks cost than those without: the median, and between what it lies 95 times of 100."""
+    ratios = sorted(cost / off - 1 for cost, off in zip(costs, plain, strict=True))
+    middle, reach = (len(ratios) - 1) / 2, 0.98 * len(ratios) ** 0.5  # of a binomial distribution's ranks
+    low, high = (min(max(round(rank), 0), len(ratios) - 1) for rank in (middle - reach, middle + reach))
+    return f"{statistics.median(ratios):+.1%} ({ratios[low]:+.1%} to {ratios[high]:+.1%})"
 
 
 if __name__ == "__main__":
