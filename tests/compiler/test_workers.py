@@ -36,15 +36,22 @@ async def workers():
 
 
 def children(pid: int) -> list[int]:
-    return [
-        int(status.parent.name)
-        for status in Path("/proc").glob("[0-9]*/stat")
-        if int(status.read_text().rpartition(")")[2].split()[1]) == pid
-    ]
+    pids = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+    return [child for child in pids if state_and_parent(child)[1] == pid]
 
 
 def is_running(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+    """Whether a process has not ended; one that has may stay a zombie for as long as nobody waits for it."""
+    return state_and_parent(pid)[0] not in ("gone", "Z", "X")
+
+
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """The letter of a process' state and its parent; processes of others end while they are looked at."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone", 0
+    return state, int(parent)
 
 
 def num_threads(pid: int) -> int:
