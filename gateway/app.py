@@ -25,7 +25,7 @@ from gateway.configured_keys import ConfiguredKeys
 from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.grants import GRANT, Grant
-from gateway.headers import CrossOrigin, HttpRequest, RequestIds, read_origins
+from gateway.headers import CrossOrigin, HttpRequest, RequestIds, name_methods, read_origins
 from gateway.json_contents import ContentLimits
 from gateway.principal import IPNetwork, Principal, principal_of, read_networks
 from gateway.problems import respond
@@ -136,6 +136,7 @@ def _litestar(parts: _Parts, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
             "services": Provide(_services, sync_to_thread=False),
             "principal": Provide(principal, sync_to_thread=False),
         },
+        before_send=[name_methods],
         exception_handlers={Exception: respond},
         lifespan=[partial(_running, parts=parts)],
         logging_config=None,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from litestar import Request
+from litestar.datastructures import MutableScopeHeaders
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
@@ -56,6 +57,21 @@ class RequestIds:
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
         scope[ARRIVED] = time.monotonic()  # type: ignore[literal-required]
         await self._app(scope, receive, _with_headers(send, [(b"x-request-id", request_id)]))
+
+
+async def name_methods(message: Message, scope: Scope) -> None:
+    """Let `Allow` of an answer to OPTIONS name all methods of its path.
+
+    Litestar's own answer names those of one handler, since controllers register theirs one by one.
+    """
+    if (
+        message["type"] == "http.response.start"
+        and scope["type"] == ScopeType.HTTP
+        and scope["method"] == "OPTIONS"
+    ):
+        routes = scope["litestar_app"].routes
+        route = next(route for route in routes if route.path_format == scope["path_template"])
+        MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(route.methods))
 
 
 def read_origins(settings: Settings) -> frozenset[str]:

@@ -17,6 +17,16 @@ PAGE = "https://app.example"
 KEY = "a-key-of-the-tests"
 
 
+async def test_options_name_all_methods_of_a_path(client):
+    for path, methods in {
+        "/v1/keys": "GET, OPTIONS, POST",
+        "/v1/toolsets/x": "DELETE, GET, OPTIONS, PUT",
+        "/v1/chat/completions": "OPTIONS, POST",
+    }.items():
+        answer = await client.options(path)
+        assert (answer.status_code, answer.headers.get_list("allow")) == (204, [methods])
+
+
 @pytest.mark.parametrize(
     ("sent", "is_kept"), [("abc-1", True), ("x" * 129, False), ("a b", False), ("", False)]
 )
