@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import logging
 import math
 import socket
 from contextlib import suppress
@@ -27,6 +28,8 @@ from gateway.telemetry.log_lines import set_up_logging
 from gateway.telemetry.redaction import read_redactor
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
+
+_log = logging.getLogger(__name__)
 
 ABORT_S = 2
 """How long the server waits until the errors of answers that it has aborted are sent, in seconds."""
@@ -64,6 +67,8 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             aborting.cancel()
+            if self.force_exit:
+                self._tell_of_force()
             gc.unfreeze()  # else libraries complain about objects that are left when the process ends
             # Done here, because uvicorn passes SIGTERM on afterwards, which ends the process.
             if self._provider:
@@ -74,6 +79,11 @@ class Server(uvicorn.Server):
     async def _abort_answers(self) -> None:
         await asyncio.sleep(self._drain_s)
         await self._runtime.close()
+
+    def _tell_of_force(self) -> None:
+        """Say it in one line. Behind it, uvicorn would log a traceback for each task that is cancelled."""
+        _log.warning("interrupted twice: %d requests are cut off", len(self.server_state.tasks))
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 def serve(settings: Settings, console: Console) -> None:

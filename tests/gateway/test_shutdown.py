@@ -2,7 +2,12 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 
+import httpx
+import pytest
 import uvicorn
 from fake_runtime import STATS, FakeRuntime
 from opentelemetry.sdk.trace import TracerProvider
@@ -58,6 +63,34 @@ def test_a_stream_goes_on_for_as_long_as_it_may(settings):
         server.should_exit = True
         *_, last = lines
     assert last == "data: [DONE]"
+
+
+def test_a_second_interrupt_is_one_line(tmp_path):
+    """Nothing is waited for, and the tasks that are cut off leave no tracebacks."""
+    options = ["--port", "0", "--data-dir", str(tmp_path), "--model", "tiny", "--num-threads", "1"]
+    program = [sys.executable, "-c", "from gateway.cli import main; main()", "serve", *options]
+    asked = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "Go on."}],
+        "stream": True,
+        "max_tokens": 1500,
+        "min_tokens": 1500,
+    }
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        url = next(line.split("http://")[1].split()[0] for line in process.stdout if " at http://" in line)
+        next(line for line in process.stdout if "startup complete" in line)
+        with httpx.stream("POST", f"http://{url}/v1/chat/completions", json=asked, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGINT)
+            next(line for line in process.stdout if "Waiting for connections" in line)
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(lines)
+        left = process.stdout.read()
+    assert process.returncode == 0
+    assert left.count("interrupted twice: 1 requests are cut off") == 1
+    assert "Traceback" not in left
 
 
 def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
