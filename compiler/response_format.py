@@ -53,7 +53,9 @@ def compile_format(
 ) -> CompiledSchema:
     """Compile a response format for a tokenizer's vocabulary, of bytes if none is given.
 
-    `key_order` is that of declared keys in the texts of a schema, `formatting` how JSON is spelled.
+    Objects of a schema are closed, as those of tools are: an answer with its declared keys is complete, and a
+    model that rambles cannot go on with keys that it makes up. `key_order` is that of declared keys,
+    `formatting` how JSON is spelled.
 
         >>> compiled = compile_format(ResponseFormat("choice", ["yes", "no"]))
         >>> compiled.accepts("yes"), compiled.accepts("maybe")
@@ -66,7 +68,11 @@ def compile_format(
     """
     if response_format.kind == SCHEMA:
         return compile_schema(
-            response_format.content, tokenizer=tokenizer, key_order=key_order, formatting=formatting
+            response_format.content,
+            tokenizer=tokenizer,
+            objects="closed",
+            key_order=key_order,
+            formatting=formatting,
         )
     try:
         grammar = _LOWERINGS[response_format.kind](response_format.content)

@@ -82,6 +82,21 @@ def is_of(text: str, number: int) -> bool:
     return reading is not None and reading.is_complete
 
 
+@pytest.mark.parametrize(
+    ("said", "is_accepted"),
+    [({}, False), ({"additionalProperties": True}, True), ({"patternProperties": {"^b$": {}}}, True)],
+)
+def test_an_answer_is_complete_with_its_declared_keys(said, is_accepted):
+    schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"], **said}
+    answers = compile_format(ResponseFormat("schema", schema))
+    assert answers.accepts('{"a": "x"}')
+    assert answers.accepts('{"a": "x", "b": 1}') == is_accepted
+
+
+def test_an_object_that_declares_no_key_has_any():
+    assert compile_format(ResponseFormat("schema", {"type": "object"})).accepts('{"a": {"b": 1}}')
+
+
 @pytest.mark.parametrize(("source", "texts"), [*PATTERNS.items(), *GRAMMARS.items()])
 def test_whole_texts_are_accepted(source, texts):
     kind = "grammar" if source in GRAMMARS else "pattern"
