@@ -115,7 +115,8 @@ bench-gpu: ## check and time the runtime on a GPU; needs torch and transformers,
 		$(PYTHON) tests/bench/bench_gpu.py --out $(or $(OUT),build/bench-gpu) $(BENCH_GPU)
 
 console-screenshots: $(READY) ## pictures of the console's pages for docs/console.md; needs Chromium
-	PYTHONPATH=.:tests:tests/gateway:tests/console OMP_NUM_THREADS=1 $(BIN)/python tests/console/screenshots.py
+	for script in screenshots inspector_picture; do PYTHONPATH=.:tests:tests/gateway:tests/console OMP_NUM_THREADS=1 \
+		$(BIN)/python tests/console/$$script.py || exit 1; done
 
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .

@@ -12,8 +12,9 @@ from rich.console import Console
 from gateway.command_options import errors_explained, output, table, with_settings
 from gateway.engines_cli import engines
 from gateway.errors import BenchMissing
-from gateway.import_cli import accept_tools, import_tools
+from gateway.import_cli import import_tools
 from gateway.keys_cli import keys
+from gateway.review_cli import accept_tools, decline_tools
 from gateway.setting_sources import let_threads_wait, load
 from gateway.settings_table import settings_table
 from gateway.tools_cli import tools
@@ -27,6 +28,7 @@ cli = typer.Typer(
 )
 tools.command("import")(import_tools)
 tools.command("accept")(accept_tools)
+tools.command("decline")(decline_tools)
 tools.command("watch")(watch_tools)
 cli.add_typer(tools, name="tools")
 store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)

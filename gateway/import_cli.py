@@ -1,13 +1,12 @@
-"""`callgate tools import` and `accept`: the tools of a source as a toolset, and what changed there since.
+"""`callgate tools import`: the tools of a source as a toolset, and what changed there since.
 
 Tools are pinned. What the source says on a later import changes nothing that is served: the command shows the
-difference, and `accept` takes it.
+difference, and `gateway/review_cli.py` decides on it.
 """
 
 import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 import msgspec
@@ -20,10 +19,8 @@ from gateway.setting_sources import source_credentials
 from gateway.sources.outbound import SourceCredentials
 from gateway.sources.source_readers import from_mcp, from_openapi, from_python
 from gateway.tools_cli import (
-    ApplyReply,
     FaultReply,
     KeyOption,
-    ToolsetArgument,
     UnenforcedPart,
     UrlOption,
     checked_answer,
@@ -67,13 +64,9 @@ class ImportReply(msgspec.Struct):
     toolset: _NamedRevision | None
     created: bool
     differences: list[DifferenceReply]
+    declined: list[DifferenceReply] = []
     refused: list[FaultReply] = []
     warnings: list[UnenforcedPart] = []
-
-
-class _DifferencesReply(msgspec.Struct):
-    etag: str
-    differences: list[DifferenceReply]
 
 
 def import_tools(
@@ -127,45 +120,6 @@ def import_tools(
         _tell(console, toolset, reply)
 
 
-def accept_tools(
-    toolset: ToolsetArgument,
-    tool: Annotated[
-        list[str] | None, typer.Argument(help="Names of tools, such as get_*. Default: all that differ.")
-    ] = None,
-    *,
-    source: Annotated[
-        str | None, typer.Option(help="Only from this source, such as 'mcp https://tools.example/mcp'.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be accepted.")] = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
-    """Serve tools as their source offered them when it was imported last; shows what changes."""
-    with open_gateway(url, api_key) as (client, console):
-        path = toolset_path(toolset)
-        found = checked_answer(client.get(f"{path}/differences"), _DifferencesReply)
-        differences = [each for each in found.differences if source in {None, each.source}]
-        chosen = [each for each in differences if not tool or any(fnmatchcase(each.tool, t) for t in tool)]
-        for glob in tool or ():
-            if not any(fnmatchcase(each.tool, glob) for each in differences):
-                reason = f"no tool {visible(glob)} differs, so nothing was accepted"
-                raise failure(f"{reason}; `callgate tools accept {toolset} --dry-run` shows those that do")
-        if not chosen:
-            say(console, f"toolset {toolset} is as its sources were when they were imported last")
-            return
-        show_differences(console, chosen)
-        if dry_run:
-            return
-        names = {"tools": [each.tool for each in chosen]} if tool else {}
-        body = {**names, **({"source": source} if source else {})}
-        with console.status("compiling …"):
-            response = client.post(f"{path}/accept", json=body, headers={"If-Match": found.etag})
-        summary = checked_answer(response, ApplyReply)
-        tools = count_tools(summary.num_tools)
-        say(console, f"toolset {toolset} is now at revision {summary.revision}, {tools}")
-        warn(console, summary.warnings)
-
-
 def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]:
     """The tools of a source as a gateway takes them."""
     return {
@@ -191,15 +145,16 @@ def _imported(
         raise failure("--tag, --path and --operation are for --openapi")
     if functions:
         return _read(lambda: from_python(functions))
-    return read_url("mcp" if mcp else "openapi", mcp or openapi or "", header, selection)
+    return read_source("mcp" if mcp else "openapi", mcp or openapi or "", header, selection)
 
 
-def read_url(
-    kind: str, url: str, header: Sequence[str], selection: OperationFilter, *, is_trusted: bool = True
+def read_source(
+    kind: str, place: str, header: Sequence[str], selection: OperationFilter, *, is_trusted: bool = True
 ) -> Imported:
-    """The tools of an MCP server or an OpenAPI document; ends the command if it cannot be read.
+    """The tools of an MCP server, or of an OpenAPI document at a URL or in a file.
 
-    Only one that `is_trusted` is shown the headers and the tokens of the environment.
+    Ends the command if it cannot be read. Only one that `is_trusted` is shown the headers and the tokens of
+    the environment.
     """
     given = _headers(header) if is_trusted else {}
 
@@ -207,8 +162,8 @@ def read_url(
         credentials = source_credentials() if is_trusted else SourceCredentials()
         headers = credentials.headers(given)
         if kind == "mcp":
-            return from_mcp(url, headers, credentials)
-        return from_openapi(url, headers, selection)
+            return from_mcp(place, headers, credentials)
+        return from_openapi(place, headers, selection)
 
     return _read(read)
 
@@ -231,14 +186,15 @@ def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
         say(console, f"toolset {created.name} created at revision {created.revision}, {tools}")
         warn(console, reply.warnings)
     elif not reply.differences:
-        say(console, f"toolset {toolset} is as the source has it")
+        but = f", but for {count_tools(len(reply.declined))} declined" if reply.declined else ""
+        say(console, f"toolset {toolset} is as the source has it{but}")
     elif reply.toolset:
         num = len(reply.differences)
         say(
             console,
             f"{count_tools(num)} differ{'s' if num == 1 else ''} at the source and"
             f" stay{'s' if num == 1 else ''} as accepted; `callgate tools accept {toolset}` takes"
-            f" {'it' if num == 1 else 'them'}",
+            f" {'it' if num == 1 else 'them'}, `decline` leaves {'it' if num == 1 else 'them'} aside",
         )
 
 

@@ -70,6 +70,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
     "check": REGISTERING,
     "import_tools": REGISTERING,
     "accept_tools": REGISTERING,
+    "decline_tools": REGISTERING,
     "put_toolset": REGISTERING,
     "delete_toolset": REGISTERING,
     "put_tool": REGISTERING,

@@ -50,13 +50,17 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A tool that differs at its source from what is served; None where it is not there, or not served."""
+    """A tool that differs at its source from what is served; None where it is not there, or not served.
+
+    One that `is_declined` was, as it is offered now.
+    """
 
     name: str
     origin: str
     change: Change
     served: Tool | None
     offered: Tool | None
+    is_declined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,8 @@ class ToolImports:
     ) -> Registration:
         """Serve tools as their sources offer them (None: all that differ, of the source `origin` if given).
 
-        A tool that a source offers under the name of one that is not its own is only taken by its name.
+        A tool that a source offers under the name of one that is not its own is only taken by its name, and
+        so is one that was declined.
 
         Raises:
             UnknownTool: no source offers a difference of a tool of that name.
@@ -153,8 +158,10 @@ class ToolImports:
         while True:
             current = await self._catalog.last(name)
             check_precondition(name, current.etag, if_match)
-            chosen = list(_chosen(current.toolset, tool_names, origin))
             toolset = current.toolset
+            chosen = list(_chosen(toolset, tool_names, origin))
+            if tool_names is None:
+                _check_own(toolset, chosen)
             for chosen_origin, names in chosen:
                 toolset = toolset.accepting(chosen_origin, names)
             taken = {tool_name for _, names in chosen for tool_name in names}
@@ -167,6 +174,30 @@ class ToolImports:
                     raise
                 continue
             return Registration(revision, reports)
+
+    async def decline(
+        self,
+        name: str,
+        tool_names: Collection[str] | None,
+        origin: str | None = None,
+        *,
+        if_match: str | None = None,
+        owner: str = "",
+    ) -> Revision:
+        """Leave differences aside until the source changes these tools again; names as of `accept`.
+
+        Raises:
+            UnknownTool, InvalidField: as `accept`.
+            ToolspecsError: as `Registry.put`.
+        """
+
+        def declined(revision: Revision) -> Toolset:
+            toolset = revision.toolset
+            for chosen_origin, names in _chosen(toolset, tool_names, origin):
+                toolset = toolset.declining(chosen_origin, names)
+            return toolset
+
+        return await self._catalog.change(name, declined, if_match, owner)
 
     async def differences(
         self, name: str, number: int | None = None, *, share: str = ""
@@ -222,10 +253,12 @@ class ToolImports:
             for tool in _bundled(source.offered, toolset):
                 served = toolset.by_name.get(tool.name)
                 change = await compare_tool(served, tool, covers)
-                found.append(Difference(tool.name, source.origin, change, served, tool))
+                is_declined = tool.name in source.declined
+                found.append(Difference(tool.name, source.origin, change, served, tool, is_declined))
             for name in source.removed:
                 served = toolset.by_name.get(name)
-                found.append(Difference(name, source.origin, Change.REMOVED, served, None))
+                is_declined = name in source.declined
+                found.append(Difference(name, source.origin, Change.REMOVED, served, None, is_declined))
         return tuple(found)
 
     async def _compiled(
@@ -265,19 +298,17 @@ def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
 def _chosen(
     toolset: Toolset, names: Collection[str] | None, origin: str | None
 ) -> Iterator[tuple[str, list[str]]]:
-    """The sources, and of each the tools whose differences are accepted."""
+    """The sources, and of each the tools whose differences are meant: all, or those of these names."""
     sources = [source for source in toolset.sources if origin in {None, source.origin}]
     offering: dict[str, list[str]] = {}
     for source in sources:
-        for name in source.differing:
+        for name in source.differing if names is None else source.offers:
             offering.setdefault(name, []).append(source.origin)
     _check_chosen(toolset, names, offering)
     for source in sources:
-        if names is None:
-            _check_own(toolset, source)
-        taken = [name for name in source.differing if names is None or name in names]
-        if taken:
-            yield source.origin, taken
+        chosen = source.differing if names is None else [name for name in source.offers if name in names]
+        if chosen:
+            yield source.origin, list(chosen)
 
 
 def _check_chosen(
@@ -292,16 +323,17 @@ def _check_chosen(
             raise InvalidField("source", f"{reason}; name one of them")
 
 
-def _check_own(toolset: Toolset, source: PinnedSource) -> None:
+def _check_own(toolset: Toolset, chosen: Iterable[tuple[str, Sequence[str]]]) -> None:
     """Raise InvalidField if a source offers a tool under the name of one that is not its own."""
-    for name in source.differing:
-        served = toolset.by_name.get(name)
-        if served is not None and origin_of(served.extras.get("_meta")) != source.origin:
-            reason = (
-                f"{source.origin} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
-                " is not from there; name it to replace it"
-            )
-            raise InvalidField("tools", reason)
+    for origin, names in chosen:
+        for name in names:
+            served = toolset.by_name.get(name)
+            if served is not None and origin_of(served.extras.get("_meta")) != origin:
+                reason = (
+                    f"{origin} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
+                    " is not from there; name it to replace it"
+                )
+                raise InvalidField("tools", reason)
 
 
 def _name(tool: Any) -> Any:

@@ -16,7 +16,7 @@ from gateway.import_cli import (
     HeaderOption,
     ImportReply,
     listing_of,
-    read_url,
+    read_source,
     show_differences,
 )
 from gateway.sources.outbound import origin_of_url
@@ -30,6 +30,7 @@ from gateway.tools_cli import (
     open_gateway,
     toolset_path,
 )
+from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
 
 CHANGED, UNREAD = 1, 2
@@ -64,6 +65,10 @@ def watch_tools(
         bool,
         typer.Option("--once", help="One round; exit with 1 if a tool differs, 2 if a source is unread."),
     ] = False,
+    openapi: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="OpenAPI document that tools were imported from; repeatable."),
+    ] = None,
     header: HeaderOption = None,
     origin: Annotated[
         list[str] | None,
@@ -77,13 +82,16 @@ def watch_tools(
 ) -> None:
     """Report what differs at the sources of toolsets; nothing is changed.
 
-    The sources are read from this machine. A difference is reported once, until it changes again.
+    The sources are read from this machine: those at URLs, and the files that --openapi names. A difference is
+    reported once, until it changes again.
     """
     if header and not origin:
         raise failure(
             "--header needs --origin: without it, anybody who may register could have it sent to them"
         )
-    watch = _Watch(tuple(toolsets), tuple(header or ()), tuple(origin or ()), url, api_key)
+    watch = _Watch(
+        tuple(toolsets), tuple(openapi or ()), tuple(header or ()), tuple(origin or ()), url, api_key
+    )
     try:
         while True:
             result = watch.round()
@@ -99,6 +107,7 @@ class _Watch:
     """The toolsets to watch, and what was reported of each of their sources last."""
 
     toolsets: tuple[str, ...]
+    files: tuple[str, ...]
     headers: tuple[str, ...]
     origins: tuple[str, ...]
     url: str | None
@@ -132,11 +141,7 @@ class _Watch:
 
     def _look(self, client: httpx.Client, console: Console, toolset: str, source: _SourceReply) -> int:
         """Read one source and compare; raises typer.Exit if that fails, once it was said why."""
-        if not is_url(source.location):
-            named = f"{visible(source.source)} of toolset {toolset}"
-            raise failure(f"{named} is not at a URL; compare it by `callgate tools import --dry-run`")
-        is_trusted = origin_of_url(source.location) in map(origin_of_url, self.origins)
-        imported = read_url(source.kind, source.location, self.headers, source.filter, is_trusted=is_trusted)
+        imported = self._read(toolset, source)
         listing = {**listing_of(imported, source.filter), "location": source.location}
         body = {"listing": listing, "skip_refused": True, "dry_run": True}
         reply = checked_answer(client.post(f"{toolset_path(toolset)}/import", json=body), ImportReply)
@@ -147,3 +152,20 @@ class _Watch:
             show_differences(console, reply.differences)
         self.reported[toolset, source.source] = reply.differences
         return CHANGED if reply.differences else 0
+
+    def _read(self, toolset: str, source: _SourceReply) -> Imported:
+        """The tools that a source has now; raises typer.Exit if it cannot be read, once it was said why."""
+        if is_url(source.location):
+            is_trusted = origin_of_url(source.location) in map(origin_of_url, self.origins)
+            return read_source(
+                source.kind, source.location, self.headers, source.filter, is_trusted=is_trusted
+            )
+        named = f"{visible(source.source)} of toolset {toolset}"
+        if source.kind != "openapi":
+            reason = "is not at a URL, and a process imports a module once, so it would not see a change"
+            raise failure(f"{named} {reason}; compare it by `callgate tools import --dry-run`")
+        for path in self.files:
+            imported = read_source("openapi", path, (), source.filter, is_trusted=False)
+            if imported.origin == source.source:
+                return imported
+        raise failure(f"{named} is not at a URL; name its file by --openapi FILE")

@@ -320,6 +320,11 @@ class Catalog:
             items.append(record.summary)
         return Page(tuple(items))
 
+    async def is_deleted(self, name: str) -> bool:
+        """Whether there was a toolset of this name, and it was deleted."""
+        head = await self._head(name)
+        return head is not None and head.is_deleted
+
     async def first_kept(self, name: str) -> int:
         """The number from which on all revisions are kept; older ones may be there or dropped."""
         return await self._logs.first_kept(name)

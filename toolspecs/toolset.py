@@ -179,22 +179,31 @@ class Toolset:
         return replace(self, sources=kept, are_bundled=True)
 
     def accepting(self, origin: str, names: Collection[str]) -> "Toolset":
-        """The toolset with the differences of these tools as a source offers them.
+        """The toolset with the differences of these tools as a source offers them, declined ones too.
 
         Raises:
             UnknownTool: there is no such source, or it offers no difference of a tool of that name.
         """
-        source = self.source(origin)
-        differing = source.differing if source else ()
-        for name in names:
-            if name not in differing:
-                raise UnknownTool(self.name, name, differing)
-        assert source
+        source = self._offering(origin, names)
         taken = {tool.name: tool for tool in source.offered if tool.name in names}
         gone = {name for name in source.removed if name in names}
         tools = {name: tool for name, tool in self.by_name.items() if name not in gone} | taken
         accepted = replace(self, tools=tuple(tools.values()))
         return accepted.with_source(source.accepting(names))
+
+    def declining(self, origin: str, names: Collection[str]) -> "Toolset":
+        """The toolset that leaves these differences of a source aside; raises as `accepting`."""
+        return self.with_source(self._offering(origin, names).declining(names))
+
+    def _offering(self, origin: str, names: Collection[str]) -> PinnedSource:
+        """The source, which offers a difference of each of these tools; raises UnknownTool."""
+        source = self.source(origin)
+        offers = source.offers if source else {}
+        for name in names:
+            if name not in offers:
+                raise UnknownTool(self.name, name, offers)
+        assert source
+        return source
 
 
 def _has_words(tool: Tool, words: Sequence[str]) -> bool:

@@ -212,7 +212,8 @@ OPERATIONS: Mapping[str, Operation] = {
         {200: registry.Import, 201: registry.Import}, *REGISTERING, *READING_SOURCES, body="ImportRequest"
     ),
     "list_differences": _TOOLSETS.reading(registry.Differences, *COMPILING, has_etag=True),
-    "accept_tools": _TOOLSETS.writing({200: registry.Registration}, *REGISTERING, body="AcceptRequest"),
+    "accept_tools": _TOOLSETS.writing({200: registry.Registration}, *REGISTERING, body="DecisionRequest"),
+    "decline_tools": _TOOLSETS.writing({200: registry.RevisionSummary}, body="DecisionRequest"),
     "create_key": Operation(
         "Keys",
         {201: keys.NewKey},

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from gateway.api_keys import KeyTerms
 from gateway.routes.generation_routes import DetokenizeBody
-from gateway.routes.import_routes import AcceptBody, ImportBody, ToolListing
+from gateway.routes.import_routes import DecisionBody, ImportBody, ToolListing
 from gateway.routes.key_routes import RotationBody
 from gateway.routes.mcp_routes import McpMessage
 from gateway.routes.toolset_routes import ToolsetBody
@@ -32,7 +32,7 @@ BODIES: Mapping[str, RequestBody] = {
 STRUCTS: tuple[type[Struct], ...] = (
     *(struct for body in BODIES.values() for struct in (body.fields, *body.lenient, *body.parts)),
     *(MessageItem, CustomTool, NestedCustomTool, DetokenizeBody, ToolsetBody),
-    *(KeyTerms, RotationBody, McpMessage, ImportBody, ToolListing, AcceptBody),
+    *(KeyTerms, RotationBody, McpMessage, ImportBody, ToolListing, DecisionBody),
 )
 """The structs that bodies are read into."""
 
@@ -72,7 +72,7 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
         "KeyRequest": KeyTerms,
         "RotationRequest": RotationBody,
         "ImportRequest": ImportBody,
-        "AcceptRequest": AcceptBody,
+        "DecisionRequest": DecisionBody,
     }
     found |= {name: components[_name(refs[struct])] for name, struct in named.items()}
     return found

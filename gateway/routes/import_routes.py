@@ -13,7 +13,7 @@ from gateway.errors import InvalidField
 from gateway.headers import HttpRequest
 from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import REGISTRY
-from gateway.routes.toolset_json import differences_json, import_json, registration_json
+from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
 from gateway.routes.toolset_routes import RevisionNumber, if_match_of, refuse_if_none_match, tagged
 from gateway.routes.transport import check_query, read_registry_body, unless_gone
 from gateway.services import Services, WiredServices
@@ -105,8 +105,8 @@ class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
                 raise InvalidField(named[0], f"{text!r} has characters that cannot be seen")
 
 
-class AcceptBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which tools to serve as their sources offer them: by name, or all, of `source` or of every one."""
+class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Tools that differ at their sources: by name, or all, of `source` or of every one."""
 
     tools: Annotated[list[str], Meta(min_length=1, max_length=10_000)] | None = None
     source: str | None = None
@@ -168,7 +168,7 @@ class ImportController(Controller):
         With `If-Match`, what is accepted is what the revision of that ETag showed.
         """
         refuse_if_none_match(request)
-        body = convert(await read_registry_body(request, services, principal.share), AcceptBody)
+        body = convert(await read_registry_body(request, services, principal.share), DecisionBody)
         registration = await services.imports.accept(
             toolset,
             body.tools,
@@ -178,6 +178,25 @@ class ImportController(Controller):
             owner=principal.owner,
         )
         return tagged(registration.revision, registration_json(registration))
+
+    @post("/{toolset:str}/decline", status_code=200)
+    async def decline_tools(
+        self,
+        toolset: FromPath[str],
+        request: HttpRequest,
+        services: WiredServices,
+        principal: RequestPrincipal,
+    ) -> Response[Any]:
+        """Leave differences aside until the source changes these tools again.
+
+        With `If-Match`, what is declined is what the revision of that ETag showed.
+        """
+        refuse_if_none_match(request)
+        body = convert(await read_registry_body(request, services, principal.share), DecisionBody)
+        revision = await services.imports.decline(
+            toolset, body.tools, body.source, if_match=if_match_of(request), owner=principal.owner
+        )
+        return tagged(revision, summary_json(revision.summary))
 
 
 async def _read(body: ImportBody, services: Services, principal: Principal) -> Offer:

@@ -107,7 +107,8 @@ class OperationsController(Controller):
     async def get_grammar(self, digest: FromPath[str], services: WiredServices) -> JSON:
         """A grammar that this process has used: its parts, where they are cached, and of a part its text.
 
-        The digest is that of a request's grammar, or that of a tool's grammar in a report.
+        The digest is that of a request's grammar, or that of a tool's grammar in a report. Tenants share
+        grammars, so only `admin` may ask.
         """
         found = await services.grammars.find(digest)
         if found is None:

@@ -1,6 +1,6 @@
 """Toolsets, revisions, tools and reports as the registry's routes answer them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from compiler.report import ToolReport
 from gateway.registry import DryRun, Registration, RevisionChanges
@@ -103,7 +103,7 @@ def import_json(outcome: ImportOutcome) -> JSON:
         "toolset": summary_json(revision.summary) if revision else None,
         "source": outcome.origin,
         "created": outcome.is_created,
-        "differences": [_difference_json(each) for each in outcome.differences],
+        **_differences_json(outcome.differences),
         "refused": [
             {"tool": f.tool, "pointer": f.pointer, "keyword": f.keyword, "reason": f.message}
             | {"suggestion": f.suggestion}
@@ -115,7 +115,15 @@ def import_json(outcome: ImportOutcome) -> JSON:
 
 def differences_json(revision: Revision, differences: Iterable[Difference]) -> JSON:
     """What differs at the sources of a revision from what it serves."""
-    return summary_json(revision.summary) | {"differences": [_difference_json(each) for each in differences]}
+    return summary_json(revision.summary) | _differences_json(tuple(differences))
+
+
+def _differences_json(differences: Sequence[Difference]) -> JSON:
+    """The differences that somebody has to decide on, and those that were declined."""
+    return {
+        "differences": [_difference_json(each) for each in differences if not each.is_declined],
+        "declined": [_difference_json(each) for each in differences if each.is_declined],
+    }
 
 
 def _difference_json(difference: Difference) -> JSON:
@@ -136,7 +144,7 @@ def _difference_json(difference: Difference) -> JSON:
 
 
 def _source_json(source: PinnedSource) -> JSON:
-    """A source without its tools; `differing` are those that are not as they were accepted."""
+    """A source without its tools; `differing` are those that are not as they were accepted or declined."""
     return {
         "source": source.origin,
         "kind": source.kind,
@@ -144,6 +152,7 @@ def _source_json(source: PinnedSource) -> JSON:
         "selection": source.selection,
         "accepted": list(source.accepted),
         "differing": list(source.differing),
+        "declined": list(source.declined),
     }
 
 

@@ -26,7 +26,7 @@ from gateway.wire.fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
 from toolspecs.shapes import Shape
 from toolspecs.tool import ShownTools, ToolSearch
-from toolspecs.toolset import Revision, etag_matches
+from toolspecs.toolset import Revision, Toolset, etag_matches
 
 RevisionNumber = Annotated[int | None, QueryParameter(ge=1)]
 SearchText = Annotated[str, QueryParameter(max_length=200)]
@@ -135,6 +135,7 @@ class ToolsetController(Controller):
     ) -> JSON:
         """One page of the tools, in their order, with names and the beginnings of descriptions.
 
+        `num_differing` tools differ at their sources and were not declined; null where none were imported.
         With `search`, only tools whose names or descriptions have all of its words in them.
         """
         found = await services.registry.catalog.get(toolset, revision)
@@ -142,6 +143,7 @@ class ToolsetController(Controller):
         return summary_json(found.summary) | {
             "tools": [listed_tool_json(tool) for tool in page.items],
             "next": page.next_key,
+            "num_differing": _num_differing(found.toolset),
         }
 
     @get("/{toolset:str}/tools/{tool:path}")
@@ -216,6 +218,7 @@ class ToolsetController(Controller):
             "revisions": [summary_json(summary) for summary in page.items],
             "next": page.next_key,
             "dropped_before": first if first > 1 else None,
+            "deleted": await catalog.is_deleted(toolset),
         }
 
     @get("/{toolset:str}/revisions/{number:int}")
@@ -302,6 +305,10 @@ async def _read_body(request: HttpRequest, services: WiredServices, share: str, 
     if body.name not in {None, toolset}:
         raise InvalidField("name", f"it is {body.name!r}, but the path says {toolset!r}")
     return body
+
+
+def _num_differing(toolset: Toolset) -> int | None:
+    return sum(len(source.differing) for source in toolset.sources) if toolset.sources else None
 
 
 def tagged(revision: Revision, content: JSON, status: int = 200) -> Response[Any]:

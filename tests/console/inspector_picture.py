@@ -1,6 +1,6 @@
 """The picture of the mask inspector in the README, in light and dark, of the model in the box.
 
-PYTHONPATH=.:tests:tests/gateway:tests/console python tests/console/inspector_picture.py
+`make console-screenshots` writes it into `docs/console/`.
 """
 
 import base64

@@ -97,6 +97,28 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_the_source_says_since(r
     assert "as its sources were" in run("tools", "accept", "the-shop").stdout
 
 
+def test_a_declined_change_is_shown_again_only_when_its_source_changes_it_again(run, gateway, source):
+    run("tools", "import", "--openapi", source(SHOP))
+    run("tools", "import", "--openapi", source(CHANGED))
+    assert "no tool nosuch differs" in run("tools", "decline", "the-shop", "nosuch").stderr
+    before = served(gateway)
+    declined = run("tools", "decline", "the-shop", "listOrders", "ne*")
+    assert declined.stdout.splitlines() == [
+        "listOrders: compatible, declined",
+        "new: added, declined",
+        "toolset the-shop is now at revision 3 and serves what it served",
+    ]
+    again = run("tools", "import", "--openapi", source(CHANGED)).stdout
+    assert ("1 tool differs" in again, "Call this first." in again) == (True, False)
+    assert run("tools", "decline", "the-shop").exit_code == 0
+    same = run("tools", "import", "--openapi", source(CHANGED))
+    assert same.stdout == "toolset the-shop is as the source has it, but for 3 tools declined\n"
+    assert served(gateway) == before
+    assert "as its sources were" in run("tools", "accept", "the-shop").stdout
+    assert run("tools", "accept", "the-shop", "new").exit_code == 0  # somebody has changed their mind
+    assert names(gateway) == ["listOrders", "refund", "new"]
+
+
 def test_a_tool_that_is_gone_at_the_source_stays_until_that_is_accepted(run, gateway, source):
     run("tools", "import", "--openapi", source(SHOP))
     result = run("tools", "import", "--openapi", source({"/orders": SHOP["/orders"]}))

@@ -71,10 +71,48 @@ async def test_what_is_accepted_is_served_and_the_history_has_when(client):
         "selection": {},
         "accepted": ["pay", "new"],
         "differing": [],
+        "declined": [],
     }
     restored = await client.post(f"{PATH}/revisions/2/restore")
     assert restored.status_code == 200
     assert len((await client.get(f"{PATH}/differences")).json()["differences"]) == 3
+
+
+async def test_what_is_declined_is_not_reported_until_its_source_changes_it_again(client):
+    await taken(client, tool("pay"), tool("tell"), status=201)
+    poisoned = tool("pay", description="Poisoned."), tool("new")
+    await taken(client, *poisoned)
+    declined = await client.post(f"{PATH}/decline", json={"tools": ["pay", "tell"]})
+    assert (declined.status_code, declined.json()["revision"]) == (200, 3)
+    assert declined.headers["etag"] == declined.json()["etag"]
+    found = await taken(client, *poisoned)
+    assert [each["tool"] for each in found["differences"]] == ["new"]
+    assert [(each["tool"], each["change"]) for each in found["declined"]] == [
+        ("pay", "compatible"),
+        ("tell", "removed"),
+    ]
+    assert await names(client) == ["pay", "tell"]
+    [source] = (await client.get(PATH)).json()["sources"]
+    assert (source["differing"], source["declined"]) == (["new"], ["pay", "tell"])
+    accepted = await client.post(f"{PATH}/accept", json={})
+    assert accepted.status_code == 200
+    assert await names(client) == ["pay", "tell", "new"]
+    worse = await taken(client, tool("pay", description="Worse."), tool("new"))
+    assert [each["tool"] for each in worse["differences"]] == ["pay"]
+    assert (await client.post(f"{PATH}/accept", json={"tools": ["tell"]})).status_code == 200
+    assert await names(client) == ["pay", "new"]
+
+
+async def test_only_what_differs_can_be_declined_and_only_what_the_reviewer_saw(client):
+    await taken(client, tool("pay"), status=201)
+    unknown = await client.post(f"{PATH}/decline", json={"tools": ["pay"]})
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "urn:callgate:unknown-tool")
+    etag = (await client.get(f"{PATH}/differences")).headers["etag"]
+    await taken(client, tool("pay", description="Poisoned."))
+    stale = await client.post(f"{PATH}/decline", json={}, headers={"If-Match": etag})
+    assert stale.status_code == 412
+    await client.post(f"{PATH}/decline", json={})
+    assert (await taken(client, tool("pay", description="Poisoned.")))["differences"] == []
 
 
 async def test_what_the_reviewer_saw_is_what_is_accepted(client):

@@ -53,13 +53,41 @@ def test_a_difference_is_told_once_and_an_interrupt_ends_it_cleanly(run, shop, m
     assert differing == ["1 tool differs", "2 tools differ", "nothing differs"]
 
 
-def test_what_cannot_be_polled_is_told(run, gateway, tmp_path):
-    path = tmp_path / "openapi.json"
+def test_a_declined_difference_is_not_told(run, gateway, shop):
+    [source] = gateway.get("/v1/toolsets/the-shop").json()["sources"]
+    shop[URL] = served_document(CHANGED)
+    assert run("tools", "watch", "the-shop", "--once").exit_code == 1
+    run("tools", "import", "--openapi", source["location"], "--operation", "*")
+    assert run("tools", "decline", "the-shop", "new").exit_code == 0
+    quiet = run("tools", "watch", "the-shop", "--once")
+    assert (quiet.exit_code, quiet.stdout) == (0, "")
+    shop[URL] = served_document(TWICE)
+    assert "1 tool differs" in run("tools", "watch", "the-shop", "--once").stdout
+
+
+def test_files_are_watched_where_they_are_named(run, gateway, tmp_path):
+    path, other = tmp_path / "openapi.json", tmp_path / "other.json"
     path.write_text(json.dumps(document(SHOP)))
-    run("tools", "import", "--openapi", str(path))
+    other.write_text(json.dumps({**document(SHOP), "info": {"title": "Another", "version": "1"}}))
+    run("tools", "import", "--openapi", str(path), "--operation", "list*")
+    unnamed = run("tools", "watch", "the-shop", "--once", "--openapi", str(other))
+    assert unnamed.exit_code == 2
+    assert "openapi The Shop of toolset the-shop is not at a URL; name its file" in unnamed.stderr
+    watch = ("tools", "watch", "the-shop", "--once", "--openapi", str(other), "--openapi", str(path))
+    assert (run(*watch).exit_code, run(*watch).stdout) == (0, "")
+    path.write_text(json.dumps(document({"/orders": {"get": operation("listOrders", {}, "Call me.")}})))
+    changed = run(*watch)
+    assert (changed.exit_code, "Call me." in changed.stdout) == (1, True)
+
+
+def test_what_cannot_be_polled_is_told(run, gateway):
+    python = {"kind": "python", "location": "shop", "tools": []}
+    tools = [{"name": "ship", "inputSchema": {"type": "object"}}]
+    body = {"listing": {**python, "tools": tools}}
+    gateway.post("/v1/toolsets/the-shop/import", json=body).raise_for_status()
     result = run("tools", "watch", "the-shop", "--once")
     assert result.exit_code == 2
-    assert "openapi The Shop of toolset the-shop is not at a URL" in result.stderr
+    assert "python shop of toolset the-shop is not at a URL" in result.stderr
     gateway.put("/v1/toolsets/own", json={"tools": []}).raise_for_status()
     assert "was not imported" in run("tools", "watch", "own", "--once").stderr
     assert run("tools", "watch", "no-such", "--once").exit_code == 2

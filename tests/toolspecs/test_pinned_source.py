@@ -17,6 +17,7 @@ LISTINGS = st.dictionaries(TOOL_NAMES, st.sampled_from(["good", "poisoned", "wor
 STEPS = st.one_of(
     st.tuples(st.just("seen"), LISTINGS),
     st.tuples(st.just("accept"), st.sets(TOOL_NAMES)),
+    st.tuples(st.just("decline"), st.sets(TOOL_NAMES)),
     st.tuples(st.just("edit"), TOOL_NAMES),
 )
 SOURCE = PinnedSource("mcp", "https://desk.example/mcp", {"tags": ("x",)})
@@ -37,8 +38,14 @@ def test_only_what_is_accepted_or_edited_changes_what_is_served(steps):
         elif kind == "edit":
             served[given_value] = "edited"
             toolset = toolset.with_tool(Tool(given_value, "edited", {"type": "object"}))
+        elif kind == "decline":
+            names = given_value & {*source.offers}
+            toolset = toolset.declining(SOURCE.origin, names) if names else toolset
+            declined = toolset.source(SOURCE.origin) or SOURCE
+            assert not names & {*declined.differing}
+            assert declined.seen(tools(offer), toolset.by_name).differing == declined.differing
         else:
-            names = given_value & {*source.differing}
+            names = given_value & {*source.offers}
             toolset = toolset.accepting(SOURCE.origin, names) if names else toolset
             for name in names:
                 if name in offer:
@@ -68,10 +75,22 @@ def test_nothing_is_accepted_that_is_not_offered():
             toolset.accepting(origin, [name])
 
 
+def test_what_was_declined_counts_again_once_the_source_changes_it_again():
+    source = SOURCE.seen(tools({"a": "good", "b": "good"})).accepting(["a", "b"])
+    declined = source.seen(tools({"a": "poisoned", "c": "worse"})).declining(["a", "b", "c"])
+    assert (declined.differing, set(declined.offers)) == ((), {"a", "b", "c"})
+    assert declined.seen(tools({"c": "worse"}), unread=["a"]).seen(tools({"a": "poisoned"})).differing == ()
+    assert declined.seen(tools({"a": "worse", "c": "worse"})).differing == ("a",)
+    back = declined.seen(tools({"a": "good", "b": "good"}))
+    assert (back.differing, back.declined) == ((), {})
+    assert back.seen(tools({"a": "poisoned"})).differing == ("a", "b")
+
+
 def test_a_source_is_part_of_the_digest():
     plain = Toolset("desk", tuple(tools({"a": "good"})))
     offered = plain.with_source(SOURCE.seen(tools({"a": "worse"})))
-    assert len({plain.digest, offered.digest, offered.accepting(SOURCE.origin, ["a"]).digest}) == 3
+    decided = [decide(SOURCE.origin, ["a"]) for decide in (offered.accepting, offered.declining)]
+    assert len({toolset.digest for toolset in (plain, offered, *decided)}) == 4
 
 
 def test_what_cannot_be_read_is_not_gone():

@@ -15,6 +15,9 @@ function load() {
   return loaded;
 }
 
+const LEAST_S = 60;
+const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const clock = (seconds) => TIME.format(seconds * 1000);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
@@ -35,8 +38,8 @@ export async function plot(element, series, { height = 150, signal } = {}) {
     height,
     cursor: { drag: { x: false, y: false } },
     legend: { show: false },
-    scales: { y: { range: (_, _least, most) => [0, Math.max(1, most * 1.15)] } },
-    axes: [axis({ space: 70 }), axis({ size: 46, space: 34 })],
+    scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_S), last] }, y: { range: (_, _least, most) => [0, Math.max(1, most * 1.15)] } },
+    axes: [axis({ space: 90, size: 32, values: (_, times) => times.map(clock) }), axis({ size: 46, space: 34 })],
     series: [{}, ...series.map((each) => ({
       label: each.label,
       stroke: () => colour(each.colour),

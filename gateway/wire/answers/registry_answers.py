@@ -37,7 +37,10 @@ class Registration(RevisionSummary):
 
 
 class ImportedFrom(Struct):
-    """A source of tools; `differing` are those that are not as they were accepted."""
+    """A source of tools.
+
+    `differing` are those that are not as they were accepted, without the `declined` ones.
+    """
 
     source: str
     kind: str
@@ -45,6 +48,7 @@ class ImportedFrom(Struct):
     selection: dict[str, list[str]]
     accepted: list[str]
     differing: list[str]
+    declined: list[str]
 
 
 class StoredToolset(RevisionSummary):
@@ -76,6 +80,7 @@ class ToolPage(RevisionSummary):
 
     tools: list[ListedTool]
     next: str | None
+    num_differing: int | None
 
 
 class RevisionPage(Struct):
@@ -84,6 +89,7 @@ class RevisionPage(Struct):
     revisions: list[RevisionSummary]
     next: int | None
     dropped_before: int | None
+    deleted: bool
 
 
 class ReportedKeyword(Struct):
@@ -150,9 +156,10 @@ class DifferingTool(Struct):
 
 
 class Differences(RevisionSummary):
-    """What differed at the sources of a revision."""
+    """What differed at the sources of a revision; what was declined stands apart."""
 
     differences: list[DifferingTool]
+    declined: list[DifferingTool]
 
 
 class Import(Struct):
@@ -162,6 +169,7 @@ class Import(Struct):
     source: str
     created: bool
     differences: list[DifferingTool]
+    declined: list[DifferingTool]
     refused: list["Fault"]
     warnings: list[Warned]
 

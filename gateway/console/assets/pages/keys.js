@@ -1,6 +1,7 @@
 // API keys: who may call, and what for? A key is shown once, in the tab that made it.
 
 import { call, get } from "../api.js";
+import { asking } from "../dialogs.js";
 import { make } from "../elements.js";
 import { badge, empty, field, heading, moment, number, problemBox, table } from "../parts.js";
 import { go, reload } from "../address.js";
@@ -61,7 +62,7 @@ function ends(key) {
 function rotateButton(key) {
   const rotate = async () => {
     const made = await call("POST", `v1/keys/${key.id}/rotate`, { body: {} });
-    return [made, "The old secret is good for a day more."];
+    return onceShown(made, "The old secret is good for a day more.");
   };
   const text = "It gets a new secret, which you see once. The old one is good for a day more.";
   return asking("Rotate", "quiet", `Rotate the key ${key.name}?`, text, rotate);
@@ -69,35 +70,11 @@ function rotateButton(key) {
 
 function revokeButton(key) {
   const text = "Its requests are refused from now on, at other gateways within five seconds. It cannot be brought back.";
-  return asking("Revoke", "danger", `Revoke the key ${key.name}?`, text, () => call("DELETE", `v1/keys/${key.id}`));
-}
-
-/** A button that asks before it does something; a key that comes of it is shown in the same dialog. */
-function asking(word, tone, title, text, work) {
-  return make(`button.${tone}`, { type: "button", onclick: () => ask(word, tone, title, text, work) }, word);
-}
-
-function ask(word, tone, title, text, work) {
-  const dialog = make("dialog", { "aria-label": title });
-  const close = () => { dialog.close(); };
-  dialog.addEventListener("close", () => { dialog.remove(); });
-  const sure = make(`button.${tone}`, { type: "button" }, word);
-  sure.addEventListener("click", async () => {
-    sure.disabled = true;
-    try {
-      const [made, note] = (await work()) ?? [];
-      if (!made) close();
-      else dialog.replaceChildren(...onceShown(made, note), make("div.actions", make("button", { type: "button", onclick: close }, "Done")));
-      if (!made) reload();
-      else dialog.addEventListener("close", reload, { once: true });
-    } catch (problem) {
-      dialog.replaceChildren(problemBox(problem, make("button.quiet", { type: "button", onclick: close }, "Close")));
-    }
-  });
-  const cancel = make("button.quiet", { type: "button", onclick: close }, "Cancel");
-  dialog.append(make("h2", title), make("p", text), make("div.actions", sure, cancel));
-  document.body.append(dialog);
-  dialog.showModal();
+  const revoke = async () => {
+    await call("DELETE", `v1/keys/${key.id}`);
+    reload();
+  };
+  return asking("Revoke", "danger", `Revoke the key ${key.name}?`, text, revoke);
 }
 
 /** A key, which no other answer has, to copy. */

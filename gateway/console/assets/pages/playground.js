@@ -5,7 +5,13 @@ import { make } from "../elements.js";
 import { heading, problemBox } from "../parts.js";
 import { answerView } from "../playground/answer.js";
 import { requestForm } from "../playground/form.js";
-import { inspector } from "../playground/inspector.js";
+import { CAUSES, inspector } from "../playground/inspector.js";
+
+/** Tokens of a call as the inspector shows them: how each came about, and what it says. */
+const SAMPLE = [
+  ["forced", '{"place": "'], ["free", "Lu"], ["free", "igi"], ["free", '"'], ["forced", ', "guests": '], ["rescued", "4"],
+  ["forced", ', "seats": "'], ["rescued", "terrace"], ["closed", '"}'],
+];
 
 export async function show(address, signal) {
   const [models, page] = await Promise.all([
@@ -65,5 +71,9 @@ function welcome() {
     make("h2", "See a call being constrained"),
     make("p", "Run a request. Each token of the answer shows how it came about. Choose one to see what the model wanted "
       + "to write there, and what the mask took away."),
+    make("div.chips.sample", { "aria-hidden": "true" }, SAMPLE.map(([cause, text]) => make(`span.chip.${cause}`, make("span", text)))),
+    make("ul.legend", Object.entries(CAUSES).map(([cause, meaning]) => (
+      make("li", make(`span.chip.${cause}`, make("span", cause)), make("span.soft", meaning))
+    ))),
   );
 }

@@ -1,14 +1,14 @@
 // What differs between two texts, line by line.
 
 const CONTEXT = 3;
-const MAX_LINES = 1500;
+export const MAX_LINES = 1500;
 
 /**
  * The lines of two texts as `{ kind, sign, text }`, of the kinds `same`, `removed`, `added` and `left out`. Only a few
  * equal lines stand around each difference.
  */
 export function differences(before, after) {
-  const lines = aligned(before.slice(0, MAX_LINES), after.slice(0, MAX_LINES));
+  const lines = aligned(before, after);
   const near = new Set();
   lines.forEach((line, at) => {
     if (line.kind !== "same") for (let each = at - CONTEXT; each <= at + CONTEXT; each += 1) near.add(each);
@@ -21,8 +21,9 @@ export function differences(before, after) {
   return shown;
 }
 
-/** All lines, by a longest common subsequence: what both texts have at their ends is left out of its table. */
-function aligned(before, after) {
+/** The first lines, or words, by a longest common subsequence: what both have at their ends is not in its table. */
+export function aligned(allBefore, allAfter) {
+  const [before, after] = [allBefore.slice(0, MAX_LINES), allAfter.slice(0, MAX_LINES)];
   let start = 0;
   while (start < Math.min(before.length, after.length) && before[start] === after[start]) start += 1;
   let end = 0;

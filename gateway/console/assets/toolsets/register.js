@@ -6,7 +6,7 @@ import { lineAt, readJSON } from "../json_text.js";
 import { bytes, count, duration, empty, field, heading, problemBox, table } from "../parts.js";
 import { go, link } from "../address.js";
 import { tally } from "./schema_view.js";
-import { changeBadge } from "./revisions.js";
+import { changeBadge } from "./changes.js";
 
 const PAUSE_MS = 350;
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
@@ -86,7 +86,11 @@ class RegisterForm {
 
   fileButton() {
     const input = make("input.hidden", { type: "file", accept: ".json,application/json", tabindex: "-1", "aria-label": "File of tools" });
-    input.addEventListener("change", async () => this.write(await input.files[0].text()));
+    input.addEventListener("change", async () => {
+      const [file] = input.files;
+      this.write(await file.text());
+      input.value = ""; // so that the same file, written anew, can be opened again
+    });
     const button = make("button.quiet", { type: "button", onclick: () => input.click() }, "Open a file");
     return [button, input];
   }

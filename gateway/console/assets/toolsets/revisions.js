@@ -2,39 +2,24 @@
 
 import { Problem, call, get } from "../api.js";
 import { make } from "../elements.js";
-import { writtenLines } from "../json_text.js";
-import { badge, empty, facts, heading, moment, number, pager, problemBox, table } from "../parts.js";
+import { empty, facts, heading, moment, number, pager, problemBox, table } from "../parts.js";
 import { go, link } from "../address.js";
-import { differences } from "./differences.js";
+import { CHANGES, changeBadge, changeLines, changeTitle } from "./changes.js";
 
 const PAGE_SIZE = 50;
 const MAX_SHOWN = 20;
 
-export const CHANGES = {
-  added: ["new", "not there before"],
-  removed: ["bad", "no longer there"],
-  compatible: ["plain", "the same arguments are valid; a text differs"],
-  widened: ["good", "what was valid still is, and more may be"],
-  narrowed: ["fair", "some of what was valid may no longer be"],
-  changed: ["kept", "neither schema is proved to contain the other"],
-  unchanged: ["plain", "nothing changed"],
-};
-
-export function changeBadge(change) {
-  const [tone, meaning] = CHANGES[change];
-  return make("span", { title: meaning }, badge(change, tone));
-}
-
 export async function showRevisions(name, address, signal) {
   const path = `v1/toolsets/${encodeURIComponent(name)}`;
   if (address.query.of) return showChanges(name, path, address.query, signal);
-  const { revisions, next, dropped_before: dropped } = await get(
+  const { revisions, next, dropped_before: dropped, deleted } = await get(
     `${path}/revisions`, { before: address.query.before, limit: PAGE_SIZE }, signal,
   );
   const failure = make("div");
-  const newest = address.query.before ? null : revisions[0]?.revision;
+  const newest = address.query.before || deleted ? null : revisions[0]?.revision;
   return [
-    heading(name, "What changed, and when?", make("a.button.quiet", { href: link(["toolsets", name]) }, "Tools")),
+    heading(name, "What changed, and when?", !deleted && make("a.button.quiet", { href: link(["toolsets", name]) }, "Tools")),
+    deleted && make("p.fair-note", "This toolset is deleted: requests that name it are refused. Restore a revision to bring it back."),
     failure,
     table("Revisions", [
       { title: "Revision", kind: "number", cell: (row) => (
@@ -102,25 +87,5 @@ async function toolChange(path, tool, change, { revision, since }, signal) {
   const definition = (number) => get(at, { shape: "mcp", revision: number }, signal);
   const before = change === "added" ? null : await definition(since);
   const after = change === "removed" ? null : await definition(revision);
-  const lines = differences(textOf(before), textOf(after));
-  return make(
-    "section",
-    make("h2.with-badge", make("span.mono", tool), " ", changeBadge(change)),
-    make("div.diff", { role: "region", "aria-label": `Changes of ${tool}`, tabindex: "0" }, make("ol", lines.map((line) => (
-      make("li", { class: line.kind }, sign(line), make("code", line.text))
-    )))),
-  );
-}
-
-/** The sign of a line that differs; a screen reader says the word. */
-function sign(line) {
-  const isSaid = line.kind === "added" || line.kind === "removed";
-  return make("span.sign", make("span", { "aria-hidden": "true" }, line.sign), isSaid && make("span.hidden", `${line.kind} `));
-}
-
-function textOf(definition) {
-  if (!definition) return [];
-  return writtenLines(definition).map((line) => (
-    `${"  ".repeat(line.depth)}${line.key === null ? "" : `${JSON.stringify(line.key)}: `}${line.text}`
-  ));
+  return make("section", changeTitle(tool, change), changeLines(tool, before, after));
 }

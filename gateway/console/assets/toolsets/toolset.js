@@ -1,9 +1,10 @@
 // One toolset: its tools, searched, and beside them one tool's schema with the verdict on each line.
 
-import { get } from "../api.js";
+import { call, get } from "../api.js";
+import { asking } from "../dialogs.js";
 import { make } from "../elements.js";
-import { bytes, duration, empty, facts, heading, moment, number, pager, searchField } from "../parts.js";
-import { link } from "../address.js";
+import { badge, bytes, count, duration, empty, facts, heading, moment, number, pager, searchField } from "../parts.js";
+import { go, link } from "../address.js";
 import { schemaView, tally } from "./schema_view.js";
 
 const PAGE_SIZE = 50;
@@ -18,6 +19,7 @@ export async function showToolset(name, address, signal) {
       name,
       revision ? `Revision ${revision}, which may not be the current one` : "What may a model call?",
       make("a.button.quiet", { href: link(["toolsets", name, "revisions"]) }, "Revisions"),
+      !revision && deleteButton(name, path, page.etag),
       !revision && make("a.button", { href: link(["toolsets", "+register"], { name }) }, "Change"),
     ),
     make("div.summary", facts([
@@ -25,6 +27,7 @@ export async function showToolset(name, address, signal) {
       ["Revision", number(page.revision)],
       ["Since", moment(page.created_at)],
       ["Digest", make("code", { title: page.digest }, page.digest.slice(0, 12))],
+      ...(revision || page.num_differing == null ? [] : [["Sources", sourcesLink(name, page.num_differing)]]),
     ])),
     page.num_tools === 0
       ? empty("No tools", "This toolset is registered without tools.")
@@ -39,6 +42,19 @@ export async function showToolset(name, address, signal) {
         shown ? await toolView(path, shown, revision, signal) : empty("Nothing found", `No tool has “${search}” in its text.`),
       ),
   ];
+}
+
+function sourcesLink(name, differing) {
+  const said = differing ? badge(`${count(differing, "tool")} to review`, "fair") : "nothing to review";
+  return make("a", { href: link(["toolsets", name, "sources"]) }, said);
+}
+
+function deleteButton(name, path, etag) {
+  const text = "Requests that name it are refused from now on. Its revisions stay, and one of them can be restored.";
+  return asking("Delete", "danger", `Delete ${name}?`, text, async () => {
+    await call("DELETE", path, { headers: { "If-Match": etag } });
+    go(["toolsets", name, "revisions"]);
+  });
 }
 
 function toolList(name, tools, shown, query) {

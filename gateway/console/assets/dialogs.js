@@ -1,0 +1,33 @@
+// Dialogs that ask before something is done.
+
+import { reload } from "./address.js";
+import { make, nodes } from "./elements.js";
+import { problemBox } from "./parts.js";
+
+/** A button that asks before it does something. What `work` gives is shown in the dialog, until the user is done. */
+export function asking(word, tone, title, text, work) {
+  return make(`button.${tone}`, { type: "button", onclick: () => ask(word, tone, title, text, work) }, word);
+}
+
+function ask(word, tone, title, text, work) {
+  const dialog = make("dialog", { "aria-label": title });
+  const close = () => { dialog.close(); };
+  dialog.addEventListener("close", () => { dialog.remove(); });
+  const sure = make(`button.${tone}`, { type: "button" }, word);
+  sure.addEventListener("click", async () => {
+    sure.disabled = true;
+    try {
+      const shown = await work();
+      if (!shown) return close();
+      dialog.replaceChildren(...nodes(shown), make("div.actions", make("button", { type: "button", onclick: close }, "Done")));
+      dialog.addEventListener("close", reload, { once: true });
+    } catch (problem) {
+      dialog.replaceChildren(problemBox(problem, make("button.quiet", { type: "button", onclick: close }, "Close")));
+    }
+    return undefined;
+  });
+  const cancel = make("button.quiet", { type: "button", onclick: close }, "Cancel");
+  dialog.append(make("h2", title), make("p", text), make("div.actions", sure, cancel));
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,132 @@
+"""`callgate tools accept` and `decline`: decides on what differs at the sources of a toolset."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+import httpx
+import msgspec
+import typer
+
+from gateway.command_options import say, visible
+from gateway.import_cli import DifferenceReply, show_differences
+from gateway.tools_cli import (
+    ApplyReply,
+    KeyOption,
+    ToolsetArgument,
+    UrlOption,
+    checked_answer,
+    count_tools,
+    failure,
+    open_gateway,
+    toolset_path,
+    warn,
+)
+
+DifferingArgument = Annotated[
+    list[str] | None, typer.Argument(help="Names of tools, such as get_*. Default: all that differ.")
+]
+SourceOption = Annotated[
+    str | None, typer.Option(help="Only from this source, such as 'mcp https://tools.example/mcp'.")
+]
+
+
+NOTHING = "toolset {} is as its sources were when they were imported last"
+
+
+class _DifferencesReply(msgspec.Struct):
+    """What differs at the sources of a revision; what was declined stands apart."""
+
+    etag: str
+    differences: list[DifferenceReply]
+    declined: list[DifferenceReply]
+
+    def chosen(self, names: Sequence[str], source: str | None) -> Sequence[DifferenceReply]:
+        """The differences of one source or of all; those that names and patterns mean, or all.
+
+        One that was declined is meant by its whole name only. Ends the command if a name means nothing.
+        """
+        differing = [each for each in self.differences if source in {None, each.source}]
+        if not names:
+            return differing
+        declined = [each for each in self.declined if source in {None, each.source} and each.tool in names]
+        meant = [each for each in differing if any(fnmatchcase(each.tool, name) for name in names)] + declined
+        for name in names:
+            if not any(fnmatchcase(each.tool, name) for each in meant):
+                reason = f"no tool {visible(name)} differs, so nothing was changed"
+                raise failure(f"{reason}; `callgate tools accept --dry-run` shows those that do")
+        return meant
+
+
+class _RevisionReply(msgspec.Struct):
+    """The revision that is current now."""
+
+    revision: int
+
+
+def accept_tools(
+    toolset: ToolsetArgument,
+    tool: DifferingArgument = None,
+    *,
+    source: SourceOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be accepted.")] = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Serve tools as their source offered them when it was imported last; shows what changes.
+
+    A tool that was declined is accepted by its whole name.
+    """
+    with open_gateway(url, api_key) as (client, console):
+        found = _differences(client, toolset)
+        chosen = found.chosen(tool or (), source)
+        show_differences(console, chosen)
+        if not chosen:
+            say(console, NOTHING.format(toolset))
+        if dry_run or not chosen:
+            return
+        with console.status("compiling …"):
+            answer = _decide(client, f"{toolset_path(toolset)}/accept", found, chosen if tool else (), source)
+        summary = checked_answer(answer, ApplyReply)
+        tools = count_tools(summary.num_tools)
+        say(console, f"toolset {toolset} is now at revision {summary.revision}, {tools}")
+        warn(console, summary.warnings)
+
+
+def decline_tools(
+    toolset: ToolsetArgument,
+    tool: DifferingArgument = None,
+    *,
+    source: SourceOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Leave differences aside: they are not reported again until the source changes these tools again."""
+    with open_gateway(url, api_key) as (client, console):
+        found = _differences(client, toolset)
+        chosen = found.chosen(tool or (), source)
+        if not chosen:
+            say(console, NOTHING.format(toolset))
+            return
+        answer = _decide(client, f"{toolset_path(toolset)}/decline", found, chosen if tool else (), source)
+        revision = checked_answer(answer, _RevisionReply).revision
+        for each in chosen:
+            say(console, f"{visible(each.tool)}: {each.change}, declined")
+        say(console, f"toolset {toolset} is now at revision {revision} and serves what it served")
+
+
+def _differences(client: httpx.Client, toolset: str) -> _DifferencesReply:
+    return checked_answer(client.get(f"{toolset_path(toolset)}/differences"), _DifferencesReply)
+
+
+def _decide(
+    client: httpx.Client,
+    path: str,
+    found: _DifferencesReply,
+    chosen: Sequence[DifferenceReply],
+    source: str | None,
+) -> httpx.Response:
+    """Accept or decline what was shown, and nothing that came since; without `chosen`, all that differ."""
+    names = {"tools": [each.tool for each in chosen]} if chosen else {}
+    body: dict[str, Any] = {**names, **({"source": source} if source else {})}
+    return client.post(path, json=body, headers={"If-Match": found.etag})
