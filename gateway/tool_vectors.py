@@ -22,6 +22,7 @@ from toolspecs.tool import Tool
 from toolspecs.tool_index import Scores, described, fit, parts_of
 
 Vector = NDArray[np.float32]
+"""Of a tool, (width,); of a request's text, (parts, width), a row for each of the `parts_of` it."""
 
 PATIENCE_S = 1.0
 """How long a search waits for vectors at most."""
@@ -36,9 +37,9 @@ _OWN_BYTES = 400
 _MAX_WAITING = 4_096
 """Tools of one share that may wait for their vectors."""
 
-MAX_PARTS_WAITING = 256
-"""Parts of requests of one share that may wait, of up to 8,000 characters: those of searches that have given
-up are among them."""
+MAX_TEXTS_WAITING = 64
+"""Messages of one share that may wait, of up to 8,000 characters: those of searches that have given up are
+among them."""
 
 _NUM_THREADS = 2
 _log = logging.getLogger(__name__)
@@ -47,8 +48,8 @@ _log = logging.getLogger(__name__)
 class Embedder(Protocol):
     """Makes vectors of length 1; threads can share it."""
 
-    def query(self, text: str) -> Vector:
-        """The vector of a text that is searched for."""
+    def query(self, parts: Sequence[str]) -> Vector:
+        """The vectors of the parts of a text that is searched for, of which the first is all of it."""
 
     def document(self, text: str) -> Vector:
         """The vector of a text that may be found."""
@@ -72,7 +73,7 @@ class ToolVectors:
         return self._vectors.num_bytes
 
     def num_waiting(self, share: str) -> int:
-        """Parts of requests of a share whose vectors are being made, or will be."""
+        """Messages of a share whose vectors are being made, or will be."""
         return self._of_requests.num_of(share)
 
     def close(self) -> None:
@@ -101,8 +102,8 @@ class ToolVectors:
             return np.zeros(len(tools), np.float32)
         keys = [_key(tenant, "tool", tool.digest) for tool in tools]
         wanted = {key: partial(self._tool, tool) for key, tool in zip(keys, tools, strict=True)}
-        parts = {part: _key(tenant, "text", part) for text in texts for part in parts_of(text)}
-        asked = {key: partial(self._embedder.query, part) for part, key in parts.items()}
+        of_text = {text: _key(tenant, "text", text) for text in texts}
+        asked = {key: partial(self._query, text) for text, key in of_text.items()}
         missing = self._missing(wanted)
         if len(missing) + self._of_tools.num_of(share) > _MAX_WAITING:
             return None
@@ -110,19 +111,21 @@ class ToolVectors:
         if len(missing) > WORTH_WAITING:
             return None
         unknown = self._missing(asked)
-        if len(unknown) + self.num_waiting(share) > MAX_PARTS_WAITING:
+        if len(unknown) + self.num_waiting(share) > MAX_TEXTS_WAITING:
             return None
         pending += [self._begin(self._of_requests, share, key, asked[key]) for key in unknown]
         if pending:
             await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
-        documents, queries = self._found(keys), self._found(parts.values())
+        documents, queries = self._found(keys), self._found(of_text.values())
         if documents is None or queries is None:
             return None
-        of_part = dict(zip(parts, queries, strict=True))
-        return await asyncio.to_thread(alike, documents, of_part, texts)
+        return await asyncio.to_thread(alike, documents, dict(zip(texts, queries, strict=True)), texts)
 
     def _tool(self, tool: Tool) -> Vector:
         return self._embedder.document(described(tool))
+
+    def _query(self, text: str) -> Vector:
+        return self._embedder.query(parts_of(text))
 
     def _missing(self, keys: Iterable[str]) -> list[str]:
         with self._lock:
@@ -155,10 +158,10 @@ class ToolVectors:
                 self._vectors.put(key, vector, vector.nbytes + _OWN_BYTES)
 
 
-def alike(tools: Sequence[Vector], parts: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
-    """How well tools fit some texts, by the vectors of the tools and of all `parts_of` the texts."""
+def alike(tools: Sequence[Vector], asked: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
+    """How well tools fit some texts, by the vectors of the tools and those `asked` by each text."""
     matrix = np.stack(tools)
-    return fit(texts, lambda part: np.maximum(matrix @ parts[part], 0))
+    return fit(texts, {text: list(np.maximum(rows @ matrix.T, 0)) for text, rows in asked.items()})
 
 
 def _key(tenant: str, kind: str, text: str) -> str:

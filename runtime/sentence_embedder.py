@@ -6,6 +6,7 @@ and what is put before a text that is searched for.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +33,10 @@ _MOST_CHARACTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class SentenceEmbedder:
-    """A model on the CPU; threads can share it. A text is embedded alone: no padding changes its vector."""
+    """A model on the CPU, with a fast tokenizer; threads can share it.
+
+    A text is embedded alone: no padding changes its vector.
+    """
 
     model: Any
     tokenizer: Any
@@ -74,22 +78,55 @@ class SentenceEmbedder:
             document_prompt=str(prompts.get("document", prompts.get("passage", ""))),
         )
 
-    def query(self, text: str) -> NDArray[np.float32]:
-        """The vector of a text that is searched for."""
-        return self._embed(self.query_prompt, text)
+    def query(self, parts: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of a text that is searched for, a row each: of all of it, then of its sentences.
+
+        One forward pass makes them all, since the vector of a sentence is the mean of its tokens within the
+        text ("late chunking", Günther et al. 2024). A sentence that is not read there is embedded alone.
+        """
+        text, *sentences = parts
+        if not sentences or self.pools_first:
+            return np.stack([self._embed(self.query_prompt, part) for part in parts])
+        hidden, spans = self._hidden(self.query_prompt, text)
+        rows = [_unit(hidden.mean(0))]
+        end = len(self.query_prompt)
+        for sentence in sentences:
+            start = (self.query_prompt + text).index(sentence, end)
+            end = start + len(sentence)
+            inside = (spans[:, 0] >= start) & (spans[:, 1] <= end) & (spans[:, 0] < spans[:, 1])
+            is_read = bool(inside.any())
+            rows.append(
+                _unit(hidden[inside].mean(0)) if is_read else self._embed(self.query_prompt, sentence)
+            )
+        return np.stack(rows)
 
     def document(self, text: str) -> NDArray[np.float32]:
         """The vector of a text that may be found."""
         return self._embed(self.document_prompt, text)
 
     def _embed(self, prompt: str, text: str) -> NDArray[np.float32]:
-        read = prompt + text[: self.max_tokens * _MOST_CHARACTERS]
-        tokens = self.tokenizer(read, truncation=True, max_length=self.max_tokens, return_tensors="pt")
+        hidden, _ = self._hidden(prompt, text)
+        return _unit(hidden[0] if self.pools_first else hidden.mean(0))
+
+    def _hidden(self, prompt: str, text: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """The last hidden states, (tokens, width), and where each token begins and ends, (tokens, 2)."""
+        read = (prompt + text)[: self.max_tokens * _MOST_CHARACTERS]
+        tokens = self.tokenizer(
+            read,
+            truncation=True,
+            max_length=self.max_tokens,
+            return_tensors="pt",
+            return_offsets_mapping=True,
+        )
+        spans: torch.Tensor = tokens.pop("offset_mapping")[0]
         with torch.inference_mode():
-            hidden = self.model(**tokens).last_hidden_state[0]
-            pooled = hidden[0] if self.pools_first else hidden.mean(0)
-            vector: NDArray[np.float32] = torch.nn.functional.normalize(pooled, dim=0).numpy()
-        return vector
+            return self.model(**tokens).last_hidden_state[0], spans
+
+
+def _unit(vector: torch.Tensor) -> NDArray[np.float32]:
+    """The vector in length 1."""
+    unit: NDArray[np.float32] = torch.nn.functional.normalize(vector, dim=0).numpy()
+    return unit
 
 
 def _minilm() -> Path:

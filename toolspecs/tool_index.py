@@ -13,7 +13,7 @@ Equal tools and requests give equal scores, on every replica.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -109,7 +109,8 @@ class ToolIndex:
         if not texts:
             return [0.0] * self._num_tools
         stemmer = Stemmer.Stemmer("english")
-        scores: list[float] = fit(texts, lambda part: self._bm25(stemmer, part)).tolist()
+        scored = {text: [self._bm25(stemmer, part) for part in parts_of(text)] for text in texts}
+        scores: list[float] = fit(texts, scored).tolist()
         return scores
 
     def _bm25(self, stemmer: Any, text: str) -> Scores:
@@ -129,18 +130,18 @@ class ToolIndex:
         return scores
 
 
-def fit(texts: Mapping[str, float], score: Callable[[str], Scores]) -> Scores:
+def fit(texts: Mapping[str, float], scores: Mapping[str, Sequence[Scores]]) -> Scores:
     """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say.
 
-    There is a text at least. `score` is how well each tool fits a part of a text. The whole text counts as
-    much as the sentence that fits the tool best.
+    There is a text at least. `scores` are how well each tool fits each of the `parts_of` a text. The whole
+    text counts as much as the sentence that fits the tool best.
     """
-    total = [np.float32(weight) * _fit(text, score) for text, weight in texts.items()]
+    total = [np.float32(weight) * _fit(scores[text]) for text, weight in texts.items()]
     return scaled(np.sum(total, axis=0))
 
 
-def _fit(text: str, score: Callable[[str], Scores]) -> Scores:
-    whole, *each = (scaled(score(part)) for part in parts_of(text))
+def _fit(scores: Sequence[Scores]) -> Scores:
+    whole, *each = map(scaled, scores)
     return scaled(whole + np.max(each, axis=0)) if each else whole
 
 

@@ -92,8 +92,8 @@ class Hybrid:
 
     def scores(self, texts: Mapping[str, float]) -> list[float]:
         """As `ToolIndex.scores`."""
-        parts = {part: self._embedder.query(part) for text in texts for part in parts_of(text)}
-        return fused(self._words.scores(texts), alike(self._vectors, parts, texts))
+        asked = {text: self._embedder.query(parts_of(text)) for text in texts}
+        return fused(self._words.scores(texts), alike(self._vectors, asked, texts))
 
 
 Index = ToolIndex | Hybrid

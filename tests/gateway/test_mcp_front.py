@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections import Counter
 from contextlib import asynccontextmanager
+from itertools import cycle
 
 import httpx2
 import pytest
@@ -84,6 +86,49 @@ async def test_a_toolset_is_listed_as_it_is_registered(front, mode):
     assert (weather.name, weather.description) == ("get_weather", "The weather of a place.")
     assert weather.input_schema == WEATHER["function"]["parameters"]
     assert clock.name == "clock.now"
+
+
+class TakingTurns(httpx2.AsyncHTTPTransport):
+    """Sends each request to the next of some ports, as a load balancer without sticky sessions does."""
+
+    def __init__(self, *ports):
+        super().__init__()
+        self.ports = cycle(ports)
+        self.asked = Counter()
+
+    async def handle_async_request(self, request):
+        port = next(self.ports)
+        self.asked[port] += 1
+        request.url = request.url.copy_with(port=port)
+        return await super().handle_async_request(request)
+
+
+@ERAS
+async def test_replicas_answer_requests_of_one_client_in_turns(tmp_path, mode):
+    settings = Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0)
+    tools = [{"name": f"tool.{number}", "inputSchema": {"type": "object"}} for number in range(PAGE + 1)]
+    apps = [create_app(settings, runtime=FakeRuntime()) for _ in range(2)]
+    with served(apps[0]) as one, served(apps[1]) as other:
+        put(one, "many", [WEATHER, *tools])
+        turns = TakingTurns(one.base_url.port, other.base_url.port)
+        url = f"{one.base_url}/mcp/many"
+        async with (
+            httpx2.AsyncClient(transport=turns) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            first = await client.list_tools()
+            second = await client.list_tools(cursor=first.next_cursor)
+            assert [tool.name for tool in first.tools + second.tools][2:] == [each["name"] for each in tools]
+            for _ in range(2):  # each replica checks
+                asked = {"tool": "get_weather", "arguments": {"days": "2"}}
+                result = await client.call_tool("check_arguments", asked)
+                assert result.structured_content["valid"] is False
+            other.put("/v1/toolsets/many", json={"tools": [TIME]}).raise_for_status()
+            for _ in range(2):
+                assert [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools][1:] == [
+                    "clock.now"
+                ]
+    assert min(turns.asked[each.base_url.port] for each in (one, other)) >= 3
 
 
 @ERAS

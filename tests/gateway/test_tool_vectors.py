@@ -9,7 +9,7 @@ from serving import client_of, wait_for
 
 from gateway import tool_search
 from gateway.app import create_app
-from gateway.tool_vectors import MAX_PARTS_WAITING, WORTH_WAITING, ToolVectors
+from gateway.tool_vectors import MAX_TEXTS_WAITING, WORTH_WAITING, ToolVectors
 from toolspecs.tool import Tool
 
 MEANINGS = ({"star", "quux"}, {"mail", "corge"}, {"song", "grault"}, {"file"})
@@ -23,8 +23,11 @@ class FakeEmbedder:
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def query(self, text):
+    def query(self, parts):
         assert self.may_go_on.wait(20)
+        return np.stack([self.vector(part) for part in parts])
+
+    def vector(self, text):
         words = set(text.lower().replace("_", " ").replace(".", " ").split())
         vector = np.array([0.1, *(float(bool(words & meaning)) for meaning in MEANINGS)], np.float32)
         return vector / np.linalg.norm(vector)
@@ -34,7 +37,7 @@ class FakeEmbedder:
         if "unembeddable" in text:
             raise ValueError(text)
         self.embedded.append(text)
-        return self.query(text)
+        return self.vector(text)
 
 
 def tool(name):
@@ -140,6 +143,6 @@ async def test_requests_that_nobody_waits_for_any_more_do_not_pile_up(embedder):
     for number in range(400):
         texts = {f"text {number} {'.'.join(' more' for _ in range(8))}": 1.0}
         assert await vectors.scores(tools, texts, wait_s=0) is None
-    assert vectors.num_waiting("") <= MAX_PARTS_WAITING
+    assert vectors.num_waiting("") <= MAX_TEXTS_WAITING
     embedder.may_go_on.set()
     vectors.close()

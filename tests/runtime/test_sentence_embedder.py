@@ -52,12 +52,26 @@ def hidden(embedder, ids):
 
 def test_vectors_are_means_of_length_1_and_equal_for_equal_texts(folder):
     embedder = SentenceEmbedder.load(str(folder))
-    vector = embedder.query("send mail")
+    [vector] = embedder.query(["send mail"])
     mean = hidden(embedder, [2, 4, 5, 3]).mean(0)
     np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-6)
     assert vector.dtype == np.float32
     assert (embedder.document("send mail") == vector).all()
-    assert (embedder.query("play song") != vector).any()
+    assert (embedder.query(["play song"])[0] != vector).any()
+
+
+def test_a_sentence_is_the_mean_of_its_tokens_within_the_text(folder):
+    embedder = SentenceEmbedder.load(str(folder))
+    rows = embedder.query(["send mail play song", "send mail", "play song"])
+    within = hidden(embedder, [2, 4, 5, 6, 7, 3])
+    for row, mean in zip(rows, (within.mean(0), within[1:3].mean(0), within[3:5].mean(0)), strict=True):
+        np.testing.assert_allclose(row, mean / np.linalg.norm(mean), atol=1e-6)
+    alone = embedder.query(["play song"])[0]
+    assert (alone != rows[2]).any()
+    path = write(folder, "sentence_bert_config.json", {"max_seq_length": 4})
+    shorter = SentenceEmbedder.load(str(folder)).query(["send mail play song", "send mail", "play song"])
+    path.unlink()
+    np.testing.assert_allclose(shorter[2], alone, atol=1e-6)  # what is not read of the text is read alone
 
 
 def test_files_beside_the_weights_say_how_texts_are_read(folder):
@@ -70,7 +84,7 @@ def test_files_beside_the_weights_say_how_texts_are_read(folder):
     for path in written:
         path.unlink()
     first = hidden(embedder, [2, 8, 9, 3])[0]
-    np.testing.assert_allclose(embedder.query("send mail" * 9), first / np.linalg.norm(first), atol=1e-6)
+    np.testing.assert_allclose(embedder.query(["send mail" * 9])[0], first / np.linalg.norm(first), atol=1e-6)
     assert (embedder.document("play song") == embedder.document("play song mail mail")).all()
 
 
@@ -89,5 +103,5 @@ def test_the_packaged_model_tells_meanings_apart_or_names_the_extra():
             SentenceEmbedder.load(MINILM)
         return
     embedder = SentenceEmbedder.load(MINILM)
-    asked = embedder.query("Bookmark this project for me")
+    asked = embedder.query(["Bookmark this project for me"])[0]
     assert asked @ embedder.document("star repository") > asked @ embedder.document("get weather")

@@ -36,7 +36,7 @@ const SELECTIONS = [["", "One answer, masked"], ...[["accept", "Accept, up to"],
 export function requestForm(models, toolsets, query, signal) {
   const control = {
     model: select(models.map((name) => [name, name])),
-    toolset: select([[EXAMPLE, "Example: book_table"], ...toolsets.map((name) => [name, name])]),
+    toolset: select([[EXAMPLE, "An example"], ...toolsets.map((name) => [name, name])]),
     revision: select([["", "latest"]]),
     choice: select([]),
     selection: select(SELECTIONS),

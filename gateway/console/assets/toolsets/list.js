@@ -16,6 +16,7 @@ export async function showList(address, signal) {
     return [head, empty(
       "No toolset yet",
       "A toolset is a named set of tools. Register one here or with callgate tools apply, and requests name it.",
+      make("a.button.quiet", { href: link(["playground"]) }, "Try an example first"),
     )];
   }
   const rows = page.toolsets.length ? listed(page.toolsets) : empty("Nothing found", `No toolset has “${search}” in its name.`);
