@@ -335,5 +335,6 @@ async def test_a_tenant_neither_sees_nor_accepts_what_is_offered_to_another(sett
             await client.post("/v1/toolsets/x/import", json={"listing": listing}, headers=keys["ours"])
         path = "/v1/toolsets/x"
         assert (await client.get(f"{path}/differences", headers=keys["theirs"])).status_code == 404
-        assert (await client.post(f"{path}/accept", json={}, headers=keys["theirs"])).status_code == 404
+        for verb in ("accept", "decline"):
+            assert (await client.post(f"{path}/{verb}", json={}, headers=keys["theirs"])).status_code == 404
         assert (await client.post(f"{path}/accept", json={}, headers=keys["ours"])).status_code == 200
