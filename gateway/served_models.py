@@ -75,7 +75,7 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
     from runtime.engines.remote import RemoteRuntime, RemoteSettings  # noqa: PLC0415 - as below
     from runtime.text.tokenizer import load_tokenizer  # noqa: PLC0415
 
-    source = model.tokenizer or find_source(model.model, Path(settings.data_dir))
+    source = model.tokenizer or find_source(model.model, Path(settings.data_dir)).model
     text = load_tokenizer(source, model_id=model_name(model), syntax=model.syntax)
     on_vocabulary(text.prepared)
     if settings.context_length is not None:
@@ -203,11 +203,12 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error
+    source = find_source(model.model, Path(settings.data_dir), model.adapter)
     return EmbeddedRuntime.load(
-        find_source(model.model, Path(settings.data_dir)),
+        source.model,
         engine,
         model_id=model_name(model),
         syntax=model.syntax,
-        adapter=model.adapter,
+        adapter=source.adapter,
         on_vocabulary=on_vocabulary,
     )

@@ -30,12 +30,13 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     transformers.utils.logging.disable_progress_bar()
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
+    source = find_source(settings.model, Path(settings.data_dir), settings.adapter)
     loaded = load_model(
-        find_source(settings.model, Path(settings.data_dir)),
+        source.model,
         model_id=settings.model_name or Path(settings.model).name,
         device=settings.device,
         dtype=settings.dtype,
-        adapter=settings.adapter,
+        adapter=source.adapter,
     )
     with progress(console) as say:
         findings = run_study(loaded, StudySettings(**options), say)

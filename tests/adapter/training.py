@@ -16,7 +16,7 @@ from demo_model.conversations import converse as synthetic
 from demo_model.examples import Example, example_of
 from demo_model.recipe import RECIPES
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from adapter.conversations import converse as everyday
@@ -135,6 +135,10 @@ class AdapterTrainer:
         }
         torch.save(state, path.with_suffix(".partial"))
         path.with_suffix(".partial").replace(path)
+
+    def begin_with(self, folder: Path) -> None:
+        """Start from an adapter that was exported, with a new optimizer, instead of from one that changes nothing."""
+        set_peft_model_state_dict(self.model, load_file(folder / WEIGHTS))
 
     def load(self, path: Path) -> None:
         """Continue from a checkpoint.

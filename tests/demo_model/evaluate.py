@@ -87,10 +87,13 @@ def _asked(
 def main() -> None:
     """Print a table, and write it as JSON lines."""
     options = _parser().parse_args()
-    source = find_source(_model_of_run(options.model), Path(tempfile.gettempdir()))
-    subject = StudiedModel(load_model(source, device=options.device, adapter=options.adapter))
+    source = find_source(_model_of_run(options.model), Path(tempfile.gettempdir()), options.adapter)
+    subject = StudiedModel(load_model(source.model, device=options.device, adapter=source.adapter))
     asker = Asker(subject, num_at_once=_NUM_AT_ONCE)
-    sets = {"unseen domains, 4 tools": list(held_out(options.count)), "everyday": list(everyday())}
+    sets = {
+        "everyday": list(everyday())[: options.count],
+        "unseen domains, 4 tools": list(held_out(options.count)),
+    }
     if options.bfcl:
         for category in BFCL:
             sets[f"bfcl {category}"] = list(bfcl(options.bfcl / f"{category}.jsonl.gz"))[: options.count]
@@ -99,7 +102,7 @@ def main() -> None:
     _print("|---|---|--:|--:|--:|--:|--:|--:|")
     for name, questions in sets.items():
         for mode, strategy, temperature in STRATEGIES:
-            if options.greedy and temperature:
+            if (options.greedy and temperature) or (options.masked and mode != "masked"):
                 continue
             answers = answers_to(questions, strategy, temperature, subject, asker)
             found = score(f"{mode}, T={temperature:g}", answers)
@@ -126,8 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("model", help="the folder of a training run, a model's folder or file, or a name")
     parser.add_argument("--count", type=int, default=500, help="questions of each set, at most")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--adapter", type=Path, help="a LoRA adapter to merge into the model")
+    parser.add_argument("--adapter", help="a LoRA adapter to merge into the model")
     parser.add_argument("--greedy", action="store_true", help="leave temperature 1 out")
+    parser.add_argument("--masked", action="store_true", help="leave unmasked answers out")
     parser.add_argument("--out", type=Path, help="a file for the table as JSON lines")
     parser.add_argument("--bfcl", type=Path, help="the folder of BFCL's questions")
     return parser

@@ -14,7 +14,7 @@ from runtime.embedded import EmbeddedRuntime
 from runtime.errors import ModelLoadError
 from runtime.events import Finished, TextDelta
 from runtime.loading import load_model
-from runtime.models import DEMO_MODEL_FOLDER, find_smollm2, find_source
+from runtime.models import DEMO_MODEL_FOLDER, SMOLLM2_ADAPTER, ModelSource, find_smollm2, find_source
 from runtime.request import GenerationRequest, Sampling
 
 
@@ -100,7 +100,11 @@ def test_smollm2_is_found_in_its_package(tmp_path, monkeypatch):
 
 
 def test_models_with_names_are_found(tmp_path, monkeypatch):
-    assert find_source("tiny", tmp_path) == find_source("demo", tmp_path) == str(DEMO_MODEL_FOLDER)
-    assert find_source("some/where", tmp_path) == "some/where"
-    monkeypatch.setattr("runtime.models.find_smollm2", lambda: tmp_path / "SmolLM2.gguf")
-    assert find_source("smollm2", tmp_path) == str(tmp_path / "SmolLM2.gguf")
+    assert find_source("tiny", tmp_path) == find_source("demo", tmp_path) == ModelSource(str(DEMO_MODEL_FOLDER))
+    assert find_source("some/where", tmp_path) == ModelSource("some/where")
+    file = str(tmp_path / "SmolLM2.gguf")
+    monkeypatch.setattr("runtime.models.find_smollm2", lambda: file)
+    assert find_source("smollm2", tmp_path) == ModelSource(file, str(SMOLLM2_ADAPTER))
+    assert find_source("smollm2-base", tmp_path, "mine") == ModelSource(file, "mine")
+    with pytest.raises(ModelLoadError, match="smollm2-base"):
+        find_source("smollm2", tmp_path, "mine")

@@ -115,6 +115,16 @@ def test_a_merged_adapter_computes_what_the_trained_one_does(trained, random_mod
         assert not torch.allclose(merged, plain.model(ids).logits, atol=1e-2)
 
 
+def test_a_run_can_begin_with_an_adapter(trained, random_model):
+    folder, trainer = trained
+    other = AdapterTrainer(load_model(random_model, dtype="float32", device="cpu"), RECIPE, seed=1)
+    other.begin_with(folder)
+    ids = torch.tensor([list(range(5, 45))])
+    with torch.no_grad():
+        assert torch.allclose(other.model(ids).logits, trainer.model(ids).logits, atol=1e-2)
+    assert other.progress.step == 0
+
+
 def damaged(folder, tmp_path, **changes):
     copied = shutil.copytree(folder, tmp_path / "adapter")
     (copied / CONFIG).write_text(json.dumps(json.loads((copied / CONFIG).read_text()) | changes))
