@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(
             min_length=1,
             description="Model to serve: a directory, a GGUF file, a hub id, `demo` or `tiny` (bundled),"
-            " `smollm2`, or `random`.",
+            " `smollm2`, `smollm2-base`, or `random`.",
         ),
     ] = DEMO_MODEL
     adapter: Annotated[

@@ -100,7 +100,9 @@ def test_smollm2_is_found_in_its_package(tmp_path, monkeypatch):
 
 
 def test_models_with_names_are_found(tmp_path, monkeypatch):
-    assert find_source("tiny", tmp_path) == find_source("demo", tmp_path) == ModelSource(str(DEMO_MODEL_FOLDER))
+    assert (
+        find_source("tiny", tmp_path) == find_source("demo", tmp_path) == ModelSource(str(DEMO_MODEL_FOLDER))
+    )
     assert find_source("some/where", tmp_path) == ModelSource("some/where")
     file = str(tmp_path / "SmolLM2.gguf")
     monkeypatch.setattr("runtime.models.find_smollm2", lambda: file)
