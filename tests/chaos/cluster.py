@@ -28,13 +28,17 @@ REQUEST_S = 30.0
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Moves the clock of a process (Debian: apt-get install faketime)."""
 HAS_FAKETIME = FAKETIME.exists()
-_PROGRAM = "from gateway.cli import main; main()"
-_LATER_LOWERING = "from compiler.isolation import compile_job; compile_job.LOWERING_VERSION += 1; "
+LATER_LOWERING = "from compiler.isolation import compile_job; compile_job.LOWERING_VERSION += 1; "
 """What makes a gateway one of a later version, which finds no grammar that this one has stored."""
+LATER_MARK = "from runtime.engines import mark; mark.VERSION += 1; "
+"""What makes a gateway or an engine one of a later version, whose marks those of this one do not read."""
 
 
 class ServerProcess:
-    """A program that serves a port of its own; `probe` is the path that it answers once it is ready."""
+    """A program that serves a port of its own; `probe` is the path that it answers once it is ready.
+
+    `version` is what runs before the program: nothing, or what makes the next start one of a later version.
+    """
 
     def __init__(self, name: str, folder: Path, probe: str) -> None:
         self.name = name
@@ -42,7 +46,9 @@ class ServerProcess:
         self.port = free_port()
         self._probe = probe
         self._process: subprocess.Popen[bytes] | None = None
-        self.command: list[str] = []
+        self.version = ""
+        self.program = ""
+        self.arguments: list[str] = []
         self.environment: dict[str, str] = {}
 
     @property
@@ -69,7 +75,8 @@ class ServerProcess:
             **self.environment,
         }
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
+            command = [sys.executable, "-c", self.version + self.program, *self.arguments]
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     async def ready(self) -> float:
         """Wait until it serves; the seconds that this took."""
@@ -130,23 +137,22 @@ class GatewayProcess(ServerProcess):
         lines = [f"{key} = {_toml(value)}" for key, value in settings.items()]
         config = self.folder / "callgate.toml"
         config.write_text("\n".join([*lines, models]))
-        options = ["--config", str(config), "--port", str(self.port)]
-        self.command = [sys.executable, "-c", _PROGRAM, "serve", *options]
-
-    def change_version(self, *, is_later: bool) -> None:
-        """When it is started the next time, it is of a later version, or of this one again."""
-        self.command[2] = _LATER_LOWERING * is_later + _PROGRAM
+        self.program = "from gateway.cli import main; main()"
+        self.arguments = ["serve", "--config", str(config), "--port", str(self.port)]
 
     async def engines_ready(self) -> float:
         """Wait until all of its engines take requests; the seconds that this took."""
         start = time.monotonic()
+        while not all((await self.used_engines()).values()):
+            assert time.monotonic() - start < START_S, await self.used_engines()
+            await asyncio.sleep(0.05)
+        return time.monotonic() - start
+
+    async def used_engines(self) -> dict[int, bool]:
+        """Whether it uses each of its engines, by their ports."""
         async with httpx.AsyncClient(base_url=self.url, timeout=10) as client:
-            while True:
-                states = (await client.get("/v1/engines")).json()["data"]
-                if all(state["circuit"] == "closed" for state in states):
-                    return time.monotonic() - start
-                assert time.monotonic() - start < START_S, states
-                await asyncio.sleep(0.05)
+            states = (await client.get("/v1/engines")).json()["data"]
+        return {int(state["engine"].rpartition(":")[2]): state["circuit"] == "closed" for state in states}
 
     async def measures(self) -> dict[str, float]:
         """Its metrics: the sum of each over all labels but `callgate_state`, which is appended to the name."""
@@ -161,7 +167,8 @@ class EngineProcess(ServerProcess):
         super().__init__(name, folder, "/health")
         options = {"port": self.port, "store": store, "secret": SECRET, "token-seconds": TOKEN_S}
         words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
-        self.command = [sys.executable, "-m", "chaos.engine_process", *words]
+        self.program = "from chaos.engine_process import main; main()"
+        self.arguments = words
 
     async def behave(self, **fields) -> None:
         """Set fields of its `StandIn`."""

@@ -15,7 +15,7 @@ import httpx
 import redis.asyncio
 from hostile import BOUNDED, REFUSED
 
-from chaos.cluster import HAS_FAKETIME, MODEL, Cluster, EngineProcess
+from chaos.cluster import HAS_FAKETIME, LATER_LOWERING, LATER_MARK, MODEL, Cluster, EngineProcess
 from chaos.load import CONNECTION, DESK, TOOLSET, Load, Registrations, register, tool
 
 STORE_GONE = frozenset({"store_unavailable", "engine_failed"})
@@ -202,7 +202,7 @@ async def gateways_upgraded(scene: Scene) -> None:
             scene.load.serving.remove(gateway)
             gateway.signal(signal.SIGTERM)
             await gateway.ended(60)
-            gateway.change_version(is_later=is_later)
+            gateway.version = LATER_LOWERING * is_later
             gateway.start()
             await gateway.ready()
             await gateway.engines_ready()
@@ -211,6 +211,31 @@ async def gateways_upgraded(scene: Scene) -> None:
             compiled = (await gateway.measures()).get("callgate_grammar_compile_duration_seconds_count", 0)
             version = "later" if is_later else "this"
             scene.notes.append(f"{gateway.name} of {version} version compiled {compiled:.0f} grammars in 5 s")
+
+
+async def all_upgraded(scene: Scene) -> None:
+    """An engine and a gateway at a time come back of a later version; then the way back.
+
+    The versions do not read each other's marks. So in between each gateway uses the engine of its version alone.
+    """
+    engines, gateways = scene.cluster.engines, scene.cluster.gateways
+    for is_later in (True, False):
+        for engine, gateway in zip(engines, gateways, strict=True):
+            scene.load.serving.remove(gateway)
+            for process in (gateway, engine):
+                process.signal(signal.SIGTERM)
+                await process.ended(60)
+                process.version = LATER_MARK * is_later
+                process.start()
+            await engine.ready()
+            await gateway.ready()
+            scene.load.serving.append(gateway)
+            await asyncio.sleep(8)
+            for one in gateways:
+                used = [other.name for other in engines if (await one.used_engines())[other.port]]
+                fitting = [other.name for other in engines if other.version == one.version]
+                if used != fitting:
+                    scene.load.wrong.append(f"{one.name} uses {used}, of its version are {fitting}")
 
 
 async def long_stream(url: str) -> list[str]:
@@ -379,6 +404,7 @@ SHARED_FAULTS = (
     Fault("gateway-killed", "a gateway is killed, and started again", gateway_killed, frozenset({CONNECTION})),
     Fault("gateway-drained", "a gateway is told to end while streams run", gateway_drained),
     Fault("gateways-upgraded", "each gateway is replaced by one of a later version, and then back", gateways_upgraded),
+    Fault("all-upgraded", "engines and gateways are replaced by ones of a later version, a pair at a time, and then back", all_upgraded),
     Fault("clock-moved", "the clock of a gateway jumps an hour ahead, two back, and one ahead", clock_moved, missing=NO_FAKETIME),
     Fault("clients-vanish", "100 clients leave their streams without a word", clients_vanish),
     Fault("clients-read-slowly", "30 clients do not read their streams for 8 s", clients_read_slowly),
