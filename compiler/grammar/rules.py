@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
-from compiler.grammar.grammar import Grammar, Rule, RuleRef
+from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef
 from compiler.guard.plan import GuardPlan
 
 _MAX_HINT = 32
@@ -25,6 +26,7 @@ class RuleTable:
         self._names: dict[Rule, RuleRef] = {}
         self._next: dict[str, int] = {}
         self._shared: dict[str, RuleRef] = {}
+        self._parts: set[str] = set()
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -39,6 +41,14 @@ class RuleTable:
             self.fill(ref, rule)
             self._names[rule] = ref
         return self._names[rule]
+
+    def part(self, hint: str, expr: Expr) -> Expr:
+        """An expression as a rule if it has parts, to be written out again if it stays the only reference."""
+        if not isinstance(expr, Choice | Concatenation):
+            return expr
+        ref = self.define(hint, Rule(expr))
+        self._parts.add(ref.name)
+        return ref
 
     def reserve(self, hint: str) -> RuleRef:
         """A reference to a rule that `fill` defines later, for rules that refer to themselves."""
@@ -57,6 +67,11 @@ class RuleTable:
             self._shared[key] = ref = self.reserve(key)
             self.fill(ref, build(ref))
         return self._shared[key]
+
+    @property
+    def parts(self) -> AbstractSet[str]:
+        """The names of rules that `part` made."""
+        return self._parts
 
     def grammar(self, root: Rule, plan: GuardPlan | None = None) -> Grammar:
         """The grammar of these rules under `root`; `plan` says what guards keep."""

@@ -37,13 +37,18 @@ class KeyOrders:
         self._wanted = wanted
         self._num_left = MAX_RULES
 
+    @property
+    def is_any_wanted(self) -> bool:
+        """Whether keys come in any order where they can."""
+        return self._wanted == "any"
+
     def declared(self, reason: str) -> ChosenOrder:
         """The declared order, for a reason that is told if any order is wanted."""
-        return ChosenOrder(because=f": {reason}" if self._wanted == "any" else "")
+        return ChosenOrder(because=f": {reason}" if self.is_any_wanted else "")
 
     def choose(self, num_keys: int) -> ChosenOrder:
         """The order that is wanted, unless it takes too many rules for so many keys."""
-        if self._wanted == "declared" or num_keys < 2:
+        if not self.is_any_wanted or num_keys < 2:
             return ChosenOrder()
         if num_keys > MAX_KEYS:
             return self.declared(f"any order is for {MAX_KEYS} keys at most")

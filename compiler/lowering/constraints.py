@@ -85,6 +85,11 @@ class ObjectConstraint:
     """Schemas each of which the key or the value of at least one member must fail."""
     failing_members: tuple[FailingMember, ...] = ()
     """Members under undeclared keys that must be there."""
+    decisive: Mapping[str, tuple[CanonicalSchema | None, ...]] = field(default_factory=dict)
+    """If not empty, one member must have one of these keys, and a value of one of the schemas beside it.
+
+    That value need not satisfy `properties`; None admits any value.
+    """
     dependent_keys: DependentKeys = NO_DEPENDENCIES
 
 

@@ -25,9 +25,10 @@ from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
-from compiler.grammar.passes import prune
+from compiler.grammar.passes import prune, with_single_parts
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import Ambiguities, PathStep, Planner
+from compiler.lowering.alike_objects import PlacedObject, joined
 from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
@@ -142,7 +143,7 @@ class Lowering:
             # Written out in the root rule, so that xgrammar precomputes masks up to its very end.
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
-                return grammar
+                return with_single_parts(grammar, self.rules.parts)
         reason = "admits values, but none that can be written"
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
@@ -267,7 +268,28 @@ class Lowering:
         return lower_enum(self, list(filter(context.dependent_keys.admits, values)), context)
 
     def _any_of(self, schemas: Iterable[CanonicalSchema], context: Context) -> Expr | None:
-        return union([part for group in joinable(schemas) for part in self._alternatives(group, context)])
+        objects, others = self._joined_objects(list(schemas), context)
+        parts = [part for group in joinable(others) for part in self._alternatives(group, context)]
+        for constraint, location in objects:
+            state = self.planner.new_state(location.pointer)
+            self.planner.link(context.state, None, [state])
+            parts.append(lower_object(self, constraint, replace(context, location=location, state=state)))
+        return union(parts)
+
+    def _joined_objects(
+        self, schemas: list[CanonicalSchema], context: Context
+    ) -> tuple[list[PlacedObject], list[CanonicalSchema]]:
+        """Objects that some alternatives are together, and the other alternatives."""
+        placed = {
+            index: self._placed(object_constraint(view), context)
+            for index, schema in enumerate(schemas)
+            if isinstance(view := schema.view(), canonical.ObjectView)
+        }
+        if len(placed) < 2 or self.key_orders.is_any_wanted:
+            return [], schemas
+        objects, rest = joined(self, list(placed.values()))
+        others = [s for i, s in enumerate(schemas) if i not in placed or any(placed[i] is r for r in rest)]
+        return objects, others
 
     def _alternatives(self, group: list[CanonicalSchema], context: Context) -> list[Expr | None]:
         """The values of some schemas; those of several strings are one automaton if it is not too large.
@@ -308,12 +330,15 @@ class Lowering:
         return cases
 
     def _object(self, constraint: ObjectConstraint, context: Context) -> Expr | None:
-        if not context.is_distinct:  # where it is, equal objects must have their keys in one order
-            location = self.source_map.reordered(context.location, may_stem_from(constraint))
-            context = replace(context, location=location)
-        constraint = replace(constraint, dependent_keys=context.dependent_keys)
+        constraint, location = self._placed(constraint, context)
         lower = lower_with_violations if constraint.violations else lower_object
-        return lower(self, constraint, context)
+        return lower(self, constraint, replace(context, location=location))
+
+    def _placed(self, constraint: ObjectConstraint, context: Context) -> PlacedObject:
+        location = context.location
+        if not context.is_distinct:  # where it is, equal objects must have their keys in one order
+            location = self.source_map.reordered(location, may_stem_from(constraint))
+        return PlacedObject(replace(constraint, dependent_keys=context.dependent_keys), location)
 
     def string(self, constraint: StringConstraint, context: Context, *, is_key: bool = False) -> Expr | None:
         """The admitted strings, or with `is_key` the admitted keys of an object; None if there is none."""

@@ -5,6 +5,7 @@ members may be bounded. What was written before a key matters for what follows o
 
 - A key that was written makes the later ones that it needs *pending*: they must be written, too.
 - A key that was left out makes the later ones that need it *blocked*: they must be left out, too.
+- Of an object that must have one of some *decisive* members, it matters whether one was written.
 
 So it does not matter which of two keys comes first. Few states are needed as long as few keys wait for others
 at a time; that is so if keys stand beside those that they need.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from compiler.digraph import reachable
@@ -30,26 +32,34 @@ if TYPE_CHECKING:
 
 MAX_STATES = 4_000
 _NEEDING = ("dependentRequired", "dependencies")
+_NONE_DECISIVE: Mapping[str, Expr] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Member:
-    """The text of a key and its value, without separators; `key` is None for a member under any key."""
+    """The text of a key and its value, without separators; `key` is None for a member under any key.
+
+    `decisive`: its texts as a decisive member; None if it cannot be one.
+    `is_only_decisive`: it has no others.
+    """
 
     key: str | None
     text: Expr
     is_required: bool
+    decisive: Expr | None = None
+    is_only_decisive: bool = False
 
 
 class MemberState(NamedTuple):
-    """What matters of the members before a key: their number, and indices of later keys that they decide."""
+    """What matters of the members before a key: their number, and indices of later keys that they decide.
+
+    `is_decided`: a decisive one is among them, or none is needed.
+    """
 
     num_members: int = 0
     pending: frozenset[int] = frozenset()
     blocked: frozenset[int] = frozenset()
-
-
-START = MemberState()
+    is_decided: bool = True
 
 
 class MemberBounds(NamedTuple):
@@ -79,14 +89,16 @@ class MemberChoices:
             if key in indices
         }
         self._bounds = bounds
+        self.has_decisive = any(member.decisive is not None for member in members)
+        self.start = MemberState(is_decided=not self.has_decisive)
 
     @cached_property
     def levels(self) -> list[list[MemberState]] | None:
         """The states before each member and after the last one; None if there are too many."""
-        found = [[START]]
+        found = [[self.start]]
         for index in range(len(self._required)):
             found.append(list(dict.fromkeys(self._following(index, found[-1]))))
-            if sum(map(len, found)) > MAX_STATES:
+            if sum(map(len, found)) > MAX_STATES * (1 + self.has_decisive):
                 return None
         return found
 
@@ -96,12 +108,28 @@ class MemberChoices:
         return not any(self._needed.values())
 
     def taken(self, index: int, state: MemberState) -> MemberState | None:
-        """The state after a member that is written; None if it must not be."""
+        """The state after a member that is written, not as the decisive one; None if it must not be.
+
+        One that has the same texts as a decisive one is the decisive one, if none was written before.
+        """
+        member = self.members[index]
+        is_decisive = not state.is_decided and member.decisive == member.text
+        return None if is_decisive or member.is_only_decisive else self._written(index, state)
+
+    def _written(self, index: int, state: MemberState) -> MemberState | None:
         count, high = state.num_members + 1, self._bounds.high
         if index in state.blocked or (high is not None and count > high):
             return None
         later = (other for other in self._needed.get(index, ()) if other > index)
-        return MemberState(min(count, self._bounds.top), state.pending.union(later) - {index}, state.blocked)
+        pending = state.pending.union(later) - {index}
+        return state._replace(num_members=min(count, self._bounds.top), pending=pending)
+
+    def decided(self, index: int, state: MemberState) -> MemberState | None:
+        """The state after a member that is written as the decisive one; None if it must not be."""
+        if state.is_decided or self.members[index].decisive is None:
+            return None
+        following = self._written(index, state)
+        return None if following is None else following._replace(is_decided=True)
 
     def skipped(self, index: int, state: MemberState) -> MemberState | None:
         """The state after a member that is left out; None if it must be written."""
@@ -115,7 +143,8 @@ class MemberChoices:
 
     def can_end(self, index: int, state: MemberState) -> bool:
         """Whether no member from an index on needs to be written."""
-        return state.num_members >= self._bounds.low and not state.pending and not any(self._required[index:])
+        is_whole = state.is_decided and not state.pending and not any(self._required[index:])
+        return is_whole and state.num_members >= self._bounds.low
 
     def are_whole(self, written: Collection[int]) -> bool:
         """Whether members at some indices, in whatever order, are written with all that must be written."""
@@ -125,7 +154,8 @@ class MemberChoices:
 
     def _following(self, index: int, states: list[MemberState]) -> Iterator[MemberState]:
         for state in states:
-            for following in (self.skipped(index, state), self.taken(index, state)):
+            ways = (self.skipped, self.taken, self.decided)
+            for following in (way(index, state) for way in ways):
                 if following is not None:
                     yield following
 
@@ -170,19 +200,29 @@ def choose_order(
 
 
 def live_members(
-    texts: Iterable[tuple[str, Expr | None]], constraint: ObjectConstraint
+    texts: Iterable[tuple[str, Expr | None]],
+    constraint: ObjectConstraint,
+    decisive: Mapping[str, Expr] = _NONE_DECISIVE,
 ) -> list[Member] | None:
-    """The members that can be written, of the texts of declared keys; None if one that is required cannot."""
+    """The members that can be written, of the texts of declared keys; None if one that is required cannot.
+
+    `decisive` has the texts of decisive members by key.
+    """
     members = []
     for key, text in texts:
-        is_required = key in constraint.required
+        is_required, deciding = key in constraint.required, decisive.get(key)
         if text is not None:
-            members.append(Member(key, text, is_required))
+            members.append(Member(key, text, is_required, deciding))
+        elif deciding is not None:
+            members.append(Member(key, deciding, is_required, deciding, is_only_decisive=True))
         elif is_required:
             return None
     if not set(constraint.required) <= {member.key for member in members}:
         return None
-    return _consistent(members, constraint.dependent_keys)
+    live = _consistent(members, constraint.dependent_keys)
+    if constraint.decisive and live and all(member.decisive is None for member in live):
+        return None
+    return live
 
 
 def _consistent(members: list[Member], dependent_keys: DependentKeys) -> list[Member] | None:

@@ -7,6 +7,7 @@ Declared keys in any order are a third (`compiler.lowering.any_order`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, conc
 from compiler.lowering.any_order import lower_in_any_order
 from compiler.lowering.cardinality import MOST_DISTINCT
 from compiler.lowering.member_choices import (
-    START,
     Member,
     MemberBounds,
     MemberChoices,
@@ -97,12 +97,19 @@ class MemberRules:
 
     def lower(self) -> Expr | None:
         """The whole object; None if no number of members is admitted."""
+        self.members = [self._shared(member) for member in self.members]
         if not self.low and self.high is None and self._is_flat():
             return self._flat()
         return self._suffixes()
 
+    def _shared(self, member: Member) -> Member:
+        """A member whose texts are rules, which other objects with the same member refer to, too."""
+        rules, decisive = self.lowering.rules, member.decisive
+        shared = None if decisive is None else rules.part("member", decisive)
+        return replace(member, text=rules.part("member", member.text), decisive=shared)
+
     def _is_flat(self) -> bool:
-        if not self.choices.are_independent:
+        if self.choices.has_decisive or not self.choices.are_independent:
             return False
         runs = [
             len(list(run)) for required, run in groupby(self.choices.members, _is_required) if not required
@@ -143,7 +150,8 @@ class MemberRules:
         pick, after = self._tail(levels[-1])
         for index in range(len(levels) - 2, -1, -1):
             pick, after = self._before(index, levels[index], pick, after)
-        body = union((pick[START], _CLOSE if self.choices.can_end(0, START) else None))
+        start = self.choices.start
+        body = union((pick[start], _CLOSE if self.choices.can_end(0, start) else None))
         return concat(Literal("{"), body)
 
     def _before(
@@ -154,13 +162,15 @@ class MemberRules:
         after: Mapping[MemberState, Expr | None],
     ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
         """`pick` and `after` before a member, from those after it."""
-        choices, text = self.choices, self.choices.members[index].text
+        choices, member = self.choices, self.choices.members[index]
         picked: dict[MemberState, Expr | None] = {}
         for state in states:
-            taken, skipped = choices.taken(index, state), choices.skipped(index, state)
-            written = None if taken is None else concat(text, after[taken])
+            taken, decided = choices.taken(index, state), choices.decided(index, state)
+            skipped = choices.skipped(index, state)
+            written = None if taken is None else concat(member.text, after[taken])
+            deciding = None if decided is None else concat(member.decisive, after[decided])
             left_out = None if skipped is None else pick[skipped]
-            picked[state] = self._rule("pick", union((written, left_out)))
+            picked[state] = self._rule("pick", union((deciding, written, left_out)))
         ended = {state: self._after(picked[state], can_end=choices.can_end(index, state)) for state in states}
         return picked, ended
 
@@ -170,16 +180,20 @@ class MemberRules:
         """`pick` and `after` after the last declared key."""
         first: dict[MemberState, Expr | None] = dict.fromkeys(states)
         if self.extra is None:
-            return first, {s: self._after(None, can_end=s.num_members >= self.low) for s in states}
+            return first, {s: self._after(None, can_end=self._can_end(s)) for s in states}
         if not self.is_extra_single:
-            return {s: self._first(s.num_members) for s in states}, {
-                s: self._further(s.num_members) for s in states
-            }
+            decided = [state for state in states if state.is_decided]
+            further = first | {s: self._further(s.num_members) for s in decided}
+            return first | {s: self._first(s.num_members) for s in decided}, further
         for state in states:
-            can_end = state.num_members + 1 >= self.low
+            can_end = state.is_decided and state.num_members + 1 >= self.low
             last = concat(self.extra, self._after(None, can_end=can_end))
             first[state] = None if self._is_over(state.num_members + 1) else last
-        return first, {s: self._after(first[s], can_end=s.num_members >= self.low) for s in states}
+        return first, {s: self._after(first[s], can_end=self._can_end(s)) for s in states}
+
+    def _can_end(self, state: MemberState) -> bool:
+        """Whether the object can end after the last declared key."""
+        return state.is_decided and state.num_members >= self.low
 
     def _is_over(self, count: int) -> bool:
         return self.high is not None and count > self.high

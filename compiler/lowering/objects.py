@@ -22,7 +22,7 @@ from compiler.report import Verdict
 from compiler.vocabulary import KEY_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from compiler.frontend.source_map import SchemaLocation
     from compiler.lowering.any_order import ChosenOrder
@@ -56,7 +56,9 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     is_guarded = is_open and _is_guarded(lowering, constraint, context, keys, marked_beside)
     marked = frozenset(keys).difference(constraint.required if is_guarded else keys)
     readable = marked | marked_beside
-    members = live_members(_member_texts(lowering, constraint, context, keys, readable), constraint)
+    texts = _member_texts(lowering, constraint, context, keys, readable)
+    decisive = _decisive_texts(lowering, constraint, context, readable)
+    members = live_members(texts, constraint, decisive)
     if members is None:
         return None
     told_apart = [] if is_guarded else keys
@@ -88,7 +90,7 @@ def _order(lowering: Lowering, constraint: ObjectConstraint, context: Context, n
     """In which order the declared keys of an object come."""
     if context.is_distinct:
         return lowering.key_orders.declared("equal items need one text")
-    if constraint.failing_members:
+    if constraint.failing_members or constraint.decisive:
         return lowering.key_orders.declared("some member has to fail a schema")
     return lowering.key_orders.choose(num_keys)
 
@@ -99,6 +101,7 @@ def declared_keys(
     """The declared keys in the order in which they are written, and whether undeclared ones may follow."""
     declared = lowering.source_map.declared(location)
     known = {*constraint.properties, *constraint.required, *constraint.dependent_keys.names}
+    known |= constraint.decisive.keys()
     names = constraint.property_names
     finite = None if names is None else finite_names(names)
     if finite is not None:
@@ -174,11 +177,28 @@ def _member_texts(
 ) -> Iterator[tuple[str, Expr | None]]:
     """The declared keys, each with its text and that of its value; None if it admits no value."""
     for key in keys:
-        schema = value_schema(constraint, key)
-        location = lowering.source_map.property(context.location, key)
-        value = lowering.part(schema, context, location, KeyStep(key))
-        mark = _MARK if key in readable else EMPTY
-        yield key, concat(lowering.formatting.text(key), mark, lowering.formatting.key_separator, value)
+        yield key, _member_text(lowering, value_schema(constraint, key), context, key, readable)
+
+
+def _decisive_texts(
+    lowering: Lowering, constraint: ObjectConstraint, context: Context, readable: frozenset[str]
+) -> Mapping[str, Expr]:
+    """The texts of decisive members by key, where there are any."""
+    found = {
+        key: union(_member_text(lowering, schema, context, key, readable) for schema in schemas)
+        for key, schemas in constraint.decisive.items()
+    }
+    return {key: text for key, text in found.items() if text is not None}
+
+
+def _member_text(
+    lowering: Lowering, schema: CanonicalSchema | None, context: Context, key: str, readable: frozenset[str]
+) -> Expr | None:
+    """A key and its values; None if there are none."""
+    location = lowering.source_map.property(context.location, key)
+    value = lowering.part(schema, context, location, KeyStep(key))
+    mark = _MARK if key in readable else EMPTY
+    return concat(lowering.formatting.text(key), mark, lowering.formatting.key_separator, value)
 
 
 def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | None:

@@ -22,7 +22,6 @@ from compiler.guard.planner import KeyStep
 from compiler.lowering.any_order import lower_in_any_order
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
 from compiler.lowering.member_choices import (
-    START,
     MemberBounds,
     MemberChoices,
     MemberState,
@@ -206,7 +205,7 @@ class TaggedArguments:
                 taken, skipped = choices.taken(index, state), choices.skipped(index, state)
                 written = None if taken is None else concat(choices.members[index].text, following[taken])
                 rest[state] = self._either(written, None if skipped is None else following[skipped])
-        return rest[START]
+        return rest[choices.start]
 
     def _either(self, taken: Expr | None, left: Expr | None) -> Expr | None:
         if taken is None or left is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.grammar.grammar import union
+from compiler.lowering.alike_objects import PlacedObject, joined
 from compiler.lowering.constraints import FailingMember, Violation, intersection
 from compiler.lowering.objects import declared_keys, lower_object, value_schema
 from compiler.report import Verdict
@@ -46,6 +47,9 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
         reason = "demands, inside distinct items, that some key or value fails a schema"
         raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED)
     alternatives = _without_violations(lowering, constraint, location)
+    if not lowering.key_orders.is_any_wanted:
+        placed = [PlacedObject(alternative, location) for alternative in alternatives]
+        alternatives = [each.constraint for group in joined(lowering, placed) for each in group]
     options = [lower_object(lowering, alternative, context) for alternative in alternatives]
     note = "one chosen member fails the schema, the others are free to"
     lowering.reporter.note(location, "not", Verdict.NARROWED, note)

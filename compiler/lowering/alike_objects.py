@@ -1,0 +1,129 @@
+"""Alternatives that are objects and differ in one member only become one object.
+
+What fails `{"properties": {"a": A, "b": B}}` is an object with an `a` that fails A, or one with a `b` that
+fails B. Written one by one, `n` such alternatives of `n` keys take `n * n` members, and a mask reads all
+alternatives at once. Here they are one object of which one *decisive* member must be there: `a` with a value
+that fails A, or `b` with one that fails B. It has each key twice: until a decisive member was written, and
+behind that.
+
+The *common* constraint requires what all alternatives require and has, under each key, the schema that most
+have. An alternative that differs from it in one key, which it requires, admits exactly the objects that have
+a value of its own schema under this key and whose other members satisfy the common constraint. So the union
+of such alternatives is the common constraint with the keys where they differ as decisive ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from compiler.lowering.objects import declared_keys, value_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from jsonschema_rs import CanonicalSchema
+
+    from compiler.frontend.source_map import SchemaLocation
+    from compiler.lowering.constraints import ObjectConstraint
+    from compiler.lowering.lowering import Lowering
+
+
+class PlacedObject(NamedTuple):
+    """The constraint of an object, and the schemas that apply to it."""
+
+    constraint: ObjectConstraint
+    location: SchemaLocation
+
+
+def joined(
+    lowering: Lowering, objects: Sequence[PlacedObject]
+) -> tuple[list[PlacedObject], list[PlacedObject]]:
+    """Objects with decisive members, and the objects that are none of these; they admit the same together.
+
+    Objects are only joined if they have the same declared keys in the same order.
+    """
+    found: list[PlacedObject] = []
+    rest: list[PlacedObject] = []
+    for alike in _groups(objects, lambda each: _without_members(each.constraint)):
+        places = _groups(alike, lambda each: _place(lowering, each)) if len(alike) > 1 else [alike]
+        for group in places:
+            decisive, left = _joined([each.constraint for each in group])
+            found += [PlacedObject(constraint, group[0].location) for constraint in decisive]
+            rest += [each for each in group if any(each.constraint is one for one in left)]
+    return found, rest
+
+
+def _groups(
+    objects: Sequence[PlacedObject], key: Callable[[PlacedObject], Hashable]
+) -> list[list[PlacedObject]]:
+    found: dict[Hashable, list[PlacedObject]] = defaultdict(list)
+    for each in objects:
+        found[key(each)].append(each)
+    return list(found.values())
+
+
+def _place(lowering: Lowering, placed: PlacedObject) -> Hashable:
+    keys, _ = declared_keys(lowering, placed.constraint, placed.location)
+    return placed.location, tuple(keys)
+
+
+def _without_members(constraint: ObjectConstraint) -> Hashable:
+    """What must be equal in constraints to be joined: all but `required` and `properties`."""
+    if constraint.violations or constraint.failing_members or constraint.decisive:
+        return id(constraint)
+    return (
+        constraint.min_properties,
+        constraint.max_properties,
+        constraint.property_names,
+        frozenset(constraint.pattern_properties.items()),
+        constraint.additional_properties,
+    )
+
+
+def _joined(
+    constraints: Sequence[ObjectConstraint],
+) -> tuple[list[ObjectConstraint], list[ObjectConstraint]]:
+    """Constraints with decisive members, and those that are none of these."""
+    found: list[ObjectConstraint] = []
+    left = list(constraints)
+    while len(left) > 1:
+        common = _common(left)
+        keys = [_only_difference(constraint, common) for constraint in left]
+        alike = [(each, key) for each, key in zip(left, keys, strict=True) if key is not None]
+        if len(alike) < 2:
+            break
+        left = [each for each, key in zip(left, keys, strict=True) if key is None]
+        found.append(replace(common, decisive=_decisive(alike)))
+    return found, left
+
+
+def _common(constraints: Sequence[ObjectConstraint]) -> ObjectConstraint:
+    required = [key for key in constraints[0].required if all(key in each.required for each in constraints)]
+    properties: dict[str, CanonicalSchema] = {}
+    for key in dict.fromkeys(key for each in constraints for key in each.properties):
+        schemas = Counter(each.properties.get(key) for each in constraints)
+        schema = schemas.most_common(1)[0][0]
+        if schema is not None:
+            properties[key] = schema
+    return replace(constraints[0], required=tuple(required), properties=properties)
+
+
+def _only_difference(constraint: ObjectConstraint, common: ObjectConstraint) -> str | None:
+    """The one key in which a constraint differs from the common one, if it requires it."""
+    keys = set(constraint.required).difference(common.required)
+    for key in constraint.properties.keys() | common.properties.keys():
+        if constraint.properties.get(key) != common.properties.get(key):
+            keys.add(key)
+    return next(iter(keys)) if len(keys) == 1 and keys <= set(constraint.required) else None
+
+
+def _decisive(
+    alike: Sequence[tuple[ObjectConstraint, str]],
+) -> Mapping[str, tuple[CanonicalSchema | None, ...]]:
+    """By key, the schemas of the constraints that differ there from the common one."""
+    found: dict[str, tuple[CanonicalSchema | None, ...]] = {}
+    for constraint, key in alike:
+        found[key] = (*found.get(key, ()), value_schema(constraint, key))
+    return found
