@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from compiler.closing.closer import Closer, ParsedText
@@ -65,25 +66,27 @@ def lower_schema(
     """
     read = in_declared_dialect(schema, documents)
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
-    ambiguities = Ambiguities()
-    expander, source_map = Expander(canonical), SourceMap(read, documents)
+    new_lowering = partial(
+        Lowering,
+        canonical,
+        SourceMap(read, documents),
+        dependent_keys,
+        is_closed=objects == "closed",
+        formatting=formatting,
+        key_order=key_order,
+        expander=Expander(canonical),
+    )
+    lowering = new_lowering(ambiguities=Ambiguities())
     while True:
-        lowering = Lowering(
-            canonical,
-            source_map,
-            dependent_keys,
-            is_closed=objects == "closed",
-            formatting=formatting,
-            ambiguities=ambiguities,
-            key_order=key_order,
-            expander=expander,
-        )
         arguments = TaggedArguments(lowering, tags) if tags else None
         try:
             grammar = lowering.grammar(arguments.lower if arguments else None)
             break
         except AmbiguousPaths as ambiguous:
-            ambiguities |= ambiguous.found
+            if lowering.can_go_on(ambiguous.found):
+                lowering.go_on(ambiguous.found)
+            else:
+                lowering = new_lowering(ambiguities=lowering.ambiguities | ambiguous.found)
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")

@@ -1,6 +1,6 @@
 """The planner: collects the path states of a grammar's plan while a schema is lowered (see `GuardPlan`)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -226,6 +226,15 @@ class Planner:
         """Note that the keys or items there can run out (see `PathState.can_run_out`)."""
         self._drafts[state].can_run_out = True
 
+    def forget(self, pointers: Collection[str]) -> set[int]:
+        """Forget the states of objects at some pointers and all that lead to one; return their numbers."""
+        stale = self._leading_to(
+            state for state, draft in enumerate(self._drafts) if draft.objects and draft.pointer in pointers
+        )
+        for state in stale:
+            self._drafts[state] = _DraftState("")
+        return stale
+
     def plan(self, start: int) -> GuardPlan | None:
         """The plan whose root is the state `start`; None if the grammar needs no guard.
 
@@ -303,11 +312,13 @@ class Planner:
 
     def _relevant(self) -> set[int]:
         """The states where a guard has something to do, and those that lead to one."""
-        marked = (n for n, draft in enumerate(self._drafts) if draft.is_guarded or not draft.is_plain)
-        return coreachable(
-            marked,
-            ((state, draft.same.union(*draft.inside())) for state, draft in enumerate(self._drafts)),
+        return self._leading_to(
+            state for state, draft in enumerate(self._drafts) if draft.is_guarded or not draft.is_plain
         )
+
+    def _leading_to(self, ends: Iterable[int]) -> set[int]:
+        edges = ((state, draft.same.union(*draft.inside())) for state, draft in enumerate(self._drafts))
+        return coreachable(ends, edges)
 
 
 class _PathGroup(NamedTuple):

@@ -148,6 +148,23 @@ class Lowering:
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
 
+    def can_go_on(self, found: Ambiguities) -> bool:
+        """Whether `go_on` tells apart what a guard cannot: only keys that are marked beside objects."""
+        return not (found.counted or found.separated or self.key_orders.is_any_wanted)
+
+    def go_on(self, found: Ambiguities) -> None:
+        """Let the next `grammar` tell apart what a guard cannot.
+
+        It makes only those values anew that contain an object which is written in another way for that; all
+        others stay as they were made, with their rules, their states and what was reported.
+        """
+        assert self.can_go_on(found)
+        self.ambiguities |= found
+        stale = self.planner.forget(found.marked_beside)
+        self.root = replace(self.root, state=self.planner.new_state())
+        for key in [key for key, state in self._states.items() if state in stale]:
+            del self._states[key], self._done[key]
+
     def value(self, schema: CanonicalSchema, context: Context, step: PathStep = None) -> Expr | None:
         """The JSON texts of the values that a schema admits; None if there is none.
 

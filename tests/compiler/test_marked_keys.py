@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ from compiler import compile_schema, compile_toolset
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import form_and_dependent_keys
 from compiler.frontend.source_map import SourceMap
+from compiler.grammar.grammar import Grammar
 from compiler.guard.planner import Ambiguities
 from compiler.linker.linker import link
 from compiler.lowering.json_text import FLEXIBLE, SPACED
@@ -163,6 +165,25 @@ def _unique(pairs: list) -> dict:
 @pytest.mark.parametrize("name", [*MARKED, *AMBIGUOUS])
 def test_masks_are_those_of_rules_that_tell_the_keys_apart(name, vocabulary):
     _compare_masks({**MARKED, **AMBIGUOUS}[name], vocabulary, random.Random(name))
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_a_lowering_that_goes_on_makes_what_a_new_one_does(name, monkeypatch):
+    by_going_on = lower_schema(AMBIGUOUS[name])
+    monkeypatch.setattr(Lowering, "can_go_on", lambda *_: False)
+    anew = lower_schema(AMBIGUOUS[name])
+    assert _in_order(by_going_on.grammar) == _in_order(anew.grammar)
+    assert list(by_going_on.report) == list(anew.report)
+
+
+def _in_order(grammar: Grammar) -> list[str]:
+    """The rules, which are in the order in which a reader meets them, without their names."""
+    numbers = {name: str(number) for number, name in enumerate(grammar.rules)}
+
+    def numbered(text: re.Match[str]) -> str:
+        return f"RuleRef(name={numbers[text[1]]})"
+
+    return [re.sub(r"RuleRef\(name='(\w+)'\)", numbered, repr(rule)) for rule in grammar.rules.values()]
 
 
 VALUES = st.sampled_from([INTEGER, STRING, NULL, False])
