@@ -20,7 +20,7 @@ Note = tuple[str, Verdict, str]
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
-    """One keyword of one schema object; `pointer` is the JSON pointer of that object.
+    """One keyword of one schema object; `pointer` is the JSON pointer of that object, or of one around it.
 
     An empty keyword is the schema as a whole: what it leaves out though no keyword of it says so.
     """
@@ -40,6 +40,11 @@ class EnforcementReport:
     def __iter__(self) -> Iterator[ReportEntry]:
         """The entries."""
         return iter(self.entries)
+
+    @property
+    def num_characters(self) -> int:
+        """About how long it is when it is told, and how much memory it takes."""
+        return sum(len(each.pointer) + len(each.keyword) + len(each.note) + 100 for each in self.entries)
 
     @property
     def ignored(self) -> Iterator[ReportEntry]:

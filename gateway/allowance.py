@@ -27,6 +27,9 @@ ALLOWANCE = "callgate.allowance"
 EXPECTED_ANSWER = 512
 """Tokens that are reserved for an answer whose request sets no budget."""
 
+PIXELS_PER_TOKEN = 750
+"""Of an image. Models of several families have a token for some 600 to 1,000; engines do not tell."""
+
 
 class LimitedRequests(ASGIMiddleware):
     """Counts the requests of keys with limits, and tells in the headers of each answer what is left."""
@@ -112,7 +115,7 @@ def metered(
         yield observer
         return
     try:
-        yield _Metered(observer, allowance.limits, taken, expected.prompt, num_choices)
+        yield _Metered(observer, allowance.limits, taken, expected, num_choices)
     except (asyncio.CancelledError, DeadlineExceeded):
         raise
     except BaseException:
@@ -127,7 +130,7 @@ class _Metered:
     observer: Observer
     limits: RateLimits
     taken: Taken
-    num_prompt: int
+    expected: "ExpectedTokens"
     num_choices: int
     finished: list[Finished] = field(default_factory=list)
     num_pieces: int = 0
@@ -149,10 +152,11 @@ class _Metered:
         """See `Observer`; a generation ends once."""
         if len(self.finished) == self.num_choices:
             stats = [one.stats for one in self.finished]
-            num_prompt = max(one.num_prompt_tokens for one in stats)
+            num_prompt = max(one.num_prompt_tokens for one in stats) + self.expected.images
             self.limits.settle(self.taken, num_prompt + sum(map(_num_written, stats)))
         else:
-            self.limits.settle(self.taken, max(self.taken.amount, self.num_prompt + self.num_pieces))
+            num_prompt = self.expected.prompt + self.expected.images
+            self.limits.settle(self.taken, max(self.taken.amount, num_prompt + self.num_pieces))
         self.observer.ended(error)
 
 
@@ -163,15 +167,16 @@ def _num_written(stats: GenerationStats) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTokens:
-    """A guess of the tokens of a prompt and of all its answers."""
+    """A guess of the tokens of a prompt, of its images, and of all its answers."""
 
     prompt: int
     answers: int
+    images: int = 0
 
     @property
     def total(self) -> int:
-        """Both."""
-        return self.prompt + self.answers
+        """All of them."""
+        return self.prompt + self.images + self.answers
 
 
 def expected_tokens(request: GenerationRequest, context_length: int) -> ExpectedTokens:
@@ -187,7 +192,8 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
     num_answers = request.num_choices * (
         request.selection.size if request.selection and request.strategy else 1
     )
-    return ExpectedTokens(prompt, min(budget, context_length) * num_answers)
+    images = sum(-(-image.num_pixels // PIXELS_PER_TOKEN) for image in request.images)
+    return ExpectedTokens(prompt, min(budget, context_length) * num_answers, images)
 
 
 def _headers(kind: Limited, taken: Taken | RateLimited) -> Iterable[tuple[bytes, bytes]]:

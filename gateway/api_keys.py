@@ -34,6 +34,7 @@ from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.store import Store
+from toolspecs.toolset import Page
 
 RECORDS = "apikey/record/"
 
@@ -171,6 +172,16 @@ class ApiKeys:
         return sorted(
             (record for record in records if record), key=lambda record: (record.created_at, record.key_id)
         )
+
+    async def page(self, after: str | None, limit: int) -> Page[KeyRecord]:
+        """So many of the keys after one, the oldest first; raises UnknownKey."""
+        records = await self.records()
+        ids = [record.key_id for record in records]
+        if after is not None and after not in ids:
+            raise UnknownKey(shorten(after, MAX_NAME))
+        first = 0 if after is None else ids.index(after) + 1
+        items = tuple(records[first : first + limit])
+        return Page(items, items[-1].key_id if len(records) > first + limit else None)
 
     async def get(self, key_id: str) -> KeyRecord:
         """A key by its id; raises UnknownKey."""

@@ -1,13 +1,15 @@
 """What commands have in common: options for the settings, errors without a traceback, lines and tables."""
 
 import inspect
+import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from gateway.errors import GatewayError
 from gateway.settings_table import settings_table
@@ -76,14 +78,28 @@ def output() -> Console:
     return console if console.is_terminal else Console(width=UNBOUNDED_WIDTH)
 
 
-def table(*columns: str) -> Table:
+class PlainTable(Table):
+    """A table whose cells are text as it is: strangers may have written it, and markup is no part of it."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row of texts."""
+        super().add_row(*(Text(visible(cell)) for cell in cells), **options)
+
+
+def table(*columns: str) -> PlainTable:
     """A table that wraps long cells instead of cutting them."""
-    return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)
+    return PlainTable(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)
 
 
 def say(console: Console, line: str, style: str | None = None) -> None:
-    """A line as it is: no markup, no folding."""
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    """A line as it is, in which every character can be seen: no markup, no folding."""
+    console.print(visible(line), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON that people can read; without characters that a terminal would not show."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if text == visible(text) else json.dumps(value, indent=2)
 
 
 def visible(text: str) -> str:

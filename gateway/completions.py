@@ -345,7 +345,7 @@ def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
         return ToolChoice(ChoiceMode.AUTO if tools else ChoiceMode.NONE)
     if not tools and (turn.choice.mode is ChoiceMode.REQUIRED or turn.choice.allowed):
         raise InvalidField("tool_choice", "this choice needs tools: send `tools`, or name a `toolset`")
-    names = [tool.name for tool in tools]
+    names = dict.fromkeys(tool.name for tool in tools)
     for name in turn.choice.allowed or ():
         if name not in names:
             reason = f"there is no tool {shorten(name, MAX_NAME)!r} in this request{instead(name, names)}"

@@ -44,6 +44,9 @@ FREE_CHUNKS = 1024
 LINGER_S = 5.0
 """How long a body is still taken after its answer: a client that sends would not read it, were it cut off."""
 
+MAX_UNREAD_BYTES = 128 << 20
+"""Bytes of answers that wait for readers on all connections: one answer may have megabytes."""
+
 BACKLOG = 256
 """Connections that the system keeps until they are accepted; all of them are accepted in one go."""
 
@@ -170,6 +173,7 @@ class LimitedProtocol(H11Protocol):
         self._waits_for: tuple[object, ...] = ()
         self.waits_since = 0.0
         self._num_resumed = 0
+        self._paused_at = 0.0
         self._check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -189,6 +193,12 @@ class LimitedProtocol(H11Protocol):
         """Close the connection after its answer, unless it is being closed."""
         if not self.transport.is_closing():
             super().shutdown()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is sent to."""
+        super().pause_writing()
+        self._paused_at = self.loop.time()
+        self._drop_unread()
 
     def resume_writing(self) -> None:
         """The client has read most of what was sent."""
@@ -249,6 +259,19 @@ class LimitedProtocol(H11Protocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"{phase.value} did not come in time")
         else:
             self.transport.abort()
+
+    def _drop_unread(self) -> None:
+        """Bound what waits for readers: the connections where it waits longest are closed."""
+        paused = [
+            each for each in self.connections if isinstance(each, LimitedProtocol) and each.flow.write_paused
+        ]
+        sizes = {each: each.transport.get_write_buffer_size() for each in paused}
+        num_bytes = sum(sizes.values())
+        for each in sorted(paused, key=lambda each: each._paused_at):  # noqa: SLF001 - of its own class
+            if num_bytes <= MAX_UNREAD_BYTES:
+                return
+            num_bytes -= sizes[each]
+            each.transport.abort()
 
     def _make_room(self) -> None:
         """Close the connection that has been without a request for longest, or refuse this one."""

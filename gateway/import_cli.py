@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.command_options import say, table, visible
+from gateway.command_options import json_text, say, table
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.setting_sources import source_credentials
 from gateway.sources.outbound import SourceCredentials
@@ -40,6 +40,10 @@ from toolspecs.shapes import Shape, write_tool
 HeaderOption = Annotated[
     list[str] | None, typer.Option(help="Header to send to the source, as 'Name: value'; repeatable.")
 ]
+
+
+MAX_COMPARED = 1_000_000
+"""Pairs of lines of two tools that are compared line by line."""
 
 
 class DifferenceReply(msgspec.Struct, frozen=True):
@@ -111,7 +115,7 @@ def import_tools(
     toolset = name or toolset_name(imported.title)
     if is_printed:
         tools = [write_tool(tool, Shape.MCP) for tool in imported.marked()]
-        typer.echo(json.dumps({"name": toolset, "tools": tools}, indent=2, ensure_ascii=False))
+        typer.echo(json_text({"name": toolset, "tools": tools}))
         return
     with open_gateway(url, api_key) as (client, console):
         body = {"listing": listing_of(imported, selection), "skip_refused": skip_refused, "dry_run": dry_run}
@@ -172,13 +176,13 @@ def _read(read: Callable[[], Imported]) -> Imported:
     try:
         return read()
     except (ToolspecsError, ExtraMissing, SettingsError) as error:
-        raise failure(visible(str(error))) from error
+        raise failure(str(error)) from error
 
 
 def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
     """What an import did."""
     for fault in reply.refused:
-        say(console, visible(fault_line(fault)), "yellow")
+        say(console, fault_line(fault), "yellow")
     show_differences(console, reply.differences, with_new=reply.toolset is not None)
     if reply.created and reply.toolset:
         created = reply.toolset
@@ -206,7 +210,7 @@ def show_differences(
         return
     shown = table("tool", "change")
     for each in differences:
-        shown.add_row(visible(each.tool), each.change)
+        shown.add_row(each.tool, each.change)
     console.print(shown)
     for each in differences:
         if each.offered and (each.served or with_new):
@@ -228,25 +232,24 @@ def _headers(given: Iterable[str]) -> dict[str, str]:
 def _tell_faults(imported: Imported, *, is_fatal: bool) -> None:
     console = Console(stderr=True)
     for fault in imported.faults:
-        say(console, visible(str(fault)), "red" if is_fatal else "yellow")
+        say(console, str(fault), "red" if is_fatal else "yellow")
     if imported.faults and is_fatal:
         raise failure("nothing was imported; --skip-refused imports the other tools")
 
 
 def _diff(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[str]:
-    """The difference of two tools, line by line, as `diff -u` writes it; None is no tool."""
+    """The difference of two tools, line by line, as `diff -u` writes it; None is no tool.
+
+    Of very long ones it is all lines: comparing them could take hours, and a source may have written both.
+    """
     before, after = (
-        [visible(line) for line in json.dumps(tool, indent=2, ensure_ascii=False).split("\n") if tool]
+        [line for line in json.dumps(tool, indent=2, ensure_ascii=False).split("\n") if tool]
         for tool in (old, new)
     )
-    shown = visible(name)
-    yield from difflib.unified_diff(
-        before,
-        after,
-        f"{shown}, {'as accepted' if old else 'not accepted'}",
-        f"{shown}, at the source",
-        "",
-        "",
-        2,
-        "",
-    )
+    titles = f"{name}, {'as accepted' if old else 'not accepted'}", f"{name}, at the source"
+    if len(before) * len(after) > MAX_COMPARED:
+        yield from (f"--- {titles[0]}", f"+++ {titles[1]}")
+        yield from (f"-{line}" for line in before)
+        yield from (f"+{line}" for line in after)
+        return
+    yield from difflib.unified_diff(before, after, *titles, "", "", 2, "")

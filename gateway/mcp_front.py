@@ -10,9 +10,10 @@ next, so any replica answers any of them. This module needs the extra `mcp`.
 
 import asyncio
 import importlib.metadata
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp_types as types
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -38,6 +39,10 @@ The SDK takes microseconds for each value, on the event loop. A tool of more val
 schema, and a larger one has a page of its own.
 """
 
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 _VERSION = importlib.metadata.version("callgate")
 
 _NOT_LISTED = frozenset({"outputSchema", "execution", "icons"})
@@ -62,8 +67,8 @@ def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
         instructions=f"These are the tools of the toolset {toolset.name!r} at revision {revision.number}."
         f" They are not run here, but by the server that owns them. {front.check_name!r} tells whether a"
         " call's arguments are valid under the tool's JSON Schema, and if not, where and why.",
-        on_list_tools=front.list_tools,
-        on_call_tool=front.call_tool,
+        on_list_tools=_without_words(front.list_tools),
+        on_call_tool=_without_words(front.call_tool),
         get_tool_input_schema=lambda _: None,  # no tool that runs here takes arguments from headers
     )
     server.middleware.clear()  # its only one makes spans of names, ids and trace contexts that clients choose
@@ -76,6 +81,21 @@ def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
             await manager.handle_request(scope, receive, send)  # type: ignore[arg-type] # ASGI, in other words
 
     return app
+
+
+def _without_words(answer: Callable[[Any, Any], Awaitable[T]]) -> Callable[[Any, Any], Awaitable[T]]:
+    """What answers a method, but errors that are not meant for clients: the SDK would send their text."""
+
+    async def answered(context: Any, params: Any) -> T:
+        try:
+            return await answer(context, params)
+        except MCPError:
+            raise
+        except Exception as error:
+            _log.exception("a message to the MCP front was not answered")
+            raise MCPError(types.INTERNAL_ERROR, "the gateway failed; its log says why") from error
+
+    return answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,16 @@ class Services:
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""
 
-    async def unready_reason(self) -> str:
-        """Why requests cannot be served; empty if they can. Anyone may ask: it tells no address or path."""
+    async def unready_reason(self, *, names_models: bool = False) -> str:
+        """Why requests cannot be served; empty if they can.
+
+        Anyone may ask the probes: it tells no address or path, and names of models only if they are wanted.
+        """
         health = await self.runtime.health()
         if health.is_lost:
             return LOST
         if not health.is_ready:
-            return _unready_models(health.engines) or "no model is ready"
+            return _unready_models(health.engines, names_models=names_models) or "no model is ready"
         try:
             await self.store.ping()
         except StoreError:
@@ -56,10 +59,14 @@ class Services:
         return ""
 
 
-def _unready_models(engines: Iterable[EngineState]) -> str:
+def _unready_models(engines: Iterable[EngineState], *, names_models: bool) -> str:
     """Why no engine of the models takes requests; equal reasons once."""
-    reasons = dict.fromkeys((engine.model_id, engine.public_reason) for engine in engines if engine.reason)
-    return "; ".join(f"an engine of the model {model!r} {reason}" for model, reason in reasons)
+    reasons = dict.fromkeys(
+        f"an engine{f' of the model {engine.model_id!r}' if names_models else ''} {engine.public_reason}"
+        for engine in engines
+        if engine.reason
+    )
+    return "; ".join(reasons)
 
 
 WiredServices = NamedDependency[Services]

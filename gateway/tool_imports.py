@@ -26,6 +26,9 @@ from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
 from toolspecs.toolset import Revision, Toolset
 
+MAX_DIFFERENCES = 32_000_000
+"""Bytes of tools that differ at all sources of a toolset, in one answer; those of one source are fewer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -200,11 +203,17 @@ class ToolImports:
         return await self._catalog.change(name, declined, if_match, owner)
 
     async def differences(
-        self, name: str, number: int | None = None, *, share: str = ""
+        self, name: str, number: int | None = None, origin: str | None = None, *, share: str = ""
     ) -> tuple[Revision, tuple[Difference, ...]]:
-        """A revision (None: the current one), and what differed at its sources."""
+        """A revision (None: the current one), and what differed at its sources, or at the one of that origin.
+
+        Raises:
+            InvalidField: the tools of all sources are too large together; name one.
+        """
         revision = await self._catalog.get(name, number)
-        return revision, await self._differences(revision.toolset, self._registry.budget(share))
+        if origin is None:
+            await asyncio.to_thread(_check_sizes, revision.toolset)
+        return revision, await self._differences(revision.toolset, self._registry.budget(share), origin)
 
     async def _current(self, name: str) -> Revision | None:
         try:
@@ -268,6 +277,17 @@ class ToolImports:
         unbundled = [CheckedTool(tool, f"/tools/{index}/inputSchema") for index, tool in enumerate(tools)]
         bundled = await asyncio.to_thread(bundle_checked, unbundled, toolset.documents, self._catalog.limits)
         return tuple(await self._registry.compile(bundled, budget))
+
+
+def _check_sizes(toolset: Toolset) -> None:
+    """Raise InvalidField if differences are too large to be told: each repeats the tool that is served."""
+    names = [name for source in toolset.sources for name in source.differing]
+    offered = [tool for source in toolset.sources for tool in source.offered]
+    served = [toolset.by_name[name] for name in names if name in toolset]
+    num_bytes = sum(tool.num_bytes for tool in (*served, *offered))
+    if len(toolset.sources) > 1 and num_bytes > MAX_DIFFERENCES:
+        reason = f"the tools that differ have {num_bytes} bytes, and at most {MAX_DIFFERENCES} are told"
+        raise InvalidField("source", f"{reason}; name one of the {len(toolset.sources)} sources")
 
 
 def _always(toolset: Toolset) -> Callable[[Revision], Toolset]:

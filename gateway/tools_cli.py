@@ -15,7 +15,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.command_options import output, say, table, visible
+from gateway.command_options import json_text, output, say, table
 from gateway.setting_sources import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
@@ -118,7 +118,7 @@ class _ToolReply(msgspec.Struct):
     """How a tool is enforced, and the size and compile time of its grammar."""
 
     name: str
-    entries: list[_Enforcement]
+    entries: list[_Enforcement] | None
     grammar_bytes: int
     compile_ms: float
 
@@ -163,11 +163,8 @@ def apply(
             response = client.put(toolset_path(name or found), json=body)
         summary = checked_answer(response, ApplyReply)
         verb = "created" if response.status_code == 201 else "is now"
-        console.print(
-            f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
-            f" {count_tools(summary.num_tools)}",
-            highlight=False,
-        )
+        counted = count_tools(summary.num_tools)
+        say(console, f"toolset {summary.name} {verb} at revision {summary.revision}, {counted}")
         warn(console, summary.warnings)
 
 
@@ -208,7 +205,7 @@ def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = N
     with open_gateway(url, api_key) as (client, _):
         revision = registered_toolset(client, checked_answer(client.get(toolset_path(toolset)), ToolsetReply))
         shown = {"name": revision.name, "tools": revision.tools, **revision.others}
-        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        typer.echo(json_text(shown))
 
 
 @tools.command()
@@ -216,7 +213,7 @@ def rm(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = Non
     """Delete a toolset; its revisions can be restored over REST."""
     with open_gateway(url, api_key) as (client, console):
         checked_answer(client.delete(toolset_path(toolset)), type(None))
-        console.print(f"toolset [bold]{toolset}[/] deleted", highlight=False)
+        say(console, f"toolset {toolset} deleted")
 
 
 def registered_toolset(client: httpx.Client, read: ToolsetReply) -> ToolsetReply:
@@ -316,7 +313,9 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
     if report is None:
         return "", "", ""
     narrowed = [
-        f"{entry.pointer or '/'} {entry.keyword}" for entry in report.entries if entry.verdict == "narrowed"
+        f"{entry.pointer or '/'} {entry.keyword}"
+        for entry in report.entries or ()
+        if entry.verdict == "narrowed"
     ]
     shown = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
     return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
@@ -325,7 +324,7 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
 def warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:
     """Show what is not enforced of schemas."""
     for line in _in_groups(warnings):
-        say(console, visible(line), "yellow")
+        say(console, line, "yellow")
 
 
 def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:

@@ -41,6 +41,10 @@ class ClientShares:
         """A sequence is done."""
         self._tokens.leave(sequence.share)
 
+    def num_of(self, share: str) -> int:
+        """How many sequences of a share run or wait; any thread may ask."""
+        return self._tokens.num_present(share)
+
     def charge(self, sequence: Sequence, end: int) -> None:
         """Count that a sequence is computed up to `end`; what it computes a second time is free."""
         start = max(sequence.num_computed, sequence.num_charged)

@@ -72,6 +72,9 @@ class DraftMatcher:
         self._mask = allocate_bitmask(1, len(tokens))
         self._num_led: int | None = None
         """How many tokens were written before everything was allowed."""
+        self._forced: bytes | None = None
+        """A forced text, which takes long to find if it is long, and how much of it is written."""
+        self._num_written = 0
         self.ids: list[int] = []
         self.num_good = 0
 
@@ -88,10 +91,10 @@ class DraftMatcher:
 
     def accept(self, token_id: int) -> bool:
         """Advance by any token; the grammar's matcher by those that its mask allows."""
-        led = self.forced_text()
-        if not self.has_left and self._is_allowed(token_id) and self._matcher.accept(token_id):
-            self.num_good += 1
-        if self._num_led is None and (not led or not led.startswith(self._tokens[token_id])):
+        is_led = self._num_led is None and self._is_next_forced(token_id)
+        is_good = not self.has_left and self._is_allowed(token_id) and self._matcher.accept(token_id)
+        self.num_good += is_good
+        if self._num_led is None and not (is_led and is_good):
             self._num_led = len(self.ids)
         self.ids.append(token_id)
         return True
@@ -103,6 +106,7 @@ class DraftMatcher:
         self.num_good = min(self.num_good, num_kept)
         if self._num_led is not None and num_kept <= self._num_led:
             self._num_led = None
+        self._forced = None
         del self.ids[num_kept:]
 
     def fork(self) -> "DraftMatcher":
@@ -114,7 +118,7 @@ class DraftMatcher:
 
     def forced_text(self) -> bytes:
         """What all outputs of the grammar begin with, as far as it is not written."""
-        return self._matcher.forced_text() if self._num_led is None else b""
+        return self._known_forced()[self._num_written :] if self._num_led is None else b""
 
     def parts(self) -> tuple[OutputPart, ...]:
         """What the last token settled; nothing outside the grammar."""
@@ -140,6 +144,22 @@ class DraftMatcher:
     def has_left(self) -> bool:
         """Whether it has left the grammar."""
         return self.num_good < len(self.ids)
+
+    def _known_forced(self) -> bytes:
+        """The forced text, from where it was found: that takes longer the longer it is."""
+        if self._forced is None:
+            self._forced, self._num_written = self._matcher.forced_text(), 0
+        return self._forced
+
+    def _is_next_forced(self, token_id: int) -> bool:
+        """Whether a token is the next of the forced text, which goes on behind it then."""
+        forced = self._known_forced()
+        if not forced or not forced.startswith(self._tokens[token_id], self._num_written):
+            return False
+        self._num_written += len(self._tokens[token_id])
+        if self._num_written == len(forced):
+            self._forced = None  # more may follow: it is looked for once the token is accepted
+        return True
 
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the mask: a matcher also accepts some after which a guard allows nothing."""

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from runtime.draft import Draft
-from runtime.errors import DeadlineExceeded, GenerationFailed, RequestRefused
+from runtime.errors import DeadlineExceeded, GenerationFailed, GrammarTooSlow, RequestRefused
 from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRead, SelectionStats
 from runtime.request import GenerationRequest, Message
 from runtime.sampling import draw_seed
@@ -123,14 +123,14 @@ class _Choice:
     async def _masked(
         self, shown: GenerationRequest, asked: GenerationRequest
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """The events of an answer that is `shown` a draft; without, if that prompt is refused as too long."""
+        """The events of an answer that is `shown` a draft; without, if that prompt is refused."""
         has_begun = False
         try:
             async for event in self._of(shown):
                 has_begun |= not isinstance(event, PromptRead)
                 yield event
-        except RequestRefused:
-            if has_begun or shown is asked:
+        except RequestRefused as error:
+            if has_begun or shown is asked or isinstance(error, GrammarTooSlow):
                 raise
             async for event in self._of(asked):
                 yield event

@@ -19,7 +19,7 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.drafting import Drafting
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import UnknownModel
+from runtime.errors import TooManySequences, UnknownModel
 from runtime.events import Event, Finished, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
@@ -53,6 +53,7 @@ class EmbeddedRuntime:
     def __init__(self, loaded: LoadedModel, settings: EngineSettings | None = None) -> None:
         settings = settings or EngineSettings()
         self._loaded = loaded
+        self._settings = settings
         self._token_bytes = TokenBytes(loaded.vocabulary)
         length = min(loaded.context_length, settings.context_length or loaded.context_length)
         runner = ModelRunner(loaded.model, settings)
@@ -128,6 +129,7 @@ class EmbeddedRuntime:
 
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
         """The same by the engine alone, which does not draft."""
+        self._check_share(request.share)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
@@ -176,6 +178,12 @@ class EmbeddedRuntime:
         """Stop the engine; running requests end with `GenerationFailed`."""
         await asyncio.to_thread(self._thread.stop)
         self._prompts.close()
+
+    def _check_share(self, share: str) -> None:
+        """Raise TooManySequences if a client has all that it may have: its prompts need not be rendered."""
+        most = self._settings.max_sequences_per_share
+        if self._thread.engine.scheduler.shares.num_of(share) >= most:
+            raise TooManySequences(most, self._settings.retry_after_s)
 
     def _choices(
         self, request: GenerationRequest, deadline: float, prompt_ids: list[int]

@@ -40,6 +40,10 @@ class FairShares:
             del self._num_present[share]
             self._forget()
 
+    def num_present(self, share: str) -> int:
+        """How many things a share wants or has now; any thread may ask."""
+        return self._num_present[share]
+
     def charge(self, share: str, amount: float) -> None:
         """Count service for a share that is present."""
         self._served[share] += amount

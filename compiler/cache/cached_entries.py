@@ -244,7 +244,7 @@ class CachedEntries:
         return entry
 
     def _keep(self, key: str, entry: CacheEntry) -> None:
-        self.memory.put(key, entry, entry.num_bytes)
+        self.memory.put(key, entry, entry.num_bytes + entry.report.num_characters)
         self._on_kept(key, entry)
 
 

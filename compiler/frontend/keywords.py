@@ -166,6 +166,10 @@ def prefix_items_keyword(draft: int) -> str:
     return "prefixItems" if draft >= _PREFIX_ITEMS else "items"
 
 
+MAX_POINTER = 500
+"""Characters of a pointer in a report, which has one for each keyword: 23 kB of a schema could make 8 MB."""
+
+
 def child(pointer: str, *tokens: str) -> str:
     """The pointer to a descendant.
 
@@ -174,6 +178,15 @@ def child(pointer: str, *tokens: str) -> str:
     """
     escaped = (token.replace("~", "~0").replace("/", "~1") for token in tokens)
     return "".join((pointer, *(f"/{token}" for token in escaped)))
+
+
+def short_pointer(pointer: str) -> str:
+    """The pointer if it is short, else that of the innermost schema around it whose pointer is.
+
+    >>> short_pointer("/properties/a/properties/" + 500 * "b")
+    '/properties/a/properties'
+    """
+    return pointer if len(pointer) <= MAX_POINTER else pointer[: MAX_POINTER + 1].rpartition("/")[0]
 
 
 def resolve(document: Any, pointer: str) -> Any:

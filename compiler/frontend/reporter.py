@@ -1,17 +1,18 @@
 """The enforcement report while a schema is lowered, and refusals that point at a keyword of the source."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
-from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, NUMBERS, STRUCTURE, child
+from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, NUMBERS, STRUCTURE, child, short_pointer
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.regular.formats import FORMATS
 from compiler.report import EnforcementReport, Note, ReportEntry, Verdict
-from toolspecs.nearest import did_you_mean, near_matches
+from toolspecs.nearest import did_you_mean, near_matches, shorten
 
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 """What draft 6 and later call a bound that is itself not admitted."""
@@ -25,6 +26,8 @@ _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
 _UNUSED = "no value is looked at by it"
+_MAX_NOTE = 1_000
+"""Characters of a note, which may quote listed values."""
 
 TYPES_OF: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("pattern", "format", "minLength", "maxLength"), ("string",)),
@@ -167,7 +170,7 @@ class Reporter:
             for (pointer, keyword), (verdict, texts) in self._notes.items()
             if pointer not in schemas
         ]
-        return EnforcementReport((*entries, *of_booleans))
+        return EnforcementReport(tuple(map(_shortened, (*entries, *of_booleans))))
 
     def _entries(
         self, pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts", disputed: TextsByFormat
@@ -193,6 +196,11 @@ class Reporter:
                 verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
                 texts = {**texts, _DISPUTED.format(", ".join(map(repr, disputed_here[:3]))): None}
             yield ReportEntry(pointer, keyword, verdict, "; ".join(texts))
+
+
+def _shortened(entry: ReportEntry) -> ReportEntry:
+    """An entry whose size does not depend on how long the names around it are."""
+    return replace(entry, pointer=short_pointer(entry.pointer), note=shorten(entry.note, _MAX_NOTE))
 
 
 def _ignored(keyword: str, value: object) -> str:

@@ -13,14 +13,12 @@ descriptors stay open: the socket to the gateway and the log.
 import errno
 import os
 import sys
-import sysconfig
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
-_SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+from toolspecs.confined_files import drop_files, missing
+
 _OWN_PACKAGES = ("compiler", "toolspecs")
 
 _DENIED = (
@@ -49,32 +47,11 @@ def confine() -> list[str]:
     if sys.platform != "linux":
         return [f"files, network and processes ({sys.platform} has neither Landlock nor seccomp)"]
     import_libraries()
-    return [*_without("files", _drop_files), *_without("network and processes", _drop_calls)]
-
-
-def _without(what: str, drop: Callable[[], None]) -> Iterator[str]:
-    try:
-        drop()
-    except Exception as error:  # noqa: BLE001 - the libraries raise errors of many kinds
-        reason = next(iter(str(error).splitlines()), "")
-        yield f"{what} ({type(error).__name__}: {reason[:200]})"
-
-
-def _drop_files() -> None:
-    """Allow to read Python's libraries, since modules may be imported late, and nothing else."""
-    from landlock import FSAccess, Ruleset  # noqa: PLC0415 - only Linux has it
-
-    ruleset = Ruleset()
-    for folder in _readable():
-        ruleset.allow(folder, rules=FSAccess.READ_FILE | FSAccess.READ_DIR)
-    ruleset.apply()
-    os.close(ruleset._fd)  # noqa: SLF001 - the library leaves it open
-
-
-def _readable() -> set[str]:
-    installed = [sysconfig.get_path(name) for name in _LIBRARIES]
     packages = [str(Path(__file__).parents[2] / name) for name in _OWN_PACKAGES]
-    return {folder for folder in (*installed, *_SYSTEM_LIBRARIES, *packages) if Path(folder).is_dir()}
+    return [
+        *missing("files", lambda: drop_files(packages)),
+        *missing("network and processes", _drop_calls),
+    ]
 
 
 def _drop_calls() -> None:

@@ -220,7 +220,9 @@ OPERATIONS: Mapping[str, Operation] = {
         (*WITH_BODY, gateway.TooManyKeys, toolspecs.StoreError, toolspecs.StoreFull),
         "KeyRequest",
     ),
-    "list_keys": Operation("Keys", {200: keys.KeyList}, (toolspecs.StoreError,)),
+    "list_keys": Operation(
+        "Keys", {200: keys.KeyList}, (gateway.UnknownKey, gateway.InvalidField, toolspecs.StoreError)
+    ),
     "get_key": Operation("Keys", {200: keys.StoredKey}, (gateway.UnknownKey, toolspecs.StoreError)),
     "rotate_key": Operation(
         "Keys",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Response, get, post
-from litestar.params import FromPath
+from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
 from gateway.body import convert
@@ -150,9 +150,15 @@ class ImportController(Controller):
         services: WiredServices,
         principal: RequestPrincipal,
         revision: RevisionNumber = None,
+        source: FromQuery[str | None] = None,
     ) -> Response[Any]:
-        """What differed at the sources from what is served, when they were imported last."""
-        found, differences = await services.imports.differences(toolset, revision, share=principal.share)
+        """What differed at the sources from what is served, when they were imported last.
+
+        With `source`, only at that one. Very large differences are told of one source at a time.
+        """
+        found, differences = await services.imports.differences(
+            toolset, revision, source, share=principal.share
+        )
         return tagged(found, differences_json(found, differences))
 
     @post("/{toolset:str}/accept", status_code=200)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, delete, get, post
-from litestar.params import FromPath
+from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
 from gateway.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
@@ -13,7 +13,7 @@ from gateway.body import convert
 from gateway.headers import HttpRequest
 from gateway.principal import RequestPrincipal
 from gateway.problems import KEYS
-from gateway.routes.transport import read_body
+from gateway.routes.transport import PageSize, check_query, read_body
 from gateway.services import WiredServices
 from toolspecs.json_value import JSON
 
@@ -37,10 +37,13 @@ class KeyController(Controller):
         terms = convert(await read_body(request, services, principal.share), KeyTerms)
         return _made_json(await services.keys.create(terms))
 
-    @get()
-    async def list_keys(self, services: WiredServices) -> JSON:
-        """All keys, without their secrets, the oldest first."""
-        return {"keys": [key_json(record) for record in await services.keys.records()]}
+    @get(before_request=check_query)
+    async def list_keys(
+        self, services: WiredServices, after: FromQuery[str | None] = None, limit: PageSize = 1000
+    ) -> JSON:
+        """A page of the keys after the one with the id `after`, without their secrets, the oldest first."""
+        page = await services.keys.page(after, limit)
+        return {"keys": [key_json(record) for record in page.items], "next": page.next_key}
 
     @get("/{key_id:str}")
     async def get_key(self, key_id: FromPath[str], services: WiredServices) -> JSON:

@@ -89,7 +89,7 @@ class OperationsController(Controller):
         grammars, totals = services.grammars, services.totals
         return {
             "version": importlib.metadata.version("callgate"),
-            "unready_reason": await services.unready_reason() or None,
+            "unready_reason": await services.unready_reason(names_models=True) or None,
             "engines": [
                 *(embedded_json(load) for load in health.loads),
                 *(elsewhere_json(state) for state in health.engines),

@@ -1,6 +1,7 @@
 """Toolsets, revisions, tools and reports as the registry's routes answer them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from compiler.report import ToolReport
 from gateway.registry import DryRun, Registration, RevisionChanges
@@ -15,6 +16,11 @@ from toolspecs.toolset import Revision, RevisionSummary
 
 MAX_LISTED_DESCRIPTION = 300
 """Characters of a tool's description in a list; the tool itself has all of it."""
+
+MAX_REPORT = 16_000_000
+"""Characters of the reports of one answer. Real tools have some hundred keywords of a hundred characters."""
+
+MAX_WARNINGS = 10_000
 
 
 def summary_json(summary: RevisionSummary) -> JSON:
@@ -60,17 +66,26 @@ def listed_tool_json(tool: Tool) -> JSON:
     return {"name": tool.name, "description": shorten(tool.description, MAX_LISTED_DESCRIPTION)}
 
 
-def report_json(report: ToolReport) -> JSON:
-    """How one tool is enforced."""
+def reports_json(reports: Iterable[ToolReport]) -> list[JSON]:
+    """How tools are enforced; the entries of those that no longer fit into one answer are null."""
+    told, num_left = [], MAX_REPORT
+    for report in reports:
+        num_left -= report.report.num_characters
+        told.append(_report_json(report, has_entries=num_left >= 0))
+    return told
+
+
+def _report_json(report: ToolReport, *, has_entries: bool) -> JSON:
+    entries = [
+        {"pointer": e.pointer, "keyword": e.keyword, "verdict": e.verdict.value, "note": e.note}
+        for e in (report.report if has_entries else ())
+    ]
     return {
         "name": report.name,
         "digest": report.digest,
         "grammar_bytes": report.grammar_bytes,
         "compile_ms": round(report.compile_ms, 3),
-        "entries": [
-            {"pointer": e.pointer, "keyword": e.keyword, "verdict": e.verdict.value, "note": e.note}
-            for e in report.report
-        ],
+        "entries": entries if has_entries else None,
     }
 
 
@@ -81,7 +96,7 @@ def dry_run_json(dry_run: DryRun) -> JSON:
         "current": summary_json(current.summary) if current else None,
         "changes": {name: change.value for name, change in dry_run.changes.items()},
         "documents": {uri: change.value for uri, change in dry_run.document_changes.items()},
-        "tools": [report_json(report) for report in dry_run.reports],
+        "tools": reports_json(dry_run.reports),
         "warnings": _warnings(dry_run.reports),
     }
 
@@ -161,9 +176,13 @@ def _different(changes: Mapping[str, Change]) -> JSON:
 
 
 def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
-    """The parts of schemas that are not enforced, most likely because of slips, and undeclared dialects."""
-    return [
+    """The parts of schemas that are not enforced, most likely because of slips, and undeclared dialects.
+
+    Those of the first `MAX_WARNINGS`.
+    """
+    warnings = (
         {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
         for report in reports
         for entry in report.report.ignored
-    ]
+    )
+    return list(islice(warnings, MAX_WARNINGS))

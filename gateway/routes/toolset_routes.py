@@ -1,5 +1,6 @@
 """The routes of the registry: toolsets, their tools, revisions, reports and checks."""
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from gateway.routes.toolset_json import (
     dry_run_json,
     listed_tool_json,
     registration_json,
-    report_json,
+    reports_json,
     revision_changes_json,
     revision_json,
     summary_json,
@@ -139,7 +140,8 @@ class ToolsetController(Controller):
         With `search`, only tools whose names or descriptions have all of its words in them.
         """
         found = await services.registry.catalog.get(toolset, revision)
-        page = found.toolset.page(after=after, limit=limit, search=search)
+        # In a thread: a search reads descriptions of megabytes.
+        page = await asyncio.to_thread(found.toolset.page, after=after, limit=limit, search=search)
         return summary_json(found.summary) | {
             "tools": [listed_tool_json(tool) for tool in page.items],
             "next": page.next_key,
@@ -276,11 +278,11 @@ class ToolsetController(Controller):
     ) -> JSON:
         """How every keyword of every tool is enforced, and the size and compile time of its grammar.
 
-        With `tool`, only of the tool of that name.
+        With `tool`, only of the tool of that name. Of very many tools, the last have no entries.
         """
         found, reports = await services.registry.report(toolset, revision, tool, share=principal.share)
         unguarded = [model.model_id for model in await services.runtime.models() if not model.holds_guards]
-        tools = [report_json(report) for report in reports]
+        tools = await asyncio.to_thread(reports_json, reports)
         return summary_json(found.summary) | {"tools": tools, "unguarded_models": unguarded}
 
     @post("/{toolset:str}/check", status_code=200)
@@ -294,7 +296,7 @@ class ToolsetController(Controller):
         """What `PUT` would do, without storing anything."""
         body = await _read_body(request, services, principal.share, toolset)
         dry_run = await services.registry.check(toolset, body.tools, body.documents, share=principal.share)
-        return dry_run_json(dry_run)
+        return await asyncio.to_thread(dry_run_json, dry_run)
 
 
 async def _read_body(request: HttpRequest, services: WiredServices, share: str, toolset: str) -> ToolsetBody:

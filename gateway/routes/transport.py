@@ -34,7 +34,7 @@ _MAX_HEADER = 2_000
 
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
-QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "tool")
+QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "source", "tool")
 """All query parameters; a route takes those that its function has as parameters, and its path has not."""
 
 

@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from gateway.sources.outbound import (
     read_source_networks,
 )
 from gateway.sources.source_readers import from_document, from_mcp, from_openapi
+from toolspecs.confined_files import drop_files, missing
 from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, UnreadableSource
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
@@ -43,6 +45,16 @@ MEMORY_BYTES = 768 * 2**20
 """Of private memory: a document of the largest size takes some 500 MB as Python's objects."""
 WALL_S = 75.0
 """Somewhat more than a source may take to answer."""
+
+_FILES = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"),
+    *("/etc/services", "/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/usr/share/ca-certificates"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/run/systemd/resolve"),
+    *("/dev/null", "/dev/urandom"),
+)
+"""What the system's libraries read to look up hosts and to check certificates."""
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables of the environment that say where certificates are."""
 
 # As in the zygote: this interpreter, without the user's own start-up files.
 _ENTRY = """
@@ -65,6 +77,7 @@ class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[str, ...] = ()
     credentials: SourceCredentials = SourceCredentials()
     networks: str = ""
+    certificates: tuple[str, ...] = ()
     processor_s: int = PROCESSOR_S
 
     def read(self) -> Imported:
@@ -153,7 +166,11 @@ class SourceProcesses:
         name = order.url or "the document"
         shown = self._access.credentials_for(order.url)
         order = msgspec.structs.replace(
-            order, credentials=shown, networks=self._access.networks, processor_s=self._processor_s
+            order,
+            credentials=shown,
+            networks=self._access.networks,
+            certificates=tuple(path for name, path in self._environment.items() if name in _CERTIFICATES),
+            processor_s=self._processor_s,
         )
         with self._room_for(share):
             raw = await self._answer(order, name)
@@ -235,8 +252,15 @@ def read_order() -> None:
     os.dup2(2, 1)
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=SourceOrder)
     _bound(order.processor_s)
+    confine(order.certificates)
     with answers:
         answers.write(msgspec.json.encode(_answer_to(order)))
+
+
+def confine(certificates: Sequence[str] = ()) -> list[str]:
+    """Give up all files but libraries and what looking up hosts takes; returns what could not be given up."""
+    readable = (*_FILES, *certificates, str(Path(__file__).parents[1]))
+    return list(missing("files", lambda: drop_files(readable)))
 
 
 def _answer_to(order: SourceOrder) -> _Answer:

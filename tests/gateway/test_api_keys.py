@@ -187,7 +187,7 @@ async def test_keys_are_made_listed_rotated_and_revoked_over_http(admin):
 async def test_bad_terms_are_refused_by_their_field(admin, fields, field):
     answer = await admin.post("/v1/keys", json=TERMS | fields)
     assert (answer.status_code, answer.json()["field"]) == (400, field.replace("[]", "[0]"))
-    assert (await admin.get("/v1/keys")).json() == {"keys": []}
+    assert (await admin.get("/v1/keys")).json() == {"keys": [], "next": None}
 
 
 def test_keys_are_made_on_the_store_from_a_shell(run, tmp_path):
@@ -211,3 +211,16 @@ def test_a_gateway_that_requires_keys_lets_in_those_of_its_store(run, settings, 
         answer = client.get("/v1/keys", headers={"Authorization": f"Bearer {text}"})
         assert [key["name"] for key in answer.json()["keys"]] == ["first"]
         assert client.get("/healthz").json() == {"status": "ok"}
+
+
+async def test_keys_are_listed_page_by_page(admin):
+    made = [(await admin.post("/v1/keys", json={**TERMS, "name": f"k{i}"})).json()["id"] for i in range(5)]
+    pages, after = [], None
+    while not pages or after:
+        asked = {"limit": 2, **({"after": after} if after else {})}
+        page = (await admin.get("/v1/keys", params=asked)).json()
+        pages.append([key["id"] for key in page["keys"]])
+        after = page["next"]
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [key_id for page in pages for key_id in page] == made
+    assert (await admin.get("/v1/keys", params={"after": "0" * 16})).status_code == 404

@@ -4,6 +4,9 @@ import asyncio
 import gzip
 import json
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -338,3 +341,32 @@ async def test_a_tenant_neither_sees_nor_accepts_what_is_offered_to_another(sett
         for verb in ("accept", "decline"):
             assert (await client.post(f"{path}/{verb}", json={}, headers=keys["theirs"])).status_code == 404
         assert (await client.post(f"{path}/accept", json={}, headers=keys["ours"])).status_code == 200
+
+
+def test_what_reads_a_source_reads_no_files_of_the_gateway(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    program = (
+        "import json, socket, ssl, sys\n"
+        "from gateway.sources.source_process import confine\n"
+        "missing = confine()\n"
+        "socket.getaddrinfo('localhost', 80), ssl.create_default_context()\n"
+        "from gateway.sources import mcp_source\n"
+        "try:\n"
+        "    open(sys.argv[1])\n"
+        "except OSError as error:\n"
+        "    print(json.dumps([missing, type(error).__name__]))\n"
+        "else:\n"
+        "    print(json.dumps([missing, None]))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(secret)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    missing, error = json.loads(ran.stdout)
+    if missing:
+        pytest.skip(f"this system cannot cut a process off from {missing}")
+    assert error == "PermissionError"

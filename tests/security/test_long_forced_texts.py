@@ -10,6 +10,7 @@ from compiler import compile_schema
 from compiler.closing.closer import Segmentation
 from compiler.prepared_vocabulary import prepare
 from runtime import jump_forward as jumping
+from runtime.draft import DraftMatcher
 from runtime.engine import JUMP_PAUSE, MAX_FORCED
 from runtime.events import FinishReason
 from runtime.jump_forward import MAX_PIECE_BYTES, JumpForward
@@ -170,3 +171,22 @@ def test_of_a_very_long_output_no_tokens_are_counted(monkeypatch):
     assert closer.minimum() == len(text) + 2
     assert closer.fits(len(text) + 2)
     assert not closer.fits(len(text) + 1)
+
+
+def test_a_draft_finds_a_forced_text_once_and_not_at_each_of_its_tokens(spelled, monkeypatch):
+    vocabulary, jump_forward = spelled
+    text = text_of(300, seed=5, words=["tariff", "rate"])
+    matcher = compile_schema({"const": text}, tokenizer=vocabulary).matcher()
+    asked = []
+    forced_text = type(matcher).forced_text
+    monkeypatch.setattr(type(matcher), "forced_text", lambda self: asked.append(self) or forced_text(self))
+    draft = DraftMatcher(matcher, vocabulary.tokens)
+    ids = ids_of(json.dumps(text), vocabulary, jump_forward)
+    written = b""
+    for token_id in ids:
+        assert json.dumps(text).encode() == written + draft.forced_text()
+        draft.accept(token_id)
+        written += draft._tokens[token_id]
+    assert draft.num_good == len(ids)
+    assert draft.is_whole()
+    assert len(asked) <= 3

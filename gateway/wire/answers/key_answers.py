@@ -29,6 +29,7 @@ class NewKey(StoredKey):
 
 
 class KeyList(Struct):
-    """All keys."""
+    """Keys, the oldest first; `next` is the `after` of the next page."""
 
     keys: list[StoredKey]
+    next: str | None

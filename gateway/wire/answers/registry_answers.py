@@ -102,13 +102,16 @@ class ReportedKeyword(Struct):
 
 
 class ReportedTool(Struct):
-    """How a tool is enforced, and what its grammar costs."""
+    """How a tool is enforced, and what its grammar costs.
+
+    `entries` is null where the reports before it fill the answer: ask for the report of this tool alone.
+    """
 
     name: str
     digest: str
     grammar_bytes: int
     compile_ms: float
-    entries: list[ReportedKeyword]
+    entries: list[ReportedKeyword] | None
 
 
 class Report(RevisionSummary):

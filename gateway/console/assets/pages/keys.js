@@ -13,9 +13,21 @@ const SCOPES = [
 ];
 const DAY_MS = 86_400_000;
 
+/** All keys, page by page. */
+async function allKeys(signal) {
+  const found = [];
+  let page = await get("v1/keys", {}, signal);
+  found.push(...page.keys);
+  while (page.next) {
+    page = await get("v1/keys", { after: page.next }, signal);
+    found.push(...page.keys);
+  }
+  return found;
+}
+
 export async function show(address, signal) {
   if (address.path[0] === "new") return newKey();
-  const { keys } = await get("v1/keys", {}, signal);
+  const keys = await allKeys(signal);
   const add = make("button", { type: "button", onclick: () => go(["keys", "new"]) }, "New key");
   if (!keys.length) {
     const text = "Each client can have a key of its own, with what it may do and how much.";

@@ -37,8 +37,9 @@ export function schemaView(schema, entries) {
   ];
 }
 
-/** How many keywords have each verdict. */
+/** How many keywords have each verdict; null entries did not fit into the answer. */
 export function tally(entries) {
+  if (entries === null) return "not told: too many";
   const counts = new Map();
   for (const { verdict } of entries) counts.set(verdict, (counts.get(verdict) ?? 0) + 1);
   return make("span.tally", Object.keys(TONES).filter((each) => counts.has(each)).map((each) => (

@@ -1,0 +1,72 @@
+"""What a source or a gateway writes reaches a terminal as text, and does not hold the command up."""
+
+import io
+import json
+import time
+
+import httpx
+import pytest
+import typer
+from rich.console import Console
+
+from gateway.command_options import json_text, say, table
+from gateway.import_cli import MAX_COMPARED, DifferenceReply, show_differences
+from gateway.tools_cli import checked_answer
+
+HOSTILE = "[/][link=https://evil.example]get[/link]\x1b[2J\x9b31m\u202e"
+
+
+@pytest.fixture
+def console():
+    return Console(width=400, force_terminal=True, color_system=None, file=io.StringIO())
+
+
+def shown(console):
+    return console.file.getvalue()
+
+
+def test_lines_and_cells_are_text(console):
+    say(console, HOSTILE)
+    cells = table("name")
+    cells.add_row(HOSTILE)
+    console.print(cells)
+    assert shown(console).count("[/][link=https://evil.example]get[/link]\\x1b[2J\\x9b31m\\u202e") == 2
+
+
+def test_a_refusal_that_quotes_a_source_moves_no_cursor(capsys):
+    fault = {
+        "tool": "t",
+        "pointer": f"/properties/{HOSTILE}",
+        "keyword": "",
+        "reason": "no",
+        "suggestion": "",
+    }
+    request = httpx.Request("GET", "http://127.0.0.1")
+    refused = httpx.Response(422, json={"detail": "", "errors": [fault]}, request=request)
+    with pytest.raises(typer.Exit):
+        checked_answer(refused, dict)
+    told = capsys.readouterr().err
+    assert "\\x1b[2J" in told
+    assert "\x1b[2J" not in told
+
+
+def test_json_for_people_holds_nothing_that_cannot_be_seen():
+    assert json_text({"a": "größer"}) == '{\n  "a": "größer"\n}'
+    text = json_text({"a": HOSTILE})
+    assert text.isascii()
+    assert json.loads(text) == {"a": HOSTILE}
+
+
+def test_two_long_tools_are_shown_whole_and_not_compared_for_hours(console):
+    """Comparing 4,000 such lines took seconds of processor time; 40,000 would take hours."""
+
+    def tool(step):
+        kinds = [{"const": f"kind {(i * step) % 101}"} for i in range(7_000)]
+        return {"name": "t", "inputSchema": {"anyOf": kinds}}
+
+    served, offered = tool(7919), tool(104729)
+    assert len(json.dumps(served, indent=1).split("\n")) ** 2 > MAX_COMPARED
+    start = time.process_time()
+    show_differences(console, [DifferenceReply("t", "mcp x", "changed", served, offered)])
+    assert time.process_time() - start < 60
+    assert shown(console).count('"const"') == 14_000

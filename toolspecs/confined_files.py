@@ -1,0 +1,40 @@
+"""What a process that reads hostile input may read: Python's libraries, what it names itself, nothing else.
+
+Landlock (Linux 5.13, with the library `landlock`) denies all other files, for this process and all that it
+starts. That cannot be taken back. Other systems have nothing like it.
+"""
+
+import os
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
+_SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+
+
+def drop_files(readable: Iterable[str]) -> None:
+    """Give up all files but libraries, since modules may be imported late, and those `readable`.
+
+    It raises errors of many kinds where the system or the library does not have what this takes.
+    """
+    from landlock import FSAccess, Ruleset  # noqa: PLC0415 - only Linux has it
+
+    ruleset = Ruleset()
+    installed = [sysconfig.get_path(name) for name in _LIBRARIES]
+    for path in {Path(each) for each in (*installed, *_SYSTEM_LIBRARIES, *readable)}:
+        if path.is_dir():
+            ruleset.allow(path, rules=FSAccess.READ_FILE | FSAccess.READ_DIR)
+        elif path.exists():
+            ruleset.allow(path, rules=FSAccess.READ_FILE)
+    ruleset.apply()
+    os.close(ruleset._fd)  # noqa: SLF001 - the library leaves it open
+
+
+def missing(what: str, drop: Callable[[], None]) -> Iterator[str]:
+    """Give something up; yields what could not be given up, and why."""
+    try:
+        drop()
+    except Exception as error:  # noqa: BLE001 - the libraries raise errors of many kinds
+        reason = next(iter(str(error).splitlines()), "")
+        yield f"{what} ({type(error).__name__}: {reason[:200]})"
