@@ -78,7 +78,7 @@ def accept_tools(
     A tool that was declined is accepted by its whole name.
     """
     with open_gateway(url, api_key) as (client, console):
-        found = _differences(client, toolset)
+        found = _differences(client, toolset, source)
         chosen = found.chosen(tool or (), source)
         show_differences(console, chosen)
         if not chosen:
@@ -103,7 +103,7 @@ def decline_tools(
 ) -> None:
     """Leave differences aside: they are not reported again until the source changes these tools again."""
     with open_gateway(url, api_key) as (client, console):
-        found = _differences(client, toolset)
+        found = _differences(client, toolset, source)
         chosen = found.chosen(tool or (), source)
         if not chosen:
             say(console, NOTHING.format(toolset))
@@ -115,8 +115,9 @@ def decline_tools(
         say(console, f"toolset {toolset} is now at revision {revision} and serves what it served")
 
 
-def _differences(client: httpx.Client, toolset: str) -> _DifferencesReply:
-    return checked_answer(client.get(f"{toolset_path(toolset)}/differences"), _DifferencesReply)
+def _differences(client: httpx.Client, toolset: str, source: str | None) -> _DifferencesReply:
+    asked = {"source": source} if source else {}
+    return checked_answer(client.get(f"{toolset_path(toolset)}/differences", params=asked), _DifferencesReply)
 
 
 def _decide(
