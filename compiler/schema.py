@@ -1,7 +1,7 @@
 """`compile_schema`: from one JSON Schema to one grammar."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from compiler.closing.closer import Closer, ParsedText
 from compiler.constraint import ParameterTypes
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, form_and_dependent_keys
+from compiler.frontend.definitions import DefinedSchema, with_definitions
 from compiler.frontend.expansion import Expander
 from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
@@ -65,6 +66,27 @@ def lower_schema(
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
     read = in_declared_dialect(schema, documents)
+    defined = with_definitions(read, documents)
+    try:
+        lowered = _lowered(defined, objects, formatting, key_order, tags, only_objects=only_objects)
+    except UnsupportedSchema as refusal:
+        if (pointer := defined.original(refusal.pointer)) == refusal.pointer:
+            raise
+        raise UnsupportedSchema(pointer, refusal.keyword, refusal.reason, refusal.suggestion) from refusal
+    entries = (replace(entry, pointer=defined.original(entry.pointer)) for entry in lowered.report)
+    return replace(lowered, report=EnforcementReport((*dialect_notes(schema, read), *entries)))
+
+
+def _lowered(
+    defined: DefinedSchema,
+    objects: Objects,
+    formatting: JsonFormatting,
+    key_order: KeyOrder,
+    tags: ParameterTags | None,
+    *,
+    only_objects: bool,
+) -> LoweredSchema:
+    read, documents = defined.document, defined.documents
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
     new_lowering = partial(
         Lowering,
@@ -91,8 +113,7 @@ def lower_schema(
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")
     types = arguments.types if arguments else {}
-    report = EnforcementReport((*dialect_notes(schema, read), *lowering.reporter.report()))
-    return LoweredSchema(grammar, report, types)
+    return LoweredSchema(grammar, EnforcementReport(tuple(lowering.reporter.report())), types)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from compiler.regular.ecma import (
     Repetition,
     parse,
 )
-from compiler.regular.language import PatternCondition, language
+from compiler.regular.language import whole_texts
 
 _ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _LAZY = re.compile(r"[*+?}]\?")
@@ -56,9 +56,7 @@ def _read(source: LarkSource, name: str) -> Terminal:
     try:
         if any(isinstance(node, Assertion | Look) for node in _nodes(parse(text))):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
-        whole = f"^(?:{text})$"
-        written = language([PatternCondition(whole)])
-        taken = language([PatternCondition(whole, is_excluded=True)]).complement()
+        written, taken = (whole_texts(text, is_outer=is_outer) for is_outer in (False, True))
     except PatternError as error:
         raise source.refusal(name, str(error), error.suggestion) from error
     except TooManyStates as error:

@@ -110,6 +110,22 @@ def _intersection(conditions: tuple[PatternCondition, ...], excluded: tuple[str,
     return intersection(first + [dfa.over(alphabet) for _, dfa in automata])
 
 
+def whole_texts(pattern: str, *, is_outer: bool) -> Dfa:
+    r"""The automaton of the texts that a pattern matches from their first character to their last.
+
+    Unlike `^(?:...)$` in the outer reading, it has no text with a line break behind such a text.
+
+    >>> whole_texts("a|b", is_outer=True).accepts("a\n"), whole_texts("a|b", is_outer=True).accepts("b")
+    (False, True)
+
+    Raises:
+        PatternError: the pattern cannot be read, or has lookarounds that are not at an anchored end.
+        TooManyStates: the automaton is too large.
+    """
+    node = Concat((Assertion("^"), parse(pattern, is_outer=is_outer), Assertion("$")))
+    return _search(node, Alphabet.of(nfa.sets_of(node)))
+
+
 def is_valid_for_all(name: str, text: str) -> bool:
     """Whether every validator takes a text for one of a format in `FORMATS`.
 

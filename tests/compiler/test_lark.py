@@ -5,7 +5,7 @@ import random
 
 import pytest
 from lark import Lark
-from random_decoding import decode_randomly
+from random_decoding import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
@@ -89,16 +89,14 @@ def linked(definition, syntax="hermes"):
 
 
 def inputs(grammar, syntax, seed, number):
-    """The decoded inputs of random outputs."""
+    """The inputs of random outputs, which the budget closer ends."""
     rng = random.Random(seed)
     for i in range(number):
-        matcher = grammar.matcher()
-        written = decode_randomly(matcher, BYTES.vocabulary, rng, max_tokens=60 + i, bias=rng.random() / 2)
-        if written is not None:
-            _, calls = parse_calls(written.decode(), find_syntax(syntax), grammar.parameter_types)
-            ((name, arguments),) = calls
-            assert name == "t"
-            yield json.loads(arguments)["input"]
+        text = Generation(grammar, 150 + i, rng).text
+        _, calls = parse_calls(text, find_syntax(syntax), grammar.parameter_types)
+        ((name, arguments),) = calls
+        assert name == "t"
+        yield json.loads(arguments)["input"]
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
@@ -136,6 +134,8 @@ def written_as(text):
         ('start: /[a-c]+/ | A\nA: "x"~2..3', ["abc", "xx", "xxx"], ["x", "xxxx", "abx"]),
         ('start: "id" /[a-z]+/', ["idabc"], ["id", "id1"]),
         ('start: NAME "in" NAME\nNAME: /[a-z]+/\n%ignore " "', ["a in b", "a inb"], ["ainb", "a in", "a b"]),
+        ('start: ("a" | "\\n")+', ["a\n", "\na\n\n", "aa"], ["", "b", "a\r"]),
+        ("start: (LINE NL)+\nLINE: /[a-z]+/\nNL: /\\n/", ["ab\n", "a\nb\n"], ["ab", "a\n\n", "\n"]),
         # OpenAI's example, which Lark itself refuses, since an alternative is spelled twice.
         ('start: t ("+" t)* -> add | t\nt: /[0-9]+/', ["1", "1+2"], ["1+", "+"]),
     ],

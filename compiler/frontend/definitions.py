@@ -1,0 +1,150 @@
+"""Schemas at places where no keyword holds schemas, written as definitions.
+
+A reference by pointer may lead anywhere: `{"$ref": "#/components/schemas/pet"}` is common, though no draft
+knows `components`. Whoever goes through all subschemas of a document must find such a schema, or read it as
+data. So before anything else is done, it is copied to the definitions, and the references lead to the copy.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from compiler.errors import UnsupportedSchema
+from compiler.frontend.depth import check_depth
+from compiler.frontend.keywords import REFERENCES, child, located, split_uri
+from compiler.frontend.references import References
+from toolspecs.bundle import pointer_keys
+
+_IDENTIFIERS = ("$id", "id")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+_DEFS = "$defs"
+_UNQUOTED = "/~!$&'()*+,;=:@"
+"""Characters of fragments that need no percent sign (RFC 3986)."""
+_MOVE = "Move what it leads to under `$defs`, and refer to it there."
+
+
+@dataclass(frozen=True)
+class DefinedSchema:
+    """A document and those that it refers to, where all references by pointer lead to places of schemas.
+
+    `written_at` has, by the pointer of each added definition, the pointer where the schema was written.
+    """
+
+    document: Any
+    documents: Mapping[str, Any]
+    written_at: Mapping[str, str] = field(default_factory=dict)
+
+    def original(self, pointer: str) -> str:
+        """Where the schema at a pointer was written.
+
+        >>> schema = {"$ref": "#/refs/a", "refs": {"a": {"items": {}}}}
+        >>> with_definitions(schema, {}).original("/$defs/refs~1a/items")
+        '/refs/a/items'
+        """
+        for definition, place in self.written_at.items():
+            if pointer == definition or pointer.startswith(f"{definition}/"):
+                return place + pointer.removeprefix(definition)
+        return pointer
+
+
+def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
+    """The same schema, with a definition for every schema that references reach elsewhere.
+
+    It admits the same instances: a copy is read as what is copied, since nothing in the documents but their
+    roots has a name to which a reference could be relative.
+
+    >>> with_definitions({"$ref": "#/refs/a", "refs": {"a": {"type": "null"}}}, {}).document["$defs"]
+    {'refs/a': {'type': 'null'}}
+
+    Raises:
+        UnsupportedSchema: a reference leads to such a schema, and a schema below a root has a name.
+    """
+    references = References(document, documents)
+    schemas = dict(located(document))
+    for uri, content in documents.items():
+        schemas.update(located(content, f"{uri}#"))
+    roots = {"", *(f"{uri}#" for uri in documents)}
+    found: list[tuple[str, str, str]] = []
+    moved: dict[str, None] = {}
+    pending = list(schemas.items())
+    while pending:
+        pointer, schema = pending.pop()
+        for keyword, target in _leads(references, pointer, schema):
+            found.append((pointer, keyword, target))
+            if target not in schemas and isinstance(references.at(target), dict):
+                moved[target] = None
+                reached = dict(located(references.at(target), target))
+                pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
+                schemas |= reached
+    contents = (document, *documents.values())
+    if not moved or not all(_can_hold_definitions(content) for content in contents):
+        return DefinedSchema(document, documents)
+    for pointer, schema in schemas.items():
+        if pointer not in roots and (names := _names_of(schema)) and _matters(names, pointer, moved):
+            culprit, keyword, _ = next(each for each in found if each[2] in moved)
+            reason = f"leads to a place where no keyword holds schemas, and {pointer} has a name of its own"
+            raise UnsupportedSchema(child(culprit, keyword), keyword, reason, _MOVE)
+    return _defined(document, documents, found, list(moved))
+
+
+def _leads(references: References, pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The references by pointer of one schema: the keyword, and the pointer of the target."""
+    for keyword in REFERENCES:
+        uri = schema.get(keyword)
+        if isinstance(uri, str) and "#/" in uri and (target := references.target(pointer, uri)) is not None:
+            other, inner = split_uri(target)
+            yield keyword, child(f"{other}#" if other else "", *pointer_keys(inner))
+
+
+def _defined(
+    document: Any, documents: Mapping[str, Any], found: list[tuple[str, str, str]], moved: list[str]
+) -> DefinedSchema:
+    """The documents with definitions for the schemas at `moved`; `found` are the references by pointer."""
+    for content in (document, *documents.values()):
+        check_depth(content)
+    document, documents = deepcopy(document), deepcopy(dict(documents))
+    copies = References(document, documents)
+    written_at: dict[str, str] = {}
+    for place in moved:
+        uri, inner = split_uri(place)
+        root, name = f"{uri}#" if uri else "", inner.removeprefix("/")
+        while name in copies.at(root).get(_DEFS, {}):
+            name += "'"
+        written_at[child(root, _DEFS, name)] = place
+    definitions = {place: definition for definition, place in written_at.items()}
+    for pointer, keyword, target in found:
+        if (around := _place_of(target, definitions)) is not None:
+            uri, inner = split_uri(definitions[around] + target.removeprefix(around))
+            copies.at(pointer)[keyword] = f"{uri}#{quote(inner, safe=_UNQUOTED)}"
+    for definition, place in written_at.items():
+        uri, inner = split_uri(definition)
+        held = copies.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
+        held[pointer_keys(inner)[1]] = copies.at(place)
+    return DefinedSchema(document, documents, written_at)
+
+
+def _place_of(pointer: str, places: Collection[str]) -> str | None:
+    """The one of some places that a pointer leads to or into, None if there is none."""
+    if pointer in places:
+        return pointer
+    return next((place for place in places if pointer.startswith(f"{place}/")), None)
+
+
+def _names_of(schema: Mapping[str, Any]) -> list[str]:
+    """The identifiers of a schema, and its anchors with a `#` before them."""
+    identifiers = [schema.get(keyword) for keyword in _IDENTIFIERS]
+    anchors = [f"#{schema[keyword]}" for keyword in _ANCHORS if keyword in schema]
+    return [name for name in (*identifiers, *anchors) if isinstance(name, str)]
+
+
+def _matters(names: list[str], pointer: str, moved: Collection[str]) -> bool:
+    """Whether references are relative to these names of a schema, or copying it would double them."""
+    return any(name[:1] != "#" for name in names) or _place_of(pointer, moved) is not None
+
+
+def _can_hold_definitions(content: Any) -> bool:
+    return not isinstance(content, list) and (
+        not isinstance(content, dict) or isinstance(content.get(_DEFS, {}), dict)
+    )
