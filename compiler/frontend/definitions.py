@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth
-from compiler.frontend.keywords import REFERENCES, child, located, split_uri
+from compiler.frontend.keywords import REFERENCES, child, inside, located, split_uri
 from compiler.frontend.references import References
 from toolspecs.bundle import pointer_keys
 
 _IDENTIFIERS = ("$id", "id")
-_ANCHORS = ("$anchor", "$dynamicAnchor")
+_NAMES = (*_IDENTIFIERS, "$anchor", "$dynamicAnchor")
 _DEFS = "$defs"
 _UNQUOTED = "/~!$&'()*+,;=:@"
 """Characters of fragments that need no percent sign (RFC 3986)."""
@@ -52,14 +52,14 @@ class DefinedSchema:
 def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
     """The same schema, with a definition for every schema that references reach elsewhere.
 
-    It admits the same instances: a copy is read as what is copied, since nothing in the documents but their
-    roots has a name to which a reference could be relative.
+    It admits the same instances: a copy is read as what is copied, since no reference is relative to anything
+    but the root of a document.
 
     >>> with_definitions({"$ref": "#/refs/a", "refs": {"a": {"type": "null"}}}, {}).document["$defs"]
     {'refs/a': {'type': 'null'}}
 
     Raises:
-        UnsupportedSchema: a reference leads to such a schema, and a schema below a root has a name.
+        UnsupportedSchema: a reference leads to such a schema, and some are relative to one below a root.
     """
     references = References(document, documents)
     schemas = dict(located(document))
@@ -82,9 +82,10 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     if not moved or not all(_can_hold_definitions(content) for content in contents):
         return DefinedSchema(document, documents)
     for pointer, schema in schemas.items():
-        if pointer not in roots and (names := _names_of(schema)) and _matters(names, pointer, moved):
+        if pointer not in roots and _is_base(schema):
             culprit, keyword, _ = next(each for each in found if each[2] in moved)
-            reason = f"leads to a place where no keyword holds schemas, and {pointer} has a name of its own"
+            reason = "leads to a place where no keyword holds schemas, and references are relative to"
+            reason = f"{reason} {pointer}"
             raise UnsupportedSchema(child(culprit, keyword), keyword, reason, _MOVE)
     return _defined(document, documents, found, list(moved))
 
@@ -122,6 +123,10 @@ def _defined(
         uri, inner = split_uri(definition)
         held = copies.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
         held[pointer_keys(inner)[1]] = copies.at(place)
+        for schema in inside(copies.at(place)):  # where it was written, these named nothing
+            for keyword in _NAMES:
+                if isinstance(schema.get(keyword), str):
+                    del schema[keyword]
     return DefinedSchema(document, documents, written_at)
 
 
@@ -132,16 +137,12 @@ def _place_of(pointer: str, places: Collection[str]) -> str | None:
     return next((place for place in places if pointer.startswith(f"{place}/")), None)
 
 
-def _names_of(schema: Mapping[str, Any]) -> list[str]:
-    """The identifiers of a schema, and its anchors with a `#` before them."""
+def _is_base(schema: Mapping[str, Any]) -> bool:
+    """Whether references inside a schema are relative to its own identifier."""
     identifiers = [schema.get(keyword) for keyword in _IDENTIFIERS]
-    anchors = [f"#{schema[keyword]}" for keyword in _ANCHORS if keyword in schema]
-    return [name for name in (*identifiers, *anchors) if isinstance(name, str)]
-
-
-def _matters(names: list[str], pointer: str, moved: Collection[str]) -> bool:
-    """Whether references are relative to these names of a schema, or copying it would double them."""
-    return any(name[:1] != "#" for name in names) or _place_of(pointer, moved) is not None
+    if not any(isinstance(name, str) and name[:1] != "#" for name in identifiers):
+        return False
+    return any(keyword in part for part in inside(schema) for keyword in REFERENCES)
 
 
 def _can_hold_definitions(content: Any) -> bool:

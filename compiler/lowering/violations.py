@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from compiler.lowering.lowering import Lowering
 
 MAX_CHOICES = 60
+_NUM_CHOSEN = 24
+"""Of more choices; each costs about as much as an object."""
 _SAY_ALLOWED = "Say what is allowed instead."
 _TELL_APART = (
     "Say what is allowed instead or, if these are alternatives of oneOf, give each a required key"
@@ -40,41 +43,48 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
 
     Raises:
         UnsupportedSchema: a schema that must fail cannot be negated, there are too many choices of failing
-            members, or equal objects must have one text.
+            members and none of those tried can be written, or equal objects must have one text.
     """
     location = context.location
     if context.is_distinct:
         reason = "demands, inside distinct items, that some key or value fails a schema"
         raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED)
-    alternatives = _without_violations(lowering, constraint, location)
+    alternatives, is_whole = _without_violations(lowering, constraint, location)
     if not lowering.key_orders.is_any_wanted:
         placed = [PlacedObject(alternative, location) for alternative in alternatives]
         alternatives = [each.constraint for group in joined(lowering, placed) for each in group]
-    options = [lower_object(lowering, alternative, context) for alternative in alternatives]
+    written = union([lower_object(lowering, alternative, context) for alternative in alternatives])
+    if written is None and not is_whole:
+        reason = "demands that too many keys or values fail a schema"
+        raise lowering.reporter.refusal(location, "not", reason, _TELL_APART)
     note = "one chosen member fails the schema, the others are free to"
     lowering.reporter.note(location, "not", Verdict.NARROWED, note)
-    return union(options)
+    if not is_whole:
+        note = f"{_NUM_CHOSEN} of the many choices of members that fail schemas"
+        lowering.reporter.note(location, "not", Verdict.NARROWED, note)
+    return written
 
 
 def _without_violations(
     lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation
-) -> list[ObjectConstraint]:
+) -> tuple[list[ObjectConstraint], bool]:
     """The constraint without violations, once for every choice of the members that fail the schemas.
 
     A failing member has a declared key, which becomes required, or it is one member under an undeclared key.
+    With it, whether these are all choices, or some of too many.
     """
-    alternatives = [replace(constraint, violations=())]
+    alternatives, is_whole = [replace(constraint, violations=())], True
     for violation in constraint.violations:
         failing = _failing_member(lowering, violation, location)
-        alternatives = [
+        choices = (
             chosen
             for alternative in alternatives
             for chosen in _choices(lowering, alternative, failing, location)
-        ]
-        if len(alternatives) > MAX_CHOICES:
-            reason = "demands that too many keys or values fail a schema"
-            raise lowering.reporter.refusal(location, "not", reason, _TELL_APART)
-    return alternatives
+        )
+        found = list(islice(choices, MAX_CHOICES + 1))
+        has_room = len(found) <= MAX_CHOICES
+        alternatives, is_whole = found if has_room else found[:_NUM_CHOSEN], is_whole and has_room
+    return alternatives, is_whole
 
 
 def _choices(

@@ -92,7 +92,17 @@ def test_a_document_without_such_places_is_left_alone(schema):
     assert with_definitions(schema, {}).document is schema
 
 
-def test_names_below_the_root_are_refused():
+def test_names_of_what_is_moved_are_left_out():
+    schema = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "properties": {"a": {"$ref": "#/a"}},
+        "a": {"id": "a", "type": "string"},
+    }
+    compiled = compile_schema(schema)
+    assert [compiled.accepts(text) for text in ('{"a": "x"}', '{"a": 1}')] == [True, False]
+
+
+def test_references_relative_to_a_schema_below_the_root_are_refused():
     schema = {
         "properties": {"a": {"$id": "b", "$ref": "#/x"}, "c": {"$ref": "#/refs/x"}},
         "refs": {"x": {"type": "null"}},
