@@ -68,3 +68,21 @@ def test_what_is_left_out_of_a_narrowed_alternative_is_not_admitted_beside_it(mo
             num_accepted += 1
             assert judges.faults(text.encode()) == [], text
     assert num_accepted > 2
+
+
+def test_of_many_choices_which_keys_fail_some_are_written_and_told():
+    listed = (["1", "3"], ["2", "7", "9"], ["2", "3", "8"], ["2", "4", "5"], ["1", "2", "5"])
+    schema = {
+        "type": "object",
+        "patternProperties": {"^[0-9]$": {"type": "null"}},
+        "additionalProperties": False,
+        "not": {"anyOf": [{"propertyNames": {"not": {"enum": names}}} for names in listed]},
+        "maxProperties": 3,
+    }
+    compiled, judges = compile_schema(schema), Judges(schema)
+    keys = [tuple(filter(None, chosen)) for chosen in product(("", "1", "3"), ("", "2"), ("", "4", "7"))]
+    accepted = [text for text in (json.dumps(dict.fromkeys(each)) for each in keys) if compiled.accepts(text)]
+    assert accepted
+    assert [judges.faults(text.encode()) for text in accepted] == [[]] * len(accepted)
+    told = [entry for entry in compiled.report if "24 of the many choices" in entry.note]
+    assert [(entry.keyword, entry.verdict) for entry in told] == [("not", Verdict.NARROWED)]
