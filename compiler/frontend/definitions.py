@@ -59,8 +59,12 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     {'refs/a': {'type': 'null'}}
 
     Raises:
-        UnsupportedSchema: a reference leads to such a schema, and some are relative to one below a root.
+        UnsupportedSchema: a document is nested too deeply, or a reference leads to such a schema, and some
+            are relative to one below a root.
     """
+    contents = (document, *documents.values())
+    for content in contents:
+        check_depth(content)
     references = References(document, documents)
     schemas = dict(located(document))
     for uri, content in documents.items():
@@ -78,7 +82,6 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
                 reached = dict(located(references.at(target), target))
                 pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
                 schemas |= reached
-    contents = (document, *documents.values())
     if not moved or not all(_can_hold_definitions(content) for content in contents):
         return DefinedSchema(document, documents)
     for pointer, schema in schemas.items():
@@ -103,8 +106,6 @@ def _defined(
     document: Any, documents: Mapping[str, Any], found: list[tuple[str, str, str]], moved: list[str]
 ) -> DefinedSchema:
     """The documents with definitions for the schemas at `moved`; `found` are the references by pointer."""
-    for content in (document, *documents.values()):
-        check_depth(content)
     document, documents = deepcopy(document), deepcopy(dict(documents))
     copies = References(document, documents)
     written_at: dict[str, str] = {}

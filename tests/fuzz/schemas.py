@@ -60,8 +60,9 @@ class SchemaMaker:
         self._combining = self._enabled(_COMBINING)
         self._leaves = self._enabled(_LEAVES) or ["simple"]
         self._definitions = "$defs" if draft >= 2019 else "definitions"
-        self._anchor = rng.random() < 0.35
-        if not self._anchor and rng.random() < 0.2:
+        how_named = rng.random()
+        self._anchor = how_named < 0.35
+        if how_named > 0.85:
             self._definitions = "parts"  # references by pointer lead anywhere, also below no keyword
         self._targets = ["#", *(f"#/{self._definitions}/{name}" for name in "de")]
         self._targets += ["#anchor-d", "#anchor-e"] if self._anchor else []
