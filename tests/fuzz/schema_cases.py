@@ -14,7 +14,7 @@ from fuzz.instances import InstanceMaker, broken, neighbours, spelled
 from fuzz.judging import EveryJudge, Unjudged, is_schema
 from fuzz.patterns import make_pattern, texts_near
 from fuzz.pools import HOSTILE_STRINGS, PLAIN_STRINGS
-from fuzz.schemas import make_schema
+from fuzz.schemas import make_schema, with_parts_elsewhere
 from fuzz.tokens import draw, vocabulary
 
 BIASES = (0.03, 0.2, 0.6)
@@ -33,7 +33,7 @@ class SchemaCases:
     def make(self, rng: random.Random) -> dict[str, Any]:
         """A schema, how its objects are read, and the vocabulary."""
         return {
-            "schema": make_schema(rng),
+            "schema": with_parts_elsewhere(make_schema(rng), rng),
             "objects": rng.choice(("schema", "schema", "closed")),
             "vocabulary": rng.choice(("bytes", "pieces")),
         }

@@ -4,6 +4,7 @@ Each document uses only some of the keywords, drawn anew (swarm testing): two ke
 met more often than if all had equal chances in every document.
 """
 
+import json
 import random
 from typing import Any
 
@@ -60,10 +61,7 @@ class SchemaMaker:
         self._combining = self._enabled(_COMBINING)
         self._leaves = self._enabled(_LEAVES) or ["simple"]
         self._definitions = "$defs" if draft >= 2019 else "definitions"
-        how_named = rng.random()
-        self._anchor = how_named < 0.35
-        if how_named > 0.85:
-            self._definitions = "parts"  # references by pointer lead anywhere, also below no keyword
+        self._anchor = rng.random() < 0.35
         self._targets = ["#", *(f"#/{self._definitions}/{name}" for name in "de")]
         self._targets += ["#anchor-d", "#anchor-e"] if self._anchor else []
 
@@ -322,3 +320,14 @@ def make_schema(rng: random.Random, *, only_objects: bool = False) -> dict[str, 
     hostility = rng.choice((0.0, 0.1, 0.4))
     maker = SchemaMaker(rng, draft, hostility=hostility)
     return maker.document(rng.choice((1, 2, 2, 3)), only_objects=only_objects)
+
+
+def with_parts_elsewhere(schema: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """The schema, now and then with its definitions where no keyword holds schemas, if none has a name."""
+    keyword = "$defs" if "$defs" in schema else "definitions"
+    text = json.dumps(schema)
+    if rng.random() < 0.7 or keyword not in schema or "anchor" in text.lower():
+        return schema
+    moved: dict[str, Any] = json.loads(text.replace(f'"#/{keyword}/', '"#/parts/'))
+    moved["parts"] = moved.pop(keyword)
+    return moved
