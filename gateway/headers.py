@@ -62,15 +62,16 @@ class RequestIds:
 async def name_methods(message: Message, scope: Scope) -> None:
     """Let `Allow` of an answer to OPTIONS name all methods of its path.
 
-    Litestar's own answer names those of one handler, since controllers register theirs one by one.
+    Litestar's own answer names those of one handler, since controllers register theirs one by one. Whoever is
+    refused before the path is looked up learns none.
     """
     if (
         message["type"] == "http.response.start"
         and scope["type"] == ScopeType.HTTP
         and scope["method"] == "OPTIONS"
+        and (path := scope.get("path_template"))
     ):
-        routes = scope["litestar_app"].routes
-        route = next(route for route in routes if route.path_format == scope["path_template"])
+        route = next(route for route in scope["litestar_app"].routes if route.path_format == path)
         MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(route.methods))
 
 

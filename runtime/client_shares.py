@@ -1,10 +1,11 @@
 """Client shares: how the clients of one engine share its batches and its memory.
 
 A sequence has a `share`, a text that stands for its client. Within a share, sequences start in the order of
-arrival. Between shares, four rules hold:
+arrival. Between shares, five rules hold:
 
 - The share that has had fewest tokens (`FairShares`) starts its next sequence first.
 - A step's prefill is divided equally between the shares that have prompts to compute.
+- A step computes only some sequences of a share, in turns, so that those of the others need not wait for all.
 - Where a batch is full, a share with two sequences more than the one that waits loses its youngest.
 - Where pages are short, the share that holds most loses its youngest. It does so for a new sequence only if
   it holds more than twice what that one's share would hold.
@@ -16,6 +17,7 @@ turns even if there are more of them than fit into a batch. With one share alone
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
+from itertools import count
 
 from runtime.sequence import Sequence
 from toolspecs.fair_shares import FairShares
@@ -32,6 +34,7 @@ class ClientShares:
 
     def __init__(self) -> None:
         self._tokens = FairShares()
+        self._turns = count(1)
 
     def enter(self, sequence: Sequence) -> None:
         """A sequence was queued."""
@@ -70,6 +73,21 @@ class ClientShares:
             prefilling.add(self.next_of(waiting).share)
         quota = budget // max(1, len(prefilling))
         return defaultdict(lambda: quota)
+
+    def resting(self, due: Iterable[Sequence], most: int) -> set[Sequence]:
+        """Of the sequences that have tokens to compute, those that sit out: a share goes on with `most`."""
+        of_share: defaultdict[str, list[Sequence]] = defaultdict(list)
+        for sequence in due:
+            of_share[sequence.share].append(sequence)
+        if len(of_share) == 1:
+            return set()
+        resting: set[Sequence] = set()
+        for sequences in of_share.values():
+            sequences.sort(key=lambda sequence: sequence.last_turn)
+            resting.update(sequences[most:])
+            for sequence in sequences[:most]:
+                sequence.last_turn = next(self._turns)
+        return resting
 
     def over_places(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
         """The sequence that gives its place in a full batch to a waiting one; None if none has to."""

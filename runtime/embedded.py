@@ -36,6 +36,9 @@ from runtime.text.template import template_variables
 from runtime.transcript import Transcript
 from runtime.weights import Weight
 
+FULL_PAUSE_S = 0.25
+"""How long a client that has all its sequences waits for room before it is refused."""
+
 T = TypeVar("T")
 
 
@@ -129,7 +132,7 @@ class EmbeddedRuntime:
 
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
         """The same by the engine alone, which does not draft."""
-        self._check_share(request.share)
+        await self._room_of(request.share)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
@@ -179,11 +182,20 @@ class EmbeddedRuntime:
         await asyncio.to_thread(self._thread.stop)
         self._prompts.close()
 
-    def _check_share(self, share: str) -> None:
-        """Raise TooManySequences if a client has all that it may have: its prompts need not be rendered."""
-        most = self._settings.max_sequences_per_share
-        if self._thread.engine.scheduler.shares.num_of(share) >= most:
-            raise TooManySequences(most, self._settings.retry_after_s)
+    async def _room_of(self, share: str) -> None:
+        """Return if a client may have more sequences; its prompts need not be rendered before.
+
+        A client that is full gets a moment. Refused at once, it could ask again at once, and keep the event
+        loop busy with refusals.
+
+        Raises:
+            TooManySequences: it is still full then.
+        """
+        most, shares = self._settings.max_sequences_per_share, self._thread.engine.scheduler.shares
+        if shares.num_of(share) >= most:
+            await asyncio.sleep(FULL_PAUSE_S)
+            if shares.num_of(share) >= most:
+                raise TooManySequences(most, self._settings.retry_after_s)
 
     def _choices(
         self, request: GenerationRequest, deadline: float, prompt_ids: list[int]

@@ -188,11 +188,10 @@ class Scheduler:
         num_preempted = self.num_preempted
         quotas = self.shares.quotas(self.running, self.waiting, budget)
         in_order = self.shares.in_order(self.running)
-        resting = self.slow.resting(self.running, self.waiting, self.shares.served)
+        due = self._due(in_order)
         for index, sequence in enumerate(in_order):
             # An earlier one may have preempted it.
-            is_due = sequence.num_due and sequence not in resting
-            if sequence.status is SequenceStatus.RUNNING and is_due:
+            if sequence.status is SequenceStatus.RUNNING and sequence in due:
                 num_later = len(in_order) - index - 1
                 most = min(budget - num_later, max(1, quotas[sequence.share]))
                 chunk = self._advance(sequence, most, in_order[index:])
@@ -211,6 +210,12 @@ class Scheduler:
             budget -= chunk.num_tokens
             quotas[sequence.share] -= chunk.num_tokens
         return Batch(tuple(chunks))
+
+    def _due(self, running: list[Sequence]) -> set[Sequence]:
+        """The sequences that go on in this step: those with tokens to compute, but for those that rest."""
+        slow = self.slow.resting(running, self.waiting, self.shares.served)
+        due = [sequence for sequence in running if sequence.num_due and sequence not in slow]
+        return set(due) - self.shares.resting(due, self.settings.max_stepped_per_share)
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:
         """Take a running sequence's pages, and put it at the head of the queue."""

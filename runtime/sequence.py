@@ -73,9 +73,10 @@ class Sequence:
 
     The first `num_computed` ids have keys and values in the pages of `page_table`; the others are pending.
     The first `num_published` pages are in the prefix cache. The first `num_charged` ids were counted for the
-    client that `share` stands for. `mask` is that of the next token, None until it is filled. `forced` are
-    the tokens that the next steps write without the model, None if there are none; below `next_jump` tokens
-    of output none are looked for. `counts` are those of its tokens, None until a penalty needs them.
+    client that `share` stands for; `last_turn` numbers its last step beside those of other clients. `mask` is
+    that of the next token, None until it is filled. `forced` are the tokens that the next steps write without
+    the model, None if there are none; below `next_jump` tokens of output none are looked for. `counts` are
+    those of its tokens, None until a penalty needs them.
     `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
     `token_s` is the time that its next token has taken so far, `slow_token_s` that of its last one if it was
     slow, and `slow_s` that of all slow ones (`runtime.slow_grammars`).
@@ -114,6 +115,7 @@ class Sequence:
     num_computed: int = 0
     num_published: int = 0
     num_charged: int = 0
+    last_turn: int = 0
     page_table: list[int] = field(default_factory=list)
     mask: NDArray[np.int32] | None = None
     forced: Iterator[ForcedToken] | None = None

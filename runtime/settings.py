@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from runtime.selection import Selection
 
+CPU_STEPPED_PER_SHARE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
@@ -54,3 +56,11 @@ class EngineSettings:
             raise ValueError("num_pages must be at least 2: one page stays empty")
         if self.max_batch_tokens < self.max_sequences:
             raise ValueError("max_batch_tokens must be at least max_sequences, or running sequences starve")
+
+    @property
+    def max_stepped_per_share(self) -> int:
+        """How many sequences of a client one step computes where other clients have some to compute, too.
+
+        On a CPU every sequence makes a step longer by about as much. On an accelerator it hardly does.
+        """
+        return min(CPU_STEPPED_PER_SHARE, self.max_sequences) if self.device == "cpu" else self.max_sequences

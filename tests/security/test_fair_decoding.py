@@ -13,7 +13,7 @@ from runtime.errors import Overloaded, TooManySequences
 from runtime.request import Sampling
 from runtime.sampling import adjust
 from runtime.sequence import Sequence, SequenceStatus
-from runtime.settings import EngineSettings
+from runtime.settings import CPU_STEPPED_PER_SHARE, EngineSettings
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 
@@ -101,6 +101,25 @@ def test_places_are_divided_equally_and_taken_back():
         crowd.engine.stop(sequence)
     crowd.step(5)
     assert crowd.running("first") == 8
+
+
+@pytest.mark.parametrize(("device", "most"), [("cpu", CPU_STEPPED_PER_SHARE), ("cuda", 39)])
+def test_on_a_cpu_a_step_computes_some_sequences_of_a_client_in_turns_beside_another(device, most):
+    crowd = Crowd(max_sequences=40, device=device)
+    first = [crowd.add("first", 2000) for _ in range(39)]
+    crowd.step(5)
+    assert len(crowd.runner.batches[-1]) == 39  # alone, it has whole steps
+    second = crowd.add("second", 1000)
+    crowd.step(3)
+    before = [sequence.num_output for sequence in first]
+    for _ in range(39):
+        crowd.step()
+        assert crowd.runner.batches[-1].keys() - {second} <= set(first)
+        assert second in crowd.runner.batches[-1]
+        assert len(crowd.runner.batches[-1]) == most + 1
+    gained = [sequence.num_output - old for sequence, old in zip(first, before, strict=True)]
+    assert max(gained) - min(gained) <= 1
+    assert sum(gained) == 39 * most
 
 
 def test_clients_take_turns_where_there_are_more_than_places():
