@@ -23,7 +23,7 @@ NUM_DRAWS = 100
 class ToyEngine(StandIn):
     """Samples as the toy model does, with the mask of a mark or without one."""
 
-    num_prompt = 0
+    prompt = None
 
     def __post_init__(self):
         """Draw from the same random numbers in each test."""
@@ -31,11 +31,11 @@ class ToyEngine(StandIn):
         self.random = random.Random(1)
 
     def sampled(self, body, matcher, num_before):
-        """What the toy model writes after the prompt, which has `num_prompt` tokens; canaries are not of it."""
-        if not self.num_prompt:
+        """What the toy model writes after `prompt`; canaries, which have another, are not of it."""
+        if not self.prompt or body["prompt"][: len(self.prompt)] != self.prompt:
             yield from super().sampled(body, matcher, num_before)
             return
-        written = list(body["prompt"][self.num_prompt :])
+        written = list(body["prompt"][len(self.prompt) :])
         vocabulary = self.text.vocabulary
         for number in range(1, body["max_tokens"] + 1):
             output = b"".join(vocabulary.tokens[i] for i in written)
@@ -67,7 +67,7 @@ async def toy_answers(text, selection, num_draws=NUM_DRAWS):
             remote.request(found, selection=selection, max_tokens=12, prompt="hello there", messages=())
             for _ in range(num_draws)
         ]
-        engine.num_prompt = len(await remote.runtime.prompt_ids(asked[0]))
+        engine.prompt = await remote.runtime.prompt_ids(asked[0])
         engine.bodies.clear()
         gate = asyncio.Semaphore(16)
 
@@ -179,9 +179,9 @@ async def test_particles_are_refused_with_what_there_is_instead(text):
             await events_of(remote, request)
 
 
-async def test_the_stand_in_for_the_toy_model_is_asked_behind_its_prompt(text):
+async def test_the_stand_in_for_the_toy_model_is_asked_after_its_prompt(text):
     """Without this, the distribution of another text would be compared."""
     texts, selections, engine = await toy_answers(text, Selection("accept", 1), 4)
     assert set(texts) <= set(toy_model.TEXTS)
     assert selections == [None] * 4
-    assert all(len(body["prompt"]) == engine.num_prompt for body in engine.requests)
+    assert all(body["prompt"] == engine.prompt for body in engine.requests)
