@@ -90,6 +90,7 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         sends_seeds=model.engine_seeds,
         shares_prefixes=model.engine_shared_prefixes,
         takes_images=model.engine_images,
+        sends_units=model.engine_units == "inline",
     )
     clients = open_clients(model, text.prepared)
     return RemoteRuntime(

@@ -37,7 +37,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     the model, such as `gpt-4o`; `*` stands for any text. `engine_headers` are sent to its engines.
     `engine_seeds` false keeps seeds of clients from them. With `engine_shared_prefixes`, a client finds the
     prefixes of other clients in an engine's cache, which it can tell by the time they take. `engine_images`:
-    the model reads images, and its engine is sent those of messages.
+    the model reads images, and its engine is sent those of messages. `engine_units` inline: the compiled
+    tools go to its engine with each request, and not by the store.
     """
 
     model: Annotated[str, Meta(min_length=1)]
@@ -54,6 +55,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     engine_seeds: bool = True
     engine_shared_prefixes: bool = False
     engine_images: bool = False
+    engine_units: Literal["store", "inline"] = "store"
     tokenizer: str | None = None
     prompt_tools: ShownTools = ShownTools.ALL
     tool_search: Count | None = None

@@ -13,7 +13,7 @@ from compiler.cache.cache_observer import CacheObserver, Unobserved
 from compiler.cache.cached_entries import CachedEntries, FoundEntry
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
-from compiler.cache_entry import milliseconds_since
+from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
     CompilingUnfinished,
@@ -211,6 +211,12 @@ class GrammarCache:
                 return False
         self._store.check()
         return True
+
+    def entries(self, recipe: GrammarRecipe) -> Mapping[str, CacheEntry] | None:
+        """The entries of a recipe by their keys; None if some are not, or no longer, in memory."""
+        found = {key: self._entries.memory.get(key) for key in recipe.keys}
+        kept = {key: entry for key, entry in found.items() if entry is not None}
+        return kept if len(kept) == len(found) else None
 
     async def find(self, digest: str) -> CachedGrammar | None:
         """The grammar or the part of that digest; None if this process has not used it, or long ago.

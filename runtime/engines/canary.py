@@ -14,7 +14,7 @@ writes that letter, and at any place where a mask is missing it would write it, 
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
@@ -25,7 +25,6 @@ from runtime.errors import EngineBroke, PluginMissing
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer
-from toolspecs.errors import StoreUnavailable
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LETTERS = (b"a", b"e", b"A", b"x")
@@ -87,8 +86,7 @@ class Canary:
             choice=ToolChoice(ChoiceMode.REQUIRED),
             parallel=False,
         )
-        with suppress(StoreUnavailable):  # an engine that has read it before needs no store
-            await self._grammars.publish(found.recipe, None)
+        await self._sent.publish_own(found)
         return found
 
     async def _check_call(self, client: EngineClient, model: ServedModel, grammar: GrammarLookup) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import replace
 
 from compiler.isolation.priming import prime
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -32,8 +33,9 @@ class EngineGrammars:
         assert prepared.index.last_word is not None
         prime(prepared)
         self._num_columns = num_columns
+        url = self._settings.store_url
         self._loader = GrammarLoader(
-            lambda: open_store(self._settings.store_url),
+            None if url is None else lambda: open_store(url),
             self._settings.secret,
             prepared,
             cache_bytes=self._settings.cache_bytes,
@@ -66,7 +68,8 @@ class EngineGrammars:
             GrammarUnavailable, OutputRefused: its grammar cannot be had, or this engine cannot keep to it.
         """
         loader = self._primed()
-        return MaskedOutput(loader.grammar(mark.recipe), mark, loader.prepared, self._num_columns)
+        grammar = loader.grammar(mark.recipe, mark.parts)
+        return MaskedOutput(grammar, replace(mark, parts={}), loader.prepared, self._num_columns)
 
     def _primed(self) -> GrammarLoader:
         if self._loader is None:

@@ -1,4 +1,6 @@
-"""The grammar loader: links the grammar of a recipe inside an engine, from units in the gateway's store.
+"""The grammar loader: links the grammar of a recipe inside an engine.
+
+Its units come with the request, or from the gateway's store.
 
 Engines ask from threads of their own; one thread with an event loop owns the caches and the store's
 connection. Of many requests for one recipe, one reads the store; it reads all units in one round trip.
@@ -8,10 +10,11 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from compiler.cache.asked_already import SingleFlight
@@ -30,6 +33,7 @@ _STORE_TIMEOUT_S = 5.0
 _SLOW_MS = 20.0
 """A unit that compiles faster may be compiled when its tool is first called, between two tokens."""
 _SHOWN = 3
+NO_PARTS: Mapping[str, bytes] = MappingProxyType({})
 
 FoundT = TypeVar("FoundT")
 
@@ -45,18 +49,18 @@ class GrammarLoader:
 
     Units and linked grammars are LRU caches of `cache_bytes` each, which mostly refer to the same memory.
     What was asked for goes on loading when the time limit has passed, so that a second try finds it.
+    Without `open_store`, units come with requests only.
     """
 
     def __init__(
         self,
-        open_store: Callable[[], Store],
+        open_store: Callable[[], Store] | None,
         secret: bytes,
         prepared: PreparedVocabulary,
         *,
         cache_bytes: int,
         time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
-        self._open_store = open_store
         self._secret = secret
         self.prepared = prepared
         self._time_limit_s = time_limit_s
@@ -68,17 +72,19 @@ class GrammarLoader:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="callgate-loader", daemon=True)
         self._thread.start()
-        self._store = self._on_loop(self._opened())
+        self._store = None if open_store is None else self._on_loop(_opened(open_store))
 
-    def grammar(self, recipe: GrammarRecipe) -> OwnGrammar:
+    def grammar(self, recipe: GrammarRecipe, parts: Mapping[str, bytes] = NO_PARTS) -> OwnGrammar:
         """The grammar of a recipe; blocks until it is linked.
+
+        `parts` are signed entries that came with the request, by their keys.
 
         Raises:
             GrammarUnavailable: it is of another vocabulary, units are missing or altered, the store fails,
                 or it takes too long.
         """
         try:
-            return self._on_loop(self._grammar(recipe), self._time_limit_s)
+            return self._on_loop(self._grammar(recipe, parts), self._time_limit_s)
         except TookTooLong as error:
             raise GrammarUnavailable(
                 f"the grammar was not ready after {self._time_limit_s:g} s; it is still being compiled, so"
@@ -89,7 +95,8 @@ class GrammarLoader:
         """Close the store and end the threads."""
         with suppress(TookTooLong):
             self._on_loop(self._flights.cancel(), _STORE_TIMEOUT_S)
-            self._on_loop(self._store.close(), _STORE_TIMEOUT_S)
+            if self._store is not None:
+                self._on_loop(self._store.close(), _STORE_TIMEOUT_S)
         for pool in (self._ahead, self._compilers):
             pool.shutdown(wait=False, cancel_futures=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -99,10 +106,7 @@ class GrammarLoader:
     def _on_loop(self, work: Coroutine[Any, Any, FoundT], timeout_s: float | None = None) -> FoundT:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
-    async def _opened(self) -> Store:
-        return self._open_store()
-
-    async def _grammar(self, recipe: GrammarRecipe) -> OwnGrammar:
+    async def _grammar(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> OwnGrammar:
         if recipe.vocabulary != self.prepared.vocabulary.digest:
             raise GrammarUnavailable(
                 f"the gateway's grammar is for the vocabulary {recipe.vocabulary[:12]}, but this engine's is"
@@ -110,10 +114,10 @@ class GrammarLoader:
                 " this engine serves"
             )
         found = self._linked.get(recipe.digest)
-        return found or await self._flights.join(recipe.digest, lambda: self._link(recipe))
+        return found or await self._flights.join(recipe.digest, lambda: self._link(recipe, parts))
 
-    async def _link(self, recipe: GrammarRecipe) -> OwnGrammar:
-        entries = await self._found(recipe)
+    async def _link(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> OwnGrammar:
+        entries = await self._found(recipe, parts)
         slow = [entry for entry in entries.values() if entry.compile_ms >= _SLOW_MS]
         await asyncio.gather(*(self._compile(entry) for entry in slow))
         try:
@@ -126,18 +130,29 @@ class GrammarLoader:
             self._ahead.submit(_compiled, entry)
         return grammar
 
-    async def _found(self, recipe: GrammarRecipe) -> dict[str, CacheEntry]:
-        """The entries of all keys: from memory, the others in one read of the store."""
+    async def _found(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> dict[str, CacheEntry]:
+        """The entries of all keys: from memory, from what came, and the others in one read of the store."""
         cached = {key: self._entries.get(key) for key in recipe.keys}
-        missing = {key: kind for key, kind in recipe.keys.items() if cached[key] is None}
-        read = await self._read(missing, recipe) if missing else {}
-        return {key: entry or read[key] for key, entry in cached.items()}
+        missing = [key for key in recipe.keys if cached[key] is None]
+        contents = {key: parts[key] for key in missing if key in parts}
+        if absent := [key for key in missing if key not in parts]:
+            contents |= await self._read(absent, recipe)
+        entries = await self._in_thread(self._verified, contents, recipe) if contents else {}
+        for key, entry in entries.items():
+            self._entries.put(key, entry, entry.num_bytes)
+        return {key: entry or entries[key] for key, entry in cached.items()}
 
-    async def _read(self, kinds: Mapping[str, str], recipe: GrammarRecipe) -> dict[str, CacheEntry]:
-        names = [UNIT_PREFIX + key for key in kinds]
+    async def _read(self, keys: Sequence[str], recipe: GrammarRecipe) -> dict[str, bytes]:
+        if self._store is None:
+            raise GrammarUnavailable(
+                f"this engine has no store, and the request does not bring {_named(keys, recipe)}; set"
+                " `engine_units` of the model to `inline` at the gateway, or give the engine the gateways'"
+                " CALLGATE_STORE"
+            )
+        names = [UNIT_PREFIX + key for key in keys]
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
-                contents = dict(zip(kinds, await self._store.get_many(names), strict=True))
+                contents = dict(zip(keys, await self._store.get_many(names), strict=True))
         except (StoreError, TimeoutError) as error:
             raise GrammarUnavailable(f"the store fails: {error or 'it does not answer'}") from error
         absent = [key for key, content in contents.items() if content is None]
@@ -149,15 +164,11 @@ class GrammarLoader:
         with suppress(StoreError, TimeoutError):  # they were read, and another reader may touch them
             async with asyncio.timeout(_STORE_TIMEOUT_S):
                 await self._store.touch(names, LIFETIME_S)
-        entries = await self._in_thread(self._verified, contents, kinds, recipe)
-        for key, entry in entries.items():
-            self._entries.put(key, entry, entry.num_bytes)
-        return entries
+        return {key: content for key, content in contents.items() if content is not None}
 
-    def _verified(
-        self, contents: Mapping[str, bytes], kinds: Mapping[str, str], recipe: GrammarRecipe
-    ) -> dict[str, CacheEntry]:
+    def _verified(self, contents: Mapping[str, bytes], recipe: GrammarRecipe) -> dict[str, CacheEntry]:
         entries = {}
+        kinds = recipe.keys
         for key, content in contents.items():
             try:
                 signed = verify(content, key, self._secret)
@@ -171,6 +182,11 @@ class GrammarLoader:
 
     async def _in_thread(self, work: Callable[..., FoundT], *arguments: Any) -> FoundT:
         return await self._loop.run_in_executor(self._compilers, work, *arguments)
+
+
+async def _opened(open_store: Callable[[], Store]) -> Store:
+    """The store, opened where its event loop runs."""
+    return open_store()
 
 
 def _compiled(entry: CacheEntry) -> None:

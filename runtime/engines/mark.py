@@ -16,7 +16,8 @@ secret of the gateway alone can write one. It holds no text of a client but the 
 import base64
 import binascii
 import hmac
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 import zstandard
@@ -44,23 +45,30 @@ class Mark:
     """The recipe of an output's grammar; `is_thinking`: the prompt has begun a thought.
 
     `written_ids` are tokens of the output that end the prompt: forced ones, or what was good of an output
-    that broke off. The grammar's matcher accepts them before the engine's first token.
+    that broke off. The grammar's matcher accepts them before the engine's first token. `parts` are entries of
+    the recipe's keys, signed as the store has them: an engine needs no store for these.
     """
 
     recipe: GrammarRecipe
     is_thinking: bool = False
     written_ids: tuple[int, ...] = ()
+    parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def spell_mark(
-    recipe: GrammarRecipe, *, is_thinking: bool, secret: bytes, written_ids: tuple[int, ...] = ()
+    recipe: GrammarRecipe,
+    *,
+    is_thinking: bool,
+    secret: bytes,
+    written_ids: tuple[int, ...] = (),
+    parts: Mapping[str, bytes] | None = None,
 ) -> str:
     """The EBNF text that a request sends as its grammar; see `Mark`.
 
     Raises:
         InvalidMark: the toolset is too large for one.
     """
-    content = msgspec.json.encode(Mark(recipe, is_thinking, written_ids))
+    content = msgspec.json.encode(Mark(recipe, is_thinking, written_ids, parts or {}))
     written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
     line = f"{_PREFIX}{VERSION}:{_signature(written, secret)}:{written}"
     if len(line) > MAX_LINE_BYTES:

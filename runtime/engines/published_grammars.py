@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Mapping
 
 from compiler.cache.asked_already import SingleFlight
 from compiler.cache.grammar_cache import GrammarCache
@@ -27,8 +28,14 @@ class PublishedGrammars:
         """Publish grammars of this cache."""
         self._grammars = grammars
 
-    async def publish(self, recipe: GrammarRecipe, share: str) -> None:
+    def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:  # noqa: ARG002 - the protocol's
+        """None go with a request."""
+        return {}
+
+    async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:
         """See that the store has the parts of a grammar; what it lacks counts for the client of `share`.
+
+        The share None is the gateway itself.
 
         Raises:
             RequestRefused: it cannot have them, so that no engine is asked, and none looks broken.
@@ -57,7 +64,7 @@ class PublishedGrammars:
             self._seen_at.clear()
         self._seen_at[digest] = time.monotonic()
 
-    async def publish_again(self, recipe: GrammarRecipe, share: str) -> None:
+    async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
         """As `publish`, and look into the store whatever is remembered: an engine has just failed.
 
         vLLM says nothing of the store, which may have lost a part.

@@ -19,9 +19,17 @@ from runtime.engines.canary import Canary
 from runtime.engines.client import EngineClient
 from runtime.engines.completion_request import CompletionRequests
 from runtime.engines.delivery import LAST_WORDS_S
+from runtime.engines.inline_grammars import InlineGrammars
 from runtime.engines.output_writer import OutputWriter
+from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.replicas import Replicas, WatchSettings
-from runtime.engines.sent_grammars import MarkedGrammars, RestGrammars, SentGrammars, WriteGrammar
+from runtime.engines.sent_grammars import (
+    GrammarParts,
+    MarkedGrammars,
+    RestGrammars,
+    SentGrammars,
+    WriteGrammar,
+)
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     EngineStopped,
@@ -52,6 +60,7 @@ class RemoteSettings:
     `model_name` is the model's name there; None where an engine serves only one. `sends_seeds`: whether
     seeds of clients reach the engine. `shares_prefixes`: whether a client may find the prefixes of others in
     the engine's cache, which shows by the time it takes. `takes_images`: the model reads images.
+    `sends_units`: engines with the plugin get the parts of grammars with each request, and need no store.
     """
 
     model_name: str | None = None
@@ -64,6 +73,7 @@ class RemoteSettings:
     sends_seeds: bool = True
     shares_prefixes: bool = False
     takes_images: bool = False
+    sends_units: bool = False
     watch: WatchSettings = field(default_factory=WatchSettings)
 
 
@@ -117,7 +127,7 @@ class RemoteRuntime:
         )
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
         self._grammars: SentGrammars = (
-            MarkedGrammars(secret, self._token_bytes, retry_after_s=self._settings.retry_after_s)
+            MarkedGrammars(secret, self._token_bytes, self._parts(secret))
             if write_grammar is None
             else RestGrammars(text.vocabulary, write_grammar)
         )
@@ -236,6 +246,11 @@ class RemoteRuntime:
         await self._replicas.close()
         self._prompts.close()
         self._writer.shutdown()
+
+    def _parts(self, secret: bytes) -> GrammarParts:
+        if self._settings.sends_units:
+            return InlineGrammars(secret)
+        return PublishedGrammars(retry_after_s=self._settings.retry_after_s)
 
     def _check_model(self, request: GenerationRequest) -> None:
         if request.model != self._text.model_id:

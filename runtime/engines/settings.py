@@ -5,7 +5,7 @@ plugin reads the environment.
 
 | variable | what |
 |---|---|
-| `CALLGATE_STORE` | URL of the store that the gateways use |
+| `CALLGATE_STORE` | URL of the store that the gateways use; `none`: grammars come with requests |
 | `CALLGATE_STORE_PASSWORD` | password of the Redis in it, if the URL holds none |
 | `CALLGATE_SECRET` | the gateways' secret, or |
 | `CALLGATE_SECRET_FILE` | a file that holds it, such as `secret` in the gateway's `data_dir` |
@@ -23,6 +23,7 @@ _STORE, _PASSWORD = "CALLGATE_STORE", "CALLGATE_STORE_PASSWORD"
 _SECRET, _SECRET_FILE = "CALLGATE_SECRET", "CALLGATE_SECRET_FILE"
 _CACHE_BYTES = "CALLGATE_GRAMMAR_CACHE_BYTES"
 _MIN_SECRET_BYTES = 16
+NO_STORE = "none"
 DEFAULT_CACHE_BYTES = 2**30
 
 
@@ -32,9 +33,12 @@ class PluginSettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """Where the units are, the secret that signs them and the marks, and memory for compiled grammars."""
+    """Where the units are, the secret that signs them and the marks, and memory for compiled grammars.
 
-    store_url: str = field(repr=False)
+    `store_url` None: units come with requests only.
+    """
+
+    store_url: str | None = field(repr=False)
     secret: bytes = field(repr=False)
     cache_bytes: int
 
@@ -50,9 +54,12 @@ class PluginSettings:
         if not (store or secret or path):
             return None
         if not store:
-            raise PluginSettingsError(f"{_STORE} is not set; set it to the URL of the gateway's store")
+            raise PluginSettingsError(
+                f"{_STORE} is not set; set it to the URL of the gateway's store, or to {NO_STORE!r} where the"
+                " gateway sends grammars with its requests (`engine_units` is `inline`)"
+            )
         return cls(
-            with_password(store, environment.get(_PASSWORD)),
+            None if store == NO_STORE else with_password(store, environment.get(_PASSWORD)),
             _secret(secret, path),
             _positive(environment.get(_CACHE_BYTES), DEFAULT_CACHE_BYTES),
         )

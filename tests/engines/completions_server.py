@@ -184,11 +184,15 @@ class StandIn(EngineStandIn):
         matcher, num_before = None, 0
         if grammar is not None:
             mark = read_mark(grammar, self.secret)
-            matcher = self.grammar_of(mark.recipe).matcher(is_thinking=mark.is_thinking)
+            matcher = self.linked(mark).matcher(is_thinking=mark.is_thinking)
             assert all(map(matcher.accept, mark.written_ids))
             assert body["prompt"][len(body["prompt"]) - len(mark.written_ids) :] == list(mark.written_ids)
             num_before = len(mark.written_ids)
         return self.sampled(body, matcher, num_before)
+
+    def linked(self, mark):
+        """The grammar of a mark."""
+        return self.grammar_of(mark.recipe)
 
     def sampled(self, body, matcher, num_before):
         stop_ids = self.text.vocabulary.stop_ids

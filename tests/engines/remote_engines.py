@@ -78,6 +78,9 @@ class Linked:
     async def publish(self, recipe, share):
         return await self.grammars.publish(recipe, share)
 
+    def entries(self, recipe):
+        return self.grammars.entries(recipe)
+
     def _noted(self, found):
         self.by_digest[found.recipe.digest] = found.grammar
         return found

@@ -136,7 +136,7 @@ def test_a_grammar_that_takes_too_long_is_there_for_the_second_try(start, found,
     with pytest.raises(GrammarUnavailable, match=r"not ready after 0\.2 s"):
         loader.grammar(found.recipe)
     gate.set()
-    assert loader._on_loop(loader._grammar(found.recipe)).digest == found.grammar.digest
+    assert loader._on_loop(loader._grammar(found.recipe, {})).digest == found.grammar.digest
 
 
 def test_units_that_do_not_fit_together_are_refused(start, store_url, found):

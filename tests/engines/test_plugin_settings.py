@@ -25,6 +25,11 @@ def test_the_gateways_names_are_read(tmp_path):
     assert (by_file.secret, by_file.cache_bytes) == (path.read_bytes(), 1000)
 
 
+def test_an_engine_can_do_without_a_store():
+    settings = PluginSettings.from_environment(SECRET | {"CALLGATE_STORE": "none"})
+    assert settings.store_url is None
+
+
 def test_secrets_are_not_shown():
     shown = repr(PluginSettings.from_environment(STORE | SECRET))
     assert "0123456789" not in shown

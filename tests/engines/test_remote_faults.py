@@ -24,6 +24,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines import verified_output
 from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
+from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.remote import RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.sent_grammars import MarkedGrammars
@@ -232,7 +233,8 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
             yield
 
     grammars = GrammarCache(None, secret=SECRET)
-    sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), retry_after_s=1)
+    sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), PublishedGrammars(retry_after_s=1))
+    sent.start(grammars)
     canary = Canary(text, grammars, sent)
     checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))
     await until(lambda: len(asyncio.all_tasks()) > 3)

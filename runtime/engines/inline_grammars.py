@@ -1,0 +1,84 @@
+"""Grammars that travel with their requests: an engine without a store reads their parts from the mark.
+
+Parts are what the store would have, signed in the same way. They are for toolsets that are small: each
+request has all of them, whether the engine knows them already or not.
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.cache.grammar_store import sign
+from compiler.cache_entry import CacheEntry
+from compiler.recipe import GrammarRecipe
+from runtime.errors import RequestRefused
+from toolspecs.lru_cache import LruCache
+
+MAX_INLINE_BYTES = 256 * 2**10
+"""Of the parts of one request."""
+_CACHE_BYTES = 64 * 2**20
+
+
+class InlineGrammars:
+    """The signed parts of requests' grammars; thread-safe, but for `publish`, which the event loop calls."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._grammars: GrammarCache | None = None
+        self._signed: LruCache[Mapping[str, bytes]] = LruCache(_CACHE_BYTES)
+        self._lock = threading.Lock()
+
+    def start(self, grammars: GrammarCache) -> None:
+        """Take the parts from this cache."""
+        self._grammars = grammars
+
+    async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:  # noqa: ARG002 - the protocol's
+        """See that the parts are at hand.
+
+        Raises:
+            RequestRefused: they left memory, or are too large.
+        """
+        assert self._grammars is not None, "no request comes before the start"
+        if self._found(recipe):
+            return
+        entries = self._grammars.entries(recipe)
+        if entries is None:
+            raise _gone()
+        signed = await asyncio.to_thread(self._sign, entries)
+        num_bytes = sum(map(len, signed.values()))
+        if num_bytes > MAX_INLINE_BYTES:
+            raise RequestRefused(
+                f"the compiled grammar of this request has {num_bytes} bytes, and at most {MAX_INLINE_BYTES}"
+                " go with a request to engines that have no store; offer fewer tools, or give the engines the"
+                " gateways' store and set `engine_units` to `store`",
+                "tools",
+            )
+        with self._lock:
+            self._signed.put(recipe.digest, signed, num_bytes)
+
+    async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
+        """As `publish`: an engine that has failed gets the parts with its next request."""
+        await self.publish(recipe, share)
+
+    def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
+        """The signed parts by their keys; raises RequestRefused if they left memory since `publish`."""
+        found = self._found(recipe)
+        if found is None:
+            raise _gone()
+        return found
+
+    async def close(self) -> None:
+        """Nothing is being done."""
+
+    def _found(self, recipe: GrammarRecipe) -> Mapping[str, bytes] | None:
+        with self._lock:
+            return self._signed.get(recipe.digest)
+
+    def _sign(self, entries: Mapping[str, CacheEntry]) -> dict[str, bytes]:
+        return {key: sign(entry.to_bytes(), key, self._secret) for key, entry in entries.items()}
+
+
+def _gone() -> RequestRefused:
+    reason = "the compiled grammar of this request has left the gateway's memory; send the request again"
+    return RequestRefused(reason, "tools")
