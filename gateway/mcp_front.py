@@ -67,8 +67,8 @@ def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
         instructions=f"These are the tools of the toolset {toolset.name!r} at revision {revision.number}."
         f" They are not run here, but by the server that owns them. {front.check_name!r} tells whether a"
         " call's arguments are valid under the tool's JSON Schema, and if not, where and why.",
-        on_list_tools=_without_words(front.list_tools),
-        on_call_tool=_without_words(front.call_tool),
+        on_list_tools=_hiding_failures(front.list_tools),
+        on_call_tool=_hiding_failures(front.call_tool),
         get_tool_input_schema=lambda _: None,  # no tool that runs here takes arguments from headers
     )
     server.middleware.clear()  # its only one makes spans of names, ids and trace contexts that clients choose
@@ -83,8 +83,8 @@ def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
     return app
 
 
-def _without_words(answer: Callable[[Any, Any], Awaitable[T]]) -> Callable[[Any, Any], Awaitable[T]]:
-    """What answers a method, but errors that are not meant for clients: the SDK would send their text."""
+def _hiding_failures(answer: Callable[[Any, Any], Awaitable[T]]) -> Callable[[Any, Any], Awaitable[T]]:
+    """The same, but errors that are not meant for clients go to the log: the SDK would send their text."""
 
     async def answered(context: Any, params: Any) -> T:
         try:

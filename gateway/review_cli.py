@@ -30,7 +30,6 @@ SourceOption = Annotated[
     str | None, typer.Option(help="Only from this source, such as 'mcp https://tools.example/mcp'.")
 ]
 
-
 NOTHING = "toolset {} is as its sources were when they were imported last"
 
 

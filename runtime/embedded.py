@@ -132,7 +132,7 @@ class EmbeddedRuntime:
 
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
         """The same by the engine alone, which does not draft."""
-        await self._room_of(request.share)
+        await self._wait_for_room(request.share)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
@@ -182,7 +182,7 @@ class EmbeddedRuntime:
         await asyncio.to_thread(self._thread.stop)
         self._prompts.close()
 
-    async def _room_of(self, share: str) -> None:
+    async def _wait_for_room(self, share: str) -> None:
         """Return if a client may have more sequences; its prompts need not be rendered before.
 
         A client that is full gets a moment. Refused at once, it could ask again at once, and keep the event

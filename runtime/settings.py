@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from runtime.selection import Selection
 
 CPU_STEPPED_PER_SHARE = 4
+"""Sequences of a client in one step on a CPU, beside those of other clients."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ def drop_files(readable: Iterable[str]) -> None:
     os.close(ruleset._fd)  # noqa: SLF001 - the library leaves it open
 
 
-def missing(what: str, drop: Callable[[], None]) -> Iterator[str]:
-    """Give something up; yields what could not be given up, and why."""
+def still_open(what: str, drop: Callable[[], None]) -> Iterator[str]:
+    """Give something up; yields its name and the reason if that fails."""
     try:
         drop()
     except Exception as error:  # noqa: BLE001 - the libraries raise errors of many kinds

@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from toolspecs.confined_files import drop_files, missing
+from toolspecs.confined_files import drop_files, still_open
 
 _OWN_PACKAGES = ("compiler", "toolspecs")
 
@@ -49,8 +49,8 @@ def confine() -> list[str]:
     import_libraries()
     packages = [str(Path(__file__).parents[2] / name) for name in _OWN_PACKAGES]
     return [
-        *missing("files", lambda: drop_files(packages)),
-        *missing("network and processes", _drop_calls),
+        *still_open("files", lambda: drop_files(packages)),
+        *still_open("network and processes", _drop_calls),
     ]
 
 

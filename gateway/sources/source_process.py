@@ -32,7 +32,7 @@ from gateway.sources.outbound import (
     read_source_networks,
 )
 from gateway.sources.source_readers import from_document, from_mcp, from_openapi
-from toolspecs.confined_files import drop_files, missing
+from toolspecs.confined_files import drop_files, still_open
 from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, UnreadableSource
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
@@ -260,7 +260,7 @@ def read_order() -> None:
 def confine(certificates: Sequence[str] = ()) -> list[str]:
     """Give up all files but libraries and what looking up hosts takes; returns what could not be given up."""
     readable = (*_FILES, *certificates, str(Path(__file__).parents[1]))
-    return list(missing("files", lambda: drop_files(readable)))
+    return list(still_open("files", lambda: drop_files(readable)))
 
 
 def _answer_to(order: SourceOrder) -> _Answer:
