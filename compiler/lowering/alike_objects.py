@@ -4,7 +4,7 @@ What fails `{"properties": {"a": A, "b": B}}` is an object with an `a` that fail
 fails B. Written one by one, `n` such alternatives of `n` keys take `n * n` members, and a mask reads all
 alternatives at once. Here they are one object of which one *decisive* member must be there: `a` with a value
 that fails A, or `b` with one that fails B. It has each key twice: until a decisive member was written, and
-behind that.
+after that.
 
 The *common* constraint requires what all alternatives require and has, under each key, the schema that most
 have. An alternative that differs from it in one key, which it requires, admits exactly the objects that have
