@@ -1,4 +1,4 @@
-"""Imports into toolsets: what was accepted stays what is served.
+"""Imports into toolsets: a toolset keeps serving the tools that were accepted.
 
 The first import of a source makes the toolset. Every later one only notes what the source has now; the tools
 that differ are compiled and compared, kept beside the toolset, and served once somebody accepts them. New
@@ -17,7 +17,7 @@ from gateway.registry import Registration, Registry
 from gateway.tool_changes import Change, compare_tool
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownTool, UnknownToolset
-from toolspecs.imports.imported import origin_of, with_origin
+from toolspecs.imports.imported import source_id_of, with_source_id
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.preconditions import check_precondition
@@ -32,10 +32,10 @@ MAX_DIFFERENCES = 32_000_000
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The tools that a source has now, as JSON in any shape, and what no tool could be made of.
+    """The tools that a source has now, as JSON in any shape, and the faults of those that could not be read.
 
-    `kind`, `location` and `selection` are those of a `PinnedSource`. Nothing is known of the tools `unread`,
-    and of those with faults.
+    `kind`, `location` and `selection` are the fields of `PinnedSource`. The source also has the tools
+    `unread`, but the client could not read them.
     """
 
     kind: str
@@ -47,19 +47,20 @@ class Offer:
 
     @property
     def source(self) -> PinnedSource:
-        """The source, nothing of which has been accepted yet."""
+        """The source, with nothing accepted yet."""
         return PinnedSource(self.kind, self.location, self.selection or {})
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A tool that differs at its source from what is served; None where it is not there, or not served.
+    """A tool that differs between its source and the toolset.
 
-    One that `is_declined` was, as it is offered now.
+    `served` is None if the toolset has no such tool, `offered` if the source has none. `is_declined` says
+    that somebody declined exactly this difference.
     """
 
     name: str
-    origin: str
+    source_id: str
     change: Change
     served: Tool | None
     offered: Tool | None
@@ -68,12 +69,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What an import found, and the revision that is current now (None: nothing is registered).
+    """What an import found, and the revision that is current now (None if the toolset does not exist).
 
-    `refused` are tools of the source that were left out.
+    `refused` are the faults of the tools that were left out.
     """
 
-    origin: str
+    source_id: str
     revision: Revision | None
     differences: tuple[Difference, ...]
     refused: tuple[Fault, ...]
@@ -82,13 +83,13 @@ class ImportOutcome:
 
 
 class ToolImports:
-    """Takes what sources offer into toolsets; `share` and `owner` mean what they mean to `Registry`."""
+    """Imports tools from sources into toolsets; `share` and `owner` mean the same as in `Registry`."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._catalog = registry.catalog
 
-    async def take(
+    async def import_offer(
         self,
         name: str,
         offer: Offer,
@@ -99,9 +100,9 @@ class ToolImports:
         share: str = "",
         owner: str = "",
     ) -> ImportOutcome:
-        """Create the toolset from what a source offers, or note in it what the source offers now.
+        """Create the toolset from the offered tools, or record in an existing one what the source offers now.
 
-        With `skip_refused`, tools that cannot be read or enforced are left out and told.
+        With `skip_refused`, tools that cannot be read or enforced are left out and reported.
 
         Raises:
             InvalidTools: with every fault of every tool, unless they are skipped.
@@ -110,19 +111,21 @@ class ToolImports:
         if offer.faults and not skip_refused:
             raise InvalidTools(offer.faults)
         budget = self._registry.budget(share)
-        origin = offer.source.origin
+        source_id = offer.source.source_id
         while True:
             current = await self._current(name)
             check_precondition(name, current.etag if current else None, if_match)
             found, refused, reports = await self._enforceable(
                 name, offer, current.toolset.documents if current else None, budget, skip_refused=skip_refused
             )
-            noted = _noting(offer, found, (*offer.faults, *refused))
+            recorded = _recording(offer, found, (*offer.faults, *refused))
             revision = current
             if is_dry_run:
-                toolset = noted(current) if current else Toolset(name).with_source(offer.source.seen(found))
+                toolset = (
+                    recorded(current) if current else Toolset(name).with_source(offer.source.seen(found))
+                )
             elif current:
-                revision = await self._catalog.change(name, noted, if_match, owner)
+                revision = await self._catalog.change(name, recorded, if_match, owner)
                 toolset = revision.toolset
             else:
                 try:
@@ -130,30 +133,30 @@ class ToolImports:
                 except StaleRevision:  # somebody else created it meanwhile
                     continue
                 toolset = revision.toolset
-            differences = await self._differences(toolset, budget, origin)
+            differences = await self._differences(toolset, budget, source_id)
             is_created = current is None and not is_dry_run
             return ImportOutcome(
-                origin, revision, differences, (*offer.faults, *refused), reports, is_created=is_created
+                source_id, revision, differences, (*offer.faults, *refused), reports, is_created=is_created
             )
 
     async def accept(
         self,
         name: str,
         tool_names: Collection[str] | None,
-        origin: str | None = None,
+        source_id: str | None = None,
         *,
         if_match: str | None = None,
         share: str = "",
         owner: str = "",
     ) -> Registration:
-        """Serve tools as their sources offer them (None: all that differ, of the source `origin` if given).
+        """Serve the named tools as their sources offer them; with None, all that differ.
 
-        A tool that a source offers under the name of one that is not its own is only taken by its name, and
-        so is one that was declined.
+        `source_id` limits this to one source. A declined tool is accepted only if it is named. So is a tool
+        whose name another tool of the toolset has that does not come from this source.
 
         Raises:
-            UnknownTool: no source offers a difference of a tool of that name.
-            InvalidField: several sources do.
+            UnknownTool: no tool of that name differs at a source.
+            InvalidField: it differs at several sources.
             InvalidTools: a tool cannot be enforced any more.
             ToolspecsError: as `Registry.put`.
         """
@@ -162,11 +165,11 @@ class ToolImports:
             current = await self._catalog.last(name)
             check_precondition(name, current.etag, if_match)
             toolset = current.toolset
-            chosen = list(_chosen(toolset, tool_names, origin))
+            chosen = list(_chosen(toolset, tool_names, source_id))
             if tool_names is None:
                 _check_own(toolset, chosen)
-            for chosen_origin, names in chosen:
-                toolset = toolset.accepting(chosen_origin, names)
+            for chosen_id, names in chosen:
+                toolset = toolset.accepting(chosen_id, names)
             taken = {tool_name for _, names in chosen for tool_name in names}
             pinned = [tool for tool in toolset if tool.name in taken]
             reports = await self._compiled(pinned, toolset, budget)
@@ -182,12 +185,12 @@ class ToolImports:
         self,
         name: str,
         tool_names: Collection[str] | None,
-        origin: str | None = None,
+        source_id: str | None = None,
         *,
         if_match: str | None = None,
         owner: str = "",
     ) -> Revision:
-        """Leave differences aside until the source changes these tools again; names as of `accept`.
+        """Decline differences until the source changes these tools again; the arguments are as in `accept`.
 
         Raises:
             UnknownTool, InvalidField: as `accept`.
@@ -196,24 +199,24 @@ class ToolImports:
 
         def declined(revision: Revision) -> Toolset:
             toolset = revision.toolset
-            for chosen_origin, names in _chosen(toolset, tool_names, origin):
-                toolset = toolset.declining(chosen_origin, names)
+            for chosen_id, names in _chosen(toolset, tool_names, source_id):
+                toolset = toolset.declining(chosen_id, names)
             return toolset
 
         return await self._catalog.change(name, declined, if_match, owner)
 
     async def differences(
-        self, name: str, number: int | None = None, origin: str | None = None, *, share: str = ""
+        self, name: str, number: int | None = None, source_id: str | None = None, *, share: str = ""
     ) -> tuple[Revision, tuple[Difference, ...]]:
-        """A revision (None: the current one), and what differed at its sources, or at the one of that origin.
+        """A revision (None: the current one), and its differences at all sources or only at `source_id`.
 
         Raises:
             InvalidField: the tools of all sources are too large together; name one.
         """
         revision = await self._catalog.get(name, number)
-        if origin is None:
+        if source_id is None:
             await asyncio.to_thread(_check_sizes, revision.toolset)
-        return revision, await self._differences(revision.toolset, self._registry.budget(share), origin)
+        return revision, await self._differences(revision.toolset, self._registry.budget(share), source_id)
 
     async def _current(self, name: str) -> Revision | None:
         try:
@@ -230,7 +233,7 @@ class ToolImports:
         *,
         skip_refused: bool,
     ) -> tuple[Toolset, tuple[Fault, ...], tuple[ToolReport, ...]]:
-        """What a source offers as a toolset of its own, what was refused of it, and the reports."""
+        """The offered tools as a toolset of their own, the faults of refused ones, and the reports."""
         left, refused = list(offer.tools), list[Fault]()
         while True:
             try:
@@ -242,45 +245,45 @@ class ToolImports:
                 refused += error.faults
                 left = [tool for tool in left if _name(tool) not in names]
             else:
-                tools = tuple(with_origin(tool, offer.source.origin) for tool in checked.toolset)
+                tools = tuple(with_source_id(tool, offer.source.source_id) for tool in checked.toolset)
                 return Toolset(name, tools, are_bundled=True), tuple(refused), tuple(reports)
 
     async def _create(self, found: Toolset, offer: Offer, owner: str) -> Revision:
-        """The toolset, all of which is accepted. Raises StaleRevision if somebody else created it."""
+        """Create the toolset with all its tools accepted; raises StaleRevision if somebody else was first."""
         source = offer.source.seen(found).accepting(found.tool_names)
         checked = await asyncio.to_thread(check_size, found.with_source(source), self._catalog.limits)
         return (await self._catalog.put_checked(checked, if_none_match=True, owner=owner)).revision
 
     async def _differences(
-        self, toolset: Toolset, budget: CompileBudget, origin: str | None = None
+        self, toolset: Toolset, budget: CompileBudget, source_id: str | None = None
     ) -> tuple[Difference, ...]:
         covers = await self._registry.covers(budget)
         found = []
         for source in toolset.sources:
-            if origin is not None and source.origin != origin:
+            if source_id is not None and source.source_id != source_id:
                 continue
             for tool in _bundled(source.offered, toolset):
                 served = toolset.by_name.get(tool.name)
                 change = await compare_tool(served, tool, covers)
                 is_declined = tool.name in source.declined
-                found.append(Difference(tool.name, source.origin, change, served, tool, is_declined))
+                found.append(Difference(tool.name, source.source_id, change, served, tool, is_declined))
             for name in source.removed:
                 served = toolset.by_name.get(name)
                 is_declined = name in source.declined
-                found.append(Difference(name, source.origin, Change.REMOVED, served, None, is_declined))
+                found.append(Difference(name, source.source_id, Change.REMOVED, served, None, is_declined))
         return tuple(found)
 
     async def _compiled(
         self, tools: Sequence[Tool], toolset: Toolset, budget: CompileBudget
     ) -> tuple[ToolReport, ...]:
-        """The reports of tools that will be served; raises InvalidTools."""
+        """Compile tools that will be served, and return their reports; raises InvalidTools."""
         unbundled = [CheckedTool(tool, f"/tools/{index}/inputSchema") for index, tool in enumerate(tools)]
         bundled = await asyncio.to_thread(bundle_checked, unbundled, toolset.documents, self._catalog.limits)
         return tuple(await self._registry.compile(bundled, budget))
 
 
 def _check_sizes(toolset: Toolset) -> None:
-    """Raise InvalidField if differences are too large to be told: each repeats the tool that is served."""
+    """Raise InvalidField if the differences are too large for one answer: each repeats the served tool."""
     names = [name for source in toolset.sources for name in source.differing]
     offered = [tool for source in toolset.sources for tool in source.offered]
     served = [toolset.by_name[name] for name in names if name in toolset]
@@ -294,21 +297,21 @@ def _always(toolset: Toolset) -> Callable[[Revision], Toolset]:
     return lambda _revision: toolset
 
 
-def _noting(offer: Offer, found: Toolset, faults: Iterable[Fault]) -> Callable[[Revision], Toolset]:
-    """What makes of a revision the toolset in which it is noted what the source has now."""
+def _recording(offer: Offer, found: Toolset, faults: Iterable[Fault]) -> Callable[[Revision], Toolset]:
+    """A change of a revision's toolset that records what the source has now."""
     unread = {*offer.unread, *(str(fault.tool) for fault in faults)}
 
-    def noted(revision: Revision) -> Toolset:
+    def recorded(revision: Revision) -> Toolset:
         toolset = revision.toolset
-        known = toolset.source(offer.source.origin) or offer.source
+        known = toolset.source(offer.source.source_id) or offer.source
         source = replace(known, selection=offer.source.selection)
         return toolset.with_source(source.seen(found, toolset.by_name, unread))
 
-    return noted
+    return recorded
 
 
 def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
-    """The tools with what they refer to of a toolset's documents."""
+    """The tools, each with the part of the toolset's documents that it refers to."""
     try:
         return bundle_tools(tools, toolset.documents)
     except InvalidTools:  # documents were removed since; then they cannot be accepted either
@@ -316,25 +319,25 @@ def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
 
 
 def _chosen(
-    toolset: Toolset, names: Collection[str] | None, origin: str | None
+    toolset: Toolset, names: Collection[str] | None, source_id: str | None
 ) -> Iterator[tuple[str, list[str]]]:
-    """The sources, and of each the tools whose differences are meant: all, or those of these names."""
-    sources = [source for source in toolset.sources if origin in {None, source.origin}]
+    """For each source, the names of its differing tools that were chosen: all, or those in `names`."""
+    sources = [source for source in toolset.sources if source_id in {None, source.source_id}]
     offering: dict[str, list[str]] = {}
     for source in sources:
         for name in source.differing if names is None else source.offers:
-            offering.setdefault(name, []).append(source.origin)
+            offering.setdefault(name, []).append(source.source_id)
     _check_chosen(toolset, names, offering)
     for source in sources:
         chosen = source.differing if names is None else [name for name in source.offers if name in names]
         if chosen:
-            yield source.origin, list(chosen)
+            yield source.source_id, list(chosen)
 
 
 def _check_chosen(
     toolset: Toolset, names: Collection[str] | None, offering: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise UnknownTool or InvalidField unless each tool is offered by one source."""
+    """Raise UnknownTool or InvalidField unless each chosen tool differs at exactly one source."""
     for name in offering if names is None else names:
         if name not in offering:
             raise UnknownTool(toolset.name, name, offering)
@@ -344,13 +347,13 @@ def _check_chosen(
 
 
 def _check_own(toolset: Toolset, chosen: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Raise InvalidField if a source offers a tool under the name of one that is not its own."""
-    for origin, names in chosen:
+    """Raise InvalidField if a chosen tool would replace a tool that does not come from the same source."""
+    for source_id, names in chosen:
         for name in names:
             served = toolset.by_name.get(name)
-            if served is not None and origin_of(served.extras.get("_meta")) != origin:
+            if served is not None and source_id_of(served.extras.get("_meta")) != source_id:
                 reason = (
-                    f"{origin} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
+                    f"{source_id} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
                     " is not from there; name it to replace it"
                 )
                 raise InvalidField("tools", reason)

@@ -166,6 +166,6 @@ class _Watch:
             raise failure(f"{named} {reason}; compare it by `callgate tools import --dry-run`")
         for path in self.files:
             imported = read_source("openapi", path, (), source.filter, is_trusted=False)
-            if imported.origin == source.source:
+            if imported.source_id == source.source:
                 return imported
         raise failure(f"{named} is not at a URL; name its file by --openapi FILE")

@@ -1,4 +1,4 @@
-"""Pinned sources: where tools of a toolset come from, and what was accepted of each source.
+"""Pinned sources: where the tools of a toolset come from, and which tools were accepted from each source.
 
 A source may offer other tools tomorrow. What was accepted stays what a toolset serves. What the source offers
 instead is kept beside it, unserved, until somebody accepts it:
@@ -29,10 +29,11 @@ from toolspecs.tool import Tool
 class PinnedSource:
     """A source of tools, as it was read last.
 
-    `location` is its URL, or else its title; `selection` says which operations of a document are imported, by
-    kinds of patterns. `accepted` has the digest of every tool that was accepted, as the source had it then.
-    `offered` are the tools that now differ there, or are new; `removed` are accepted tools that are gone.
-    `declined` has those of them that nobody wants: the digest of what is offered, None for a removal.
+    `location` is the source's URL, or else its title. `selection` says which operations of an OpenAPI
+    document are imported: patterns by kind (`selection_of`). `accepted` maps the names of accepted tools to
+    their digests at that time. `offered` are the tools that now differ from those, or are new; `removed` are
+    accepted tools that are gone. `declined` maps the names of declined differences to the offered digest, or
+    to None for a removal.
     """
 
     kind: str
@@ -44,26 +45,27 @@ class PinnedSource:
     declined: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
-    def origin(self) -> str:
-        """What tells this source from others; each of its tools has it in `_meta`."""
+    def source_id(self) -> str:
+        """Tells this source from others: `mcp https://tools.example/mcp`; its tools have it in `_meta`."""
         return f"{self.kind} {self.location}"
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """The names of the tools that are not at the source as they were accepted, and not declined."""
+        """The names of the tools that differ at the source from what was accepted, without declined ones."""
         return tuple(name for name in self.offers if name not in self.declined)
 
     @property
     def offers(self) -> dict[str, str | None]:
-        """What can be accepted or declined: digests of tools by name, None for a removal."""
+        """What can be accepted or declined: the digest of each differing tool by name, None for a removal."""
         return {tool.name: tool.digest for tool in self.offered} | dict.fromkeys(self.removed)
 
     def seen(
         self, tools: Iterable[Tool], served: Mapping[str, Tool] | None = None, unread: Collection[str] = ()
     ) -> "PinnedSource":
-        """The source as it is read now. A tool that is `served` as it is offered needs nobody to accept it.
+        """The source as it was read just now.
 
-        Of the tools `unread` nothing is known now: they could not be read, or not be enforced.
+        A tool that is already `served` as it is offered counts as accepted. Tools in `unread` could not be
+        read or enforced this time, so they do not count as removed.
         """
         now = {tool.name: _alone(tool) for tool in tools}
         same = {
@@ -96,7 +98,7 @@ class PinnedSource:
         return replace(self, declined={**self.declined, **declined})
 
     def fields(self) -> dict[str, Any]:
-        """All but `offered`, as JSON; `declined` only if there are any."""
+        """All fields except `offered`, as JSON; `declined` only if there are any."""
         declined = {"declined": dict(self.declined)} if self.declined else {}
         return {
             "kind": self.kind,
@@ -109,7 +111,7 @@ class PinnedSource:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], offered: Iterable[Tool]) -> "PinnedSource":
-        """What `fields` wrote; raises KeyError, TypeError, AttributeError where somebody else did."""
+        """Read what `fields` wrote; raises KeyError, TypeError or AttributeError for anything else."""
         selection = {kind: tuple(patterns) for kind, patterns in fields["selection"].items()}
         return cls(
             fields["kind"],
@@ -125,7 +127,7 @@ class PinnedSource:
 def selection_of(
     tags: Iterable[str] = (), paths: Iterable[str] = (), operations: Iterable[str] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """A selection of operations, without kinds that admit all."""
+    """A selection of operations, as patterns by kind; a kind without patterns selects all and is left out."""
     kinds = {"tags": tuple(tags), "paths": tuple(paths), "operations": tuple(operations)}
     return {kind: patterns for kind, patterns in kinds.items() if patterns}
 
@@ -133,7 +135,7 @@ def selection_of(
 def _still_offered(
     declined: Mapping[str, str | None], offers: Mapping[str, str | None], unread: Collection[str]
 ) -> dict[str, str | None]:
-    """What stays declined: what is offered as it was, and tools of which nothing is known now."""
+    """The declined tools that stay declined: those still offered unchanged, and those in `unread`."""
     return {
         name: digest
         for name, digest in declined.items()
@@ -142,5 +144,5 @@ def _still_offered(
 
 
 def _alone(tool: Tool) -> Tool:
-    """A tool without its bundle: documents of a toolset are not its source's."""
+    """A tool without its bundle: the bundle comes from the toolset's documents, not from the source."""
     return replace(tool, documents={}) if tool.documents else tool

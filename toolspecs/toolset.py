@@ -73,8 +73,8 @@ class Toolset:
 
     A model is shown the tools in this order. The constructor gives each tool its bundle, which is the part of
     `documents` that the tool's schema refers to. With `are_bundled`, the tools already carry their bundles.
-    `prompt_tools` are the tools that prompts show of it, unless a request says (None: as the model says).
-    `tool_search` says likewise how many are shown. `sources` are those that tools were imported from.
+    `prompt_tools` says which of the tools prompts show, and `tool_search` how many. A request may override
+    both; None leaves them to the model's settings. `sources` are the sources that tools were imported from.
 
     Raises:
         InvalidName: `name` cannot be the name of a toolset.
@@ -104,7 +104,7 @@ class Toolset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the ordered tools and all else but the name, in hexadecimal."""
+        """SHA-256 over the ordered tools and everything else except the name, in hexadecimal."""
         content = [tool.digest for tool in self.tools]
         if self.documents:
             content.append(json.dumps(self.documents, separators=(",", ":")))
@@ -147,7 +147,7 @@ class Toolset:
         return len(self.tools)
 
     def page(self, after: str | None = None, limit: int = 100, search: str = "") -> "Page[Tool]":
-        """The tools after the tool `after`, in order; with `search`, those whose text has all its words.
+        """Tools after the tool `after`, in order; with `search`, only those whose text has all its words.
 
         Raises:
             UnknownTool: there is no tool `after`.
@@ -168,36 +168,36 @@ class Toolset:
         tools = tuple(tool for tool in self.tools if tool is not removed)
         return replace(self, tools=tools, are_bundled=True)
 
-    def source(self, origin: str) -> PinnedSource | None:
-        """The source of this origin, if tools were imported from it."""
-        return next((source for source in self.sources if source.origin == origin), None)
+    def source(self, source_id: str) -> PinnedSource | None:
+        """The source with this id, if tools were imported from it."""
+        return next((source for source in self.sources if source.source_id == source_id), None)
 
     def with_source(self, source: PinnedSource) -> "Toolset":
-        """The toolset with what is known of a source, in the place of what was known before."""
-        by_origin = {each.origin: each for each in self.sources} | {source.origin: source}
-        kept = tuple(each for each in by_origin.values() if each.accepted or each.offered)
+        """The toolset with `source` in place of the source with the same id, or added last."""
+        by_id = {each.source_id: each for each in self.sources} | {source.source_id: source}
+        kept = tuple(each for each in by_id.values() if each.accepted or each.offered)
         return replace(self, sources=kept, are_bundled=True)
 
-    def accepting(self, origin: str, names: Collection[str]) -> "Toolset":
-        """The toolset with the differences of these tools as a source offers them, declined ones too.
+    def accepting(self, source_id: str, names: Collection[str]) -> "Toolset":
+        """The toolset once these tools are served as the source offers them, including declined ones.
 
         Raises:
-            UnknownTool: there is no such source, or it offers no difference of a tool of that name.
+            UnknownTool: there is no such source, or a tool of that name does not differ there.
         """
-        source = self._offering(origin, names)
+        source = self._offering(source_id, names)
         taken = {tool.name: tool for tool in source.offered if tool.name in names}
         gone = {name for name in source.removed if name in names}
         tools = {name: tool for name, tool in self.by_name.items() if name not in gone} | taken
         accepted = replace(self, tools=tuple(tools.values()))
         return accepted.with_source(source.accepting(names))
 
-    def declining(self, origin: str, names: Collection[str]) -> "Toolset":
-        """The toolset that leaves these differences of a source aside; raises as `accepting`."""
-        return self.with_source(self._offering(origin, names).declining(names))
+    def declining(self, source_id: str, names: Collection[str]) -> "Toolset":
+        """The toolset once these differences of a source are declined; raises as `accepting` does."""
+        return self.with_source(self._offering(source_id, names).declining(names))
 
-    def _offering(self, origin: str, names: Collection[str]) -> PinnedSource:
-        """The source, which offers a difference of each of these tools; raises UnknownTool."""
-        source = self.source(origin)
+    def _offering(self, source_id: str, names: Collection[str]) -> PinnedSource:
+        """The source, checked to differ in each of these tools; raises UnknownTool."""
+        source = self.source(source_id)
         offers = source.offers if source else {}
         for name in names:
             if name not in offers:

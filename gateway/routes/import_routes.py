@@ -1,4 +1,4 @@
-"""The routes of imports: tools from their sources, what differs there, and accepting it."""
+"""The routes of imports: import tools from a source, list what differs there, accept or decline it."""
 
 import re
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ Location = Annotated[str, Meta(min_length=1, max_length=2000)]
 
 
 class OperationSelection(msgspec.Struct, forbid_unknown_fields=True):
-    """Which operations of a document are imported; one of each kind must match, an empty kind admits all."""
+    """Which operations of a document to import: one pattern of each kind must match, if the kind has any."""
 
     tags: Patterns = ()
     paths: Patterns = ()
@@ -47,7 +47,7 @@ class McpServer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OpenApiDocument(OperationSelection):
-    """An OpenAPI document: by its URL, or as it is, in JSON or as a text in JSON or YAML."""
+    """An OpenAPI document: its URL, or the document itself, as a JSON object or as JSON or YAML text."""
 
     url: SourceURL | None = None
     headers: SourceHeaders = {}
@@ -57,8 +57,8 @@ class OpenApiDocument(OperationSelection):
 class ToolListing(OperationSelection, kw_only=True):
     """Tools that the client itself has read from a source, in any shape.
 
-    `kind` and `location` tell the source from others: its URL, or what it is called. `unread` are tools that
-    the source has, and that the client could not read.
+    `kind` and `location` identify the source; `location` is its URL or its name. `unread` names tools that
+    the source has but that the client could not read.
     """
 
     kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]{0,31}(?!\n)$")]
@@ -70,8 +70,8 @@ class ToolListing(OperationSelection, kw_only=True):
 class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of an import: one source.
 
-    With `skip_refused`, tools that cannot be read or enforced are left out; else nothing is imported then.
-    With `dry_run`, nothing is stored.
+    With `skip_refused`, tools that cannot be read or enforced are left out; otherwise one such tool fails the
+    import. With `dry_run`, nothing is stored.
     """
 
     mcp: McpServer | None = None
@@ -106,14 +106,14 @@ class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Tools that differ at their sources: by name, or all, of `source` or of every one."""
+    """Which differing tools to accept or decline: the named ones or all, of `source` or of every source."""
 
     tools: Annotated[list[str], Meta(min_length=1, max_length=10_000)] | None = None
     source: str | None = None
 
 
 class ImportController(Controller):
-    """`/v1/toolsets/{toolset}`, as far as tools of sources go."""
+    """The routes of `/v1/toolsets/{toolset}` that are about sources of tools."""
 
     path = REGISTRY
     before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
@@ -126,12 +126,12 @@ class ImportController(Controller):
         services: WiredServices,
         principal: RequestPrincipal,
     ) -> Response[Any]:
-        """Create a toolset of the tools of a source (201), or note what differs at the source (200)."""
+        """Create a toolset from the tools of a source (201), or record what differs at the source (200)."""
         refuse_if_none_match(request)
         body = convert(await read_registry_body(request, services, principal.share), ImportBody)
         body.check()
-        offer = await unless_gone(request, _read(body, services, principal))
-        outcome = await services.imports.take(
+        offer = await unless_gone(request, _read_source(body, services, principal))
+        outcome = await services.imports.import_offer(
             toolset,
             offer,
             skip_refused=body.skip_refused,
@@ -152,9 +152,9 @@ class ImportController(Controller):
         revision: RevisionNumber = None,
         source: FromQuery[str | None] = None,
     ) -> Response[Any]:
-        """What differed at the sources from what is served, when they were imported last.
+        """The differences between the served tools and their sources, as of each source's last import.
 
-        With `source`, only at that one. Very large differences are told of one source at a time.
+        With `source`, only of that source. Very large differences are returned for one source at a time only.
         """
         found, differences = await services.imports.differences(
             toolset, revision, source, share=principal.share
@@ -171,10 +171,9 @@ class ImportController(Controller):
     ) -> Response[Any]:
         """Serve tools as their sources offer them.
 
-        With `If-Match`, what is accepted is what the revision of that ETag showed.
+        With `If-Match`, the offers accepted are those that the revision with that ETag showed.
         """
-        refuse_if_none_match(request)
-        body = convert(await read_registry_body(request, services, principal.share), DecisionBody)
+        body = await _read_decision(request, services, principal)
         registration = await services.imports.accept(
             toolset,
             body.tools,
@@ -193,20 +192,24 @@ class ImportController(Controller):
         services: WiredServices,
         principal: RequestPrincipal,
     ) -> Response[Any]:
-        """Leave differences aside until the source changes these tools again.
+        """Decline differences: they are not reported again until the source changes these tools again.
 
-        With `If-Match`, what is declined is what the revision of that ETag showed.
+        With `If-Match`, the offers declined are those that the revision with that ETag showed.
         """
-        refuse_if_none_match(request)
-        body = convert(await read_registry_body(request, services, principal.share), DecisionBody)
+        body = await _read_decision(request, services, principal)
         revision = await services.imports.decline(
             toolset, body.tools, body.source, if_match=if_match_of(request), owner=principal.owner
         )
         return tagged(revision, summary_json(revision.summary))
 
 
-async def _read(body: ImportBody, services: Services, principal: Principal) -> Offer:
-    """What the source of a body has now. Raises as `SourceProcesses.read`."""
+async def _read_decision(request: HttpRequest, services: Services, principal: Principal) -> DecisionBody:
+    refuse_if_none_match(request)
+    return convert(await read_registry_body(request, services, principal.share), DecisionBody)
+
+
+async def _read_source(body: ImportBody, services: Services, principal: Principal) -> Offer:
+    """The tools that the source in the body has now; raises what `SourceProcesses.read` raises."""
     if body.listing:
         selection = selection_of(body.listing.tags, body.listing.paths, body.listing.operations)
         listing = body.listing

@@ -116,7 +116,7 @@ def import_json(outcome: ImportOutcome) -> JSON:
     revision = outcome.revision
     return {
         "toolset": summary_json(revision.summary) if revision else None,
-        "source": outcome.origin,
+        "source": outcome.source_id,
         "created": outcome.is_created,
         **_differences_json(outcome.differences),
         "refused": [
@@ -150,7 +150,7 @@ def _difference_json(difference: Difference) -> JSON:
     texts = [tool["description"] for tool in (served, offered) if tool]
     return {
         "tool": difference.name,
-        "source": difference.origin,
+        "source": difference.source_id,
         "change": difference.change.value,
         "description": texts if len(set(texts)) == 2 else None,
         "served": served,
@@ -161,7 +161,7 @@ def _difference_json(difference: Difference) -> JSON:
 def _source_json(source: PinnedSource) -> JSON:
     """A source without its tools; `differing` are those that are not as they were accepted or declined."""
     return {
-        "source": source.origin,
+        "source": source.source_id,
         "kind": source.kind,
         "location": source.location,
         "selection": source.selection,

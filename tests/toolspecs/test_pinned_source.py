@@ -31,7 +31,7 @@ def tools(listed):
 def test_only_what_is_accepted_or_edited_changes_what_is_served(steps):
     toolset, served, offer = Toolset("desk"), {}, {}
     for kind, given_value in steps:
-        source = toolset.source(SOURCE.origin) or SOURCE
+        source = toolset.source(SOURCE.source_id) or SOURCE
         if kind == "seen":
             offer = given_value
             toolset = toolset.with_source(source.seen(tools(offer), toolset.by_name))
@@ -40,13 +40,13 @@ def test_only_what_is_accepted_or_edited_changes_what_is_served(steps):
             toolset = toolset.with_tool(Tool(given_value, "edited", {"type": "object"}))
         elif kind == "decline":
             names = given_value & {*source.offers}
-            toolset = toolset.declining(SOURCE.origin, names) if names else toolset
-            declined = toolset.source(SOURCE.origin) or SOURCE
+            toolset = toolset.declining(SOURCE.source_id, names) if names else toolset
+            declined = toolset.source(SOURCE.source_id) or SOURCE
             assert not names & {*declined.differing}
             assert declined.seen(tools(offer), toolset.by_name).differing == declined.differing
         else:
             names = given_value & {*source.offers}
-            toolset = toolset.accepting(SOURCE.origin, names) if names else toolset
+            toolset = toolset.accepting(SOURCE.source_id, names) if names else toolset
             for name in names:
                 if name in offer:
                     served[name] = offer[name]
@@ -60,19 +60,19 @@ def test_only_what_is_accepted_or_edited_changes_what_is_served(steps):
 def test_once_all_is_accepted_nothing_differs(first, second):
     toolset = Toolset("desk").with_source(SOURCE.seen(tools(first)))
     for listed in (first, second):
-        source = (toolset.source(SOURCE.origin) or SOURCE).seen(tools(listed), toolset.by_name)
+        source = (toolset.source(SOURCE.source_id) or SOURCE).seen(tools(listed), toolset.by_name)
         toolset = toolset.with_source(source)
         if source.differing:
-            toolset = toolset.accepting(SOURCE.origin, source.differing)
+            toolset = toolset.accepting(SOURCE.source_id, source.differing)
         assert {tool.name: tool.description for tool in toolset} == listed
-        assert not (toolset.source(SOURCE.origin) or SOURCE).differing
+        assert not (toolset.source(SOURCE.source_id) or SOURCE).differing
 
 
 def test_nothing_is_accepted_that_is_not_offered():
     toolset = Toolset("desk").with_source(SOURCE.seen(tools({"a": "good"})))
-    for origin, name in ((SOURCE.origin, "b"), ("mcp other", "a")):
+    for source_id, name in ((SOURCE.source_id, "b"), ("mcp other", "a")):
         with pytest.raises(UnknownTool):
-            toolset.accepting(origin, [name])
+            toolset.accepting(source_id, [name])
 
 
 def test_what_was_declined_counts_again_once_the_source_changes_it_again():
@@ -89,11 +89,11 @@ def test_what_was_declined_counts_again_once_the_source_changes_it_again():
 def test_a_source_is_part_of_the_digest():
     plain = Toolset("desk", tuple(tools({"a": "good"})))
     offered = plain.with_source(SOURCE.seen(tools({"a": "worse"})))
-    decided = [decide(SOURCE.origin, ["a"]) for decide in (offered.accepting, offered.declining)]
+    decided = [decide(SOURCE.source_id, ["a"]) for decide in (offered.accepting, offered.declining)]
     assert len({toolset.digest for toolset in (plain, offered, *decided)}) == 4
 
 
 def test_what_cannot_be_read_is_not_gone():
     source = SOURCE.seen(tools({"a": "good", "b": "good"})).accepting(["a", "b"])
     assert source.seen(tools({"a": "good"}), unread=["b"]).differing == ()
-    assert replace(source, selection={}).origin == source.origin
+    assert replace(source, selection={}).source_id == source.source_id

@@ -1,6 +1,6 @@
-"""Tools from where they already are: OpenAPI documents, Python functions, MCP servers.
+"""Makes tools from OpenAPI documents, Python functions and MCP servers.
 
-Everything here is pure: what a source says goes in, tools come out. `gateway/sources/source_readers.py` reads
-files and URLs. A tool whose meaning cannot be kept is a `Fault` with its place in the source;
-the others come out all the same, and the caller decides.
+Nothing here does I/O; `gateway/sources/source_readers.py` reads the files and URLs. A tool whose meaning
+cannot be kept becomes a `Fault` with its place in the source. The other tools are returned all the same, and
+the caller decides.
 """

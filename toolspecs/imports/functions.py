@@ -22,7 +22,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from toolspecs.errors import Fault
-from toolspecs.imports.imported import Imported, UniqueNames, from_source
+from toolspecs.imports.imported import Imported, UniqueNames, with_source_note
 from toolspecs.nearest import shorten
 from toolspecs.tool import Tool
 
@@ -34,7 +34,7 @@ def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
     for known_as, found in objects.items():
         name = names.name(known_as.rpartition(".")[2])
         try:
-            tools[name] = from_source(_tool(name, found), {"object": known_as})
+            tools[name] = with_source_note(_tool(name, found), {"object": known_as})
         except (PydanticUserError, NameError, TypeError, ValueError) as error:
             reason = shorten(str(error).partition("\n")[0], 500)
             suggestion = "give each argument a name and a type that JSON can hold"

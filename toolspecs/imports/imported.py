@@ -1,4 +1,4 @@
-"""What an import found: tools, and what it could not make tools of."""
+"""What an import found: the tools of a source, and the faults of what could not be imported."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _INVALID = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The tools of a source, in its order, and what could not be made a tool.
+    """The tools of a source, in its order, and the faults of what could not be imported.
 
     `kind` says what the source is (openapi, python, mcp), `title` what it calls itself, and `url` its URL,
     if it has one.
@@ -37,32 +37,32 @@ class Imported:
 
     @property
     def location(self) -> str:
-        """Its URL, which no source can choose, or else its title."""
+        """The source's URL, which no source can choose, or else its title."""
         return self.url or shorten(self.title.encode("utf-8", "replace").decode(), MAX_TITLE)
 
     @property
-    def origin(self) -> str:
-        """What tells this source from others."""
+    def source_id(self) -> str:
+        """Tells this source from others, such as `mcp https://tools.example/mcp`."""
         return f"{self.kind} {self.location}"
 
     def marked(self) -> tuple[Tool, ...]:
-        """The tools, each with the origin in its `_meta`."""
-        return tuple(with_origin(tool, self.origin) for tool in self.tools)
+        """The tools, each with the id of its source in `_meta`."""
+        return tuple(with_source_id(tool, self.source_id) for tool in self.tools)
 
 
-def from_source(tool: Tool, source: Mapping[str, Any]) -> Tool:
-    """The tool with a note where it came from; other fields of its `_meta` stay."""
+def with_source_note(tool: Tool, source: Mapping[str, Any]) -> Tool:
+    """The tool with a note of where it came from; the other fields of its `_meta` stay."""
     meta = {**tool.extras.get("_meta", {}), SOURCE: dict(source)}
     return replace(tool, extras={**tool.extras, "_meta": meta})
 
 
-def with_origin(tool: Tool, origin: str) -> Tool:
-    """The tool with its origin beside what else is noted of its source."""
-    return from_source(tool, {**_source(tool), "from": origin})
+def with_source_id(tool: Tool, source_id: str) -> Tool:
+    """The tool with the id of its source added to the note of where it came from."""
+    return with_source_note(tool, {**_source(tool), "from": source_id})
 
 
-def origin_of(meta: Any) -> str | None:
-    """The origin of a tool with this `_meta`; None if it was not imported."""
+def source_id_of(meta: Any) -> str | None:
+    """The id of the source of a tool with this `_meta`; None if the tool was not imported."""
     source = meta.get(SOURCE) if isinstance(meta, dict) else None
     return source.get("from") if isinstance(source, dict) else None
 
@@ -73,7 +73,7 @@ def _source(tool: Tool) -> Mapping[str, Any]:
 
 
 def valid_name(text: str) -> str:
-    """A name that every API takes, made of `text`; names of tools and of arguments have the same characters.
+    """A name for a tool or an argument, made from `text`, that every API accepts.
 
     >>> valid_name("get /pets/{id}")
     'get_pets_id'
@@ -115,7 +115,7 @@ def _ended(name: str, ending: str) -> str:
 
 
 def toolset_name(title: str) -> str:
-    """The name of a toolset for a source of this title.
+    """The toolset name for a source with this title.
 
     >>> toolset_name("Swagger Petstore - OpenAPI 3.0")
     'swagger-petstore-openapi-3.0'

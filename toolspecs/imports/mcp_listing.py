@@ -9,7 +9,9 @@ from toolspecs.tool_parser import read_tools
 
 
 def import_listing(title: str, listed: Iterable[Mapping[str, Any]]) -> Imported:
-    """The tools that a server lists, with all their fields but a note of origin, which is not the server's.
+    """The tools that a server lists.
+
+    A `callgate/source` field in a tool's `_meta` is removed: only this gateway may write that note.
 
     Raises:
         LimitExceeded: there are more tools than a toolset may have.

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from toolspecs.errors import Fault, UnreadableSource
 from toolspecs.imports.documents import LinkedDocuments, Retrieve
-from toolspecs.imports.imported import Imported, UniqueNames, from_source, valid_name
+from toolspecs.imports.imported import Imported, UniqueNames, valid_name, with_source_note
 from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported, pointer_of
 from toolspecs.json_value import Flaw
 from toolspecs.nearest import near_matches, shorten
@@ -196,7 +196,7 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
         if is_required:
             required.append(argument)
     tool = Tool(name, _description(operation.fields), schemas.arguments(properties, required))
-    return from_source(
+    return with_source_note(
         tool, {"operation": f"{operation.method.upper()} {operation.route}", "arguments": arguments}
     )
 
