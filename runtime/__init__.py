@@ -9,7 +9,7 @@ A request becomes token ids once, and events once; in between there are only ids
       forward         computes the logits of these tokens (`forward.model_runner`)
       masks           forbids all tokens that the matcher does not allow
       sampling        chooses a token for each sequence
-      jump_forward    appends the tokens that the grammar forces, without sampling them
+      token_writer    appends sampled tokens, and those that the grammar forces (`jump_forward`)
     transcript      turns each sequence's tokens into events (`text.detokenizer`)
 
 `protocol`, `request`, `events` and `errors` need no model, and are all that a gateway sees.

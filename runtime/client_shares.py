@@ -5,13 +5,13 @@ arrival. Between shares, five rules hold:
 
 - The share that has had fewest tokens (`FairShares`) starts its next sequence first.
 - A step's prefill is divided equally between the shares that have prompts to compute.
-- A step computes only some sequences of a share, in turns, so that those of the others need not wait for all.
-- Where a batch is full, a share with two sequences more than the one that waits loses its youngest.
-- Where pages are short, the share that holds most loses its youngest. It does so for a new sequence only if
-  it holds more than twice what that one's share would hold.
+- A step computes only some sequences of a share, in turns, so that other shares need not wait for them all.
+- If a batch is full, a share with at least two sequences more than the waiting share loses its youngest.
+- If pages are short, the share that holds most loses its youngest sequence. For a new sequence this happens
+  only if that share holds more than twice what the new sequence's share would hold.
 
-A share can also lose a sequence because it has had many more tokens than the one that waits. So clients take
-turns even if there are more of them than fit into a batch. With one share alone, none of this has an effect.
+A share can also lose a sequence because it has had many more tokens than the waiting share. So clients take
+turns even if there are more of them than fit into a batch. With a single share, none of this has an effect.
 """
 
 from collections import Counter, defaultdict
@@ -49,14 +49,14 @@ class ClientShares:
         return self._tokens.num_present(share)
 
     def charge(self, sequence: Sequence, end: int) -> None:
-        """Count that a sequence is computed up to `end`; what it computes a second time is free."""
+        """Charge a sequence's share for its tokens up to `end`; tokens computed a second time are free."""
         start = max(sequence.num_computed, sequence.num_charged)
         if end > start:
             self._tokens.charge(sequence.share, end - start)
             sequence.num_charged = end
 
     def in_order(self, running: Several[Sequence]) -> list[Sequence]:
-        """Running sequences, last those of the share that holds most pages, since these may give way."""
+        """The running sequences; those of the share that holds most pages come last, as they may give way."""
         held = self._pages(running)
         return sorted(running, key=lambda sequence: held[sequence.share])
 
@@ -67,7 +67,7 @@ class ClientShares:
     def quotas(
         self, running: Iterable[Sequence], waiting: Several[Sequence], budget: int
     ) -> defaultdict[str, int]:
-        """How many tokens each share may have in this step, beside one for each running sequence."""
+        """How many tokens each share may have in this step, besides one for each running sequence."""
         prefilling = {sequence.share for sequence in running if sequence.num_pending > 1}
         if waiting:
             prefilling.add(self.next_of(waiting).share)
@@ -75,7 +75,7 @@ class ClientShares:
         return defaultdict(lambda: quota)
 
     def resting(self, due: Iterable[Sequence], most: int) -> set[Sequence]:
-        """Of the sequences that have tokens to compute, those that sit out: a share goes on with `most`."""
+        """The sequences of `due` that sit out this step, so that each share has at most `most` in it."""
         of_share: defaultdict[str, list[Sequence]] = defaultdict(list)
         for sequence in due:
             of_share[sequence.share].append(sequence)
@@ -90,17 +90,17 @@ class ClientShares:
         return resting
 
     def over_places(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
-        """The sequence that gives its place in a full batch to a waiting one; None if none has to."""
+        """The sequence that gives its place in a full batch to `waiting`; None if none has to."""
         held = Counter(sequence.share for sequence in running)
         return self._giving_way(running, held, waiting, limit=held[waiting.share] + 1)
 
     def over_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
-        """The sequence that gives its pages to one that needs `num_pages`; None if none has to."""
+        """The sequence that gives its pages to `waiting`, which needs `num_pages`; None if none has to."""
         held = self._pages(running)
         return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
 
     def largest(self, running: Several[Sequence]) -> Sequence:
-        """Of these, the last sequence of the share that holds most pages."""
+        """The last sequence of the share that holds most pages."""
         held = self._pages(running)
         most = max(held.values())
         return next(sequence for sequence in reversed(running) if held[sequence.share] == most)
@@ -108,7 +108,7 @@ class ClientShares:
     def _giving_way(
         self, running: Several[Sequence], held: Counter[str], waiting: Sequence, limit: int
     ) -> Sequence | None:
-        """The youngest sequence of the share that holds most; None if that is not too much."""
+        """The youngest sequence of the share that holds most; None if the share is within its limit."""
         others = [s for s in running if s.share != waiting.share and held[s.share] > held[waiting.share]]
         if not others:
             return None

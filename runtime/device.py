@@ -31,7 +31,7 @@ def upload(values: Any, device: torch.device, dtype: torch.dtype | None = None) 
     """An array or nested lists of numbers as a tensor on `device`, without waiting for the device.
 
     On an accelerator the copy is queued like any other work. It reads pinned memory, which torch's allocator
-    reuses only after the copy. A plain copy would wait until all work queued before it is done.
+    reuses only after the copy. A plain copy would wait for all work queued before it.
     """
     tensor = torch.as_tensor(values, dtype=dtype)
     if device.type == "cuda":

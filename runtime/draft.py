@@ -1,14 +1,14 @@
 """Drafts: outputs that a model writes without a mask, while a matcher says where they leave the grammar.
 
-A draft that ends without having left the grammar is an exact draw of the model's own distribution among valid
-outputs. One that has left it could be continued under the mask, from what was good. But that is what a plain
-mask writes in the first place. Let `q` be the model's distribution at a step, of which the mask allows `a`.
-An allowed token `v` is drawn freely, with `q(v)`; or a forbidden one is, with `1 - a`, and then `v` from what
-the mask leaves:
+A draft that ends without having left the grammar is an exact draw from the model's own distribution among
+valid outputs. A draft that has left the grammar could be continued under the mask, after its valid tokens.
+But that gives the same distribution as a plain mask: let `q` be the model's distribution at a step, of which
+the mask allows the mass `a`. The token `v` is written if it is drawn freely, with probability `q(v)`, or if a
+forbidden token is drawn, with `1 - a`, and then `v` under the mask:
 
     q(v) + (1 - a) * q(v) / a = q(v) / a
 
-So a draft is worth its tokens only where the next attempt begins anew (`runtime.drafting`).
+So a draft is worth its tokens only if the next attempt starts from the beginning (`runtime.drafting`).
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from compiler.output_parts import OutputPart
 
 
 class Draft:
-    """What became of one draft; give it to a request for one choice, and read it when that has ended.
+    """The outcome of one draft. Give it to a request for one choice, and read it when the request has ended.
 
-    `gives_up`: it ends where it leaves the grammar, and not where the model ends it.
+    With `gives_up`, the draft ends as soon as it leaves the grammar, instead of where the model ends it.
     """
 
     def __init__(self, *, gives_up: bool = False) -> None:
@@ -28,7 +28,7 @@ class Draft:
         self._matcher: DraftMatcher | None = None
 
     def follow(self, matcher: Matcher, tokens: Sequence[bytes]) -> Matcher:
-        """The matcher of the draft's output; `matcher` is the grammar's, `tokens` are a vocabulary's."""
+        """The matcher for the draft's output; `matcher` is the grammar's, `tokens` are the vocabulary's."""
         assert self._matcher is None, "a draft is one output"
         self._matcher = DraftMatcher(matcher, tokens)
         return self._matcher
@@ -40,7 +40,7 @@ class Draft:
 
     @property
     def num_good(self) -> int:
-        """How many tokens were written before one that the grammar does not allow."""
+        """The number of tokens before the first one that the grammar does not allow."""
         return self._matcher.num_good if self._matcher else 0
 
     @property
@@ -55,15 +55,16 @@ class Draft:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is a whole sentence of the grammar."""
+        """Whether the draft is a complete sentence of the grammar."""
         return self._matcher is not None and not self.is_broken and self._matcher.is_whole()
 
 
 class DraftMatcher:
-    """A matcher that allows every token, and follows with another one for as long as that accepts.
+    """A matcher that allows every token, and advances the grammar's matcher for as long as that accepts.
 
-    What all outputs of the grammar begin with is allowed alone, as under a mask: it tells nothing about which
-    of them the model would write. From the first token on that makes a difference, everything is allowed.
+    While all outputs of the grammar begin with the same text, only that text is allowed, as under a mask: it
+    does not show which output the model would write. From the first token at which outputs differ, every
+    token is allowed.
     """
 
     def __init__(self, matcher: Matcher, tokens: Sequence[bytes]) -> None:
@@ -79,18 +80,18 @@ class DraftMatcher:
         self.num_good = 0
 
     def is_whole(self) -> bool:
-        """Whether what was good is a whole sentence."""
+        """Whether the valid part is a complete sentence of the grammar."""
         return self._matcher.is_completed() or self._matcher.is_terminated()
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Allow everything, except where all outputs of the grammar are alike."""
+        """Allow every token, except where all outputs of the grammar continue with the same text."""
         if self.forced_text():
             self._matcher.fill_bitmask(bitmask, row)
         else:
             bitmask[row] = -1
 
     def accept(self, token_id: int) -> bool:
-        """Advance by any token; the grammar's matcher by those that its mask allows."""
+        """Advance by any token; the grammar's matcher advances only by tokens that its mask allows."""
         is_led = self._num_led is None and self._is_next_forced(token_id)
         is_good = not self.has_left and self._is_allowed(token_id) and self._matcher.accept(token_id)
         self.num_good += is_good
@@ -117,19 +118,19 @@ class DraftMatcher:
         return twin
 
     def forced_text(self) -> bytes:
-        """What all outputs of the grammar begin with, as far as it is not written."""
+        """The part not yet written of the text that all outputs of the grammar begin with."""
         return self._known_forced()[self._num_written :] if self._num_led is None else b""
 
     def parts(self) -> tuple[OutputPart, ...]:
-        """What the last token settled; nothing outside the grammar."""
+        """The parts that the last token completed; empty outside the grammar."""
         return () if self.has_left else self._matcher.parts()
 
     def pending_parts(self) -> tuple[OutputPart, ...]:
-        """What is not settled yet; nothing outside the grammar."""
+        """The parts that are not complete yet; empty outside the grammar."""
         return () if self.has_left else self._matcher.pending_parts()
 
     def is_in_thought(self) -> bool:
-        """Whether the next token is one of a thought."""
+        """Whether the next token belongs to a thought."""
         return not self.has_left and self._matcher.is_in_thought()
 
     def is_completed(self) -> bool:
@@ -137,7 +138,7 @@ class DraftMatcher:
         return True
 
     def is_terminated(self) -> bool:
-        """Whether it ended as the grammar wants."""
+        """Whether the grammar's matcher has terminated."""
         return not self.has_left and self._matcher.is_terminated()
 
     @property
@@ -146,13 +147,13 @@ class DraftMatcher:
         return self.num_good < len(self.ids)
 
     def _known_forced(self) -> bytes:
-        """The forced text, from where it was found: that takes longer the longer it is."""
+        """The forced text, found once and kept: finding it takes longer the longer it is."""
         if self._forced is None:
             self._forced, self._num_written = self._matcher.forced_text(), 0
         return self._forced
 
     def _is_next_forced(self, token_id: int) -> bool:
-        """Whether a token is the next of the forced text, which goes on behind it then."""
+        """Whether a token is the next of the forced text; if it is, the forced text continues after it."""
         forced = self._known_forced()
         if not forced or not forced.startswith(self._tokens[token_id], self._num_written):
             return False
@@ -162,7 +163,7 @@ class DraftMatcher:
         return True
 
     def _is_allowed(self, token_id: int) -> bool:
-        """Whether a token is in the mask: a matcher also accepts some after which a guard allows nothing."""
+        """Whether the mask allows a token; a matcher also accepts some after which a guard allows nothing."""
         if self._matcher.is_terminated() or not 0 <= token_id < len(self._tokens):
             return False
         self._matcher.fill_bitmask(self._mask, 0)

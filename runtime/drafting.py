@@ -1,14 +1,14 @@
-"""Drafting: answers that are selected by requests one after another, whatever engine writes them.
+"""Drafting: selects answers by sending one request after another, to any engine.
 
-draft     The model writes freely first (`runtime.draft`). If that is valid, it is the answer. If not, the
+draft     The model writes a draft without a mask (`runtime.draft`). A valid draft is the answer. If not, the
           answer is written anew under the mask, with the draft in the prompt.
 accept    At most `size - 1` drafts are drawn, each given up where it leaves the grammar. The first that is
           valid is the answer. If none is, the answer is drawn under the mask. This is for engines that do not
           weigh what they write; `runtime.population.RejectionSampling` does it inside the engine.
 
-A valid draft is an exact draw of the model's own distribution among valid outputs. Let answers under the mask
-be off by the total variation `d`, and let drafts be valid with the probability `p`. Then answers of which at
-most `k` were drafted are off by `(1 - p) ** k * d`.
+A valid draft is an exact draw from the model's own distribution among valid outputs. Let `d` be the total
+variation distance of masked answers from that distribution, and `p` the probability that a draft is valid.
+With at most `k` drafts, the distance of the answers is `(1 - p) ** k * d`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Generate = Callable[[GenerationRequest], AsyncGenerator[PromptRead | Event, None
 
 
 class Drafting:
-    """Selects answers by requests to one runtime, which `generate`s for each."""
+    """Selects answers by requests to one runtime; `generate` sends one of them."""
 
     def __init__(self, generate: Generate, token_bytes: TokenBytes) -> None:
         self._generate = generate
@@ -42,7 +42,7 @@ class Drafting:
     async def answer(
         self, request: GenerationRequest, selection: Selection
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """`PromptRead`, then the events of all choices; a choice has none before it is decided."""
+        """`PromptRead`, then the events of all choices, those of a choice once its answer is selected."""
         queue: asyncio.Queue[PromptRead | Event | Exception] = asyncio.Queue()
         choices = [
             _Choice(self._generate, self._token_bytes, request, selection, number)
@@ -87,7 +87,7 @@ class _Choice:
     num_prompt_tokens: int = 0
 
     async def write(self, queue: asyncio.Queue[PromptRead | Event | Exception]) -> None:
-        """Put the choice's events into the queue; an error, too."""
+        """Put the choice's events into the queue, or the error that ended it."""
         try:
             async with aclosing(self._events()) as events:
                 async for event in events:
@@ -123,7 +123,7 @@ class _Choice:
     async def _masked(
         self, shown: GenerationRequest, asked: GenerationRequest
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """The events of an answer that is `shown` a draft; without, if that prompt is refused."""
+        """The events of a masked answer; its prompt shows the draft `shown` unless that is refused."""
         has_begun = False
         try:
             async for event in self._of(shown):
@@ -136,7 +136,7 @@ class _Choice:
                 yield event
 
     async def _of(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
-        """The events of one attempt, whose cost is noted."""
+        """The events of one attempt; adds its cost to the choice's."""
         async with aclosing(self.generate(request)) as events:
             async for event in events:
                 if isinstance(event, Finished):
@@ -144,7 +144,7 @@ class _Choice:
                 yield event
 
     def _attempt(self, number: int, ends_at: float | None) -> GenerationRequest:
-        """The request of one attempt, which has a seed of its own and the time that is left."""
+        """The request of one attempt, with its own seed and the time that is left."""
         timeout_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
         if timeout_s is not None and timeout_s <= 0:
             raise DeadlineExceeded
@@ -162,7 +162,7 @@ class _Choice:
         )
 
     async def _break(self, draft: Draft, events: Iterable[Event]) -> None:
-        """Note where a draft left the grammar; that is read in a thread, as a draft may be long."""
+        """Note where a draft left the grammar. A thread reads that, because a draft may be long."""
         place = await asyncio.to_thread(last_place, events)
         self.broken.append(BrokenDraft(draft.num_good, place))
 
@@ -171,7 +171,7 @@ class _Choice:
         return self.token_bytes.of(written).decode(errors="replace").strip()
 
     def _told(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
-        """An event of the answer as one of this choice; the last one tells how it was selected."""
+        """An attempt's event as one of this choice; the last one says how the answer was selected."""
         if isinstance(event, PromptRead):
             return event
         event = replace(event, choice=self.number)
@@ -191,12 +191,12 @@ class _Choice:
 
 
 def with_draft(request: GenerationRequest, text: str) -> GenerationRequest:
-    """The request with a draft of this text in its conversation, if its prompt is one."""
+    """The request with a draft of this text added to its conversation, if it has a conversation."""
     if request.prompt is not None or not text:
         return request
     return replace(request, messages=(*request.messages, *shown_draft(text)))
 
 
 def shown_draft(text: str) -> tuple[Message, Message]:
-    """How a draft that has left the grammar is shown; what was wrong with it, the mask prevents."""
+    """How a prompt shows an invalid draft; it need not say what was wrong, as the mask prevents that."""
     return Message("assistant", text), Message("user", COMPLAINT)

@@ -116,7 +116,7 @@ class EmbeddedRuntime:
         return run_in_short_lived_thread(build)
 
     async def start(self, grammars: GrammarCache) -> None:
-        """Nothing is left to do: the engine runs since this was made."""
+        """Do nothing: the engine has been running since the constructor."""
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
@@ -131,12 +131,12 @@ class EmbeddedRuntime:
                 yield event
 
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
-        """The same by the engine alone, which does not draft."""
+        """`generate` by the engine alone, which does not write drafts."""
         await self._wait_for_room(request.share)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
-        request.times.is_queued()
+        request.times.note_queued()
         self._thread.submit(EngineJob(request.request_id, choices, mailbox))
         num_open = request.num_choices
         try:
@@ -150,7 +150,7 @@ class EmbeddedRuntime:
                 self._thread.abort(request.request_id)
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
-        """The token ids of the prompt, with the tools shown; nothing is generated."""
+        """The token ids of the prompt, with its tools; nothing is generated."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         return await self._prompts.token_ids(request)
@@ -183,10 +183,10 @@ class EmbeddedRuntime:
         self._prompts.close()
 
     async def _wait_for_room(self, share: str) -> None:
-        """Return if a client may have more sequences; its prompts need not be rendered before.
+        """Wait until a client may have more sequences, before its prompt is rendered.
 
-        A client that is full gets a moment. Refused at once, it could ask again at once, and keep the event
-        loop busy with refusals.
+        A client at its limit is refused only after a moment. Otherwise it could send requests without pause
+        and keep the event loop busy with refusals.
 
         Raises:
             TooManySequences: it is still full then.
@@ -202,8 +202,8 @@ class EmbeddedRuntime:
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         """The sequences of a request and their transcripts.
 
-        Their budget is checked here, in a thread, and not only when the engine adds them: it takes time where
-        the shortest output is long, and the engine would let all others wait.
+        This thread checks their budget, not only the engine's: the check takes time if the shortest output is
+        long, and all other requests would wait for it.
         """
         constraint = request.constraint
         is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
@@ -235,7 +235,7 @@ class EmbeddedRuntime:
 
 @dataclass(frozen=True, slots=True)
 class _Siblings:
-    """What all sequences of a request share, whichever choice they are of."""
+    """What all sequences of a request have in common, whichever choice they belong to."""
 
     request: GenerationRequest
     prompt_ids: list[int]
@@ -246,7 +246,7 @@ class _Siblings:
     is_weighed: bool
 
     def sequence(self, choice: int, number: int, max_tokens: int) -> Sequence:
-        """A fresh sequence, the one with this number of a choice."""
+        """A new sequence, number `number` of a choice."""
         request, constraint = self.request, self.request.constraint
         return Sequence(
             sequence_id=f"{request.request_id}/{choice}",

@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from compiler.closing.closer import Closer
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import is_out_of_memory
 from runtime.errors import (
@@ -26,8 +24,7 @@ from runtime.errors import (
 )
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
-from runtime.inspection import Cause
-from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
+from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
 from runtime.protocol import EngineLoad
@@ -36,16 +33,13 @@ from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import MAX_SLOW_S
-from runtime.written_token import SampledToken, WrittenToken, forced_token, write
+from runtime.token_writer import TokenWriter
+from runtime.written_token import SampledToken, WrittenToken
 
 logger = logging.getLogger(__name__)
 
-MAX_FORCED = 128
-"""Tokens that one sequence is given without the model in one step; others wait meanwhile."""
 IDLE_S = 0.001
-"""How long a step waits that has nothing to compute."""
-JUMP_PAUSE = 64
-"""Tokens that a sequence samples before a long forced text of which no token is known is looked for again."""
+"""How long a step waits if it has nothing to compute."""
 
 
 class Runner(Protocol):
@@ -90,12 +84,12 @@ class Engine:
         jump_forward: JumpForward | None = None,
     ) -> None:
         self.runner = runner
-        self.jump_forward = jump_forward
-        self.stop_ids = frozenset(prepared.vocabulary.stop_ids)
+        stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
+        self.writer = TokenWriter(self.masks, stop_ids, jump_forward)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self.num_steps = 0
@@ -104,7 +98,7 @@ class Engine:
         self._next_deadline = math.inf
 
     def load(self, model_id: str) -> EngineLoad:
-        """What the engine does now, and has done; any thread may ask."""
+        """The engine's current load and its counters since it started; any thread may call this."""
         return EngineLoad(
             model_id=model_id,
             num_running=len(self.scheduler.running),
@@ -122,7 +116,7 @@ class Engine:
         return bool(self.scheduler.running or self.scheduler.waiting or self._ready)
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence, with its budget cut down to what the context leaves.
+        """Queue a sequence, after reducing its budget to what fits into the context.
 
         Tokens that the grammar forces after the prompt are appended at once, so that the model computes
         them together with the prompt.
@@ -140,10 +134,10 @@ class Engine:
         self._begin(sequence)
 
     def check_budget(self, sequence: Sequence) -> None:
-        """Cut a sequence's budget down to what the context leaves, and check that an output fits.
+        """Reduce a sequence's budget to what fits into the context, and check that an output fits the budget.
 
-        Where the shortest output is long, this takes time, which a second call does not take again. So any
-        thread may call it before `add` does.
+        If the shortest output is long, the first call takes time and later calls do not. So another thread
+        may call this before `add` does.
 
         Raises:
             PromptTooLong: the prompt fills the context.
@@ -179,7 +173,7 @@ class Engine:
         self.scheduler.enqueue(sequence)
 
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
-        """A copy that goes on with another seed, on the same pages if it can; its population does this."""
+        """Copy a sequence, with another seed, on the same pages if possible; its population does this."""
         twin = sequence.fork(seed)
         if (copied := self.scheduler.adopt(twin, sequence)) is None:
             self.scheduler.enqueue(twin)
@@ -188,7 +182,7 @@ class Engine:
         return twin
 
     def drop(self, sequence: Sequence) -> None:
-        """End a sequence and not its population, which does this."""
+        """End a sequence but not its population; its population does this."""
         self._end(sequence, FinishReason.STOP)
 
     @torch.inference_mode()
@@ -197,7 +191,7 @@ class Engine:
 
         Tokens forced after a prompt are returned at once, before the prompt is computed. `meanwhile` is
         called once the model's work is queued, so that it runs while a device computes; it may stop
-        sequences. Of a population there is one output, when one of its sequences is selected.
+        sequences. A population has a single output, when one of its sequences is selected.
         """
         return list(self._selected(self._step(meanwhile)))
 
@@ -210,7 +204,7 @@ class Engine:
             return outputs
         batch = self.scheduler.schedule()
         if not batch.chunks:
-            time.sleep(IDLE_S)  # slow sequences rest, and nobody else can go on
+            time.sleep(IDLE_S)  # slow sequences rest, and no other sequence has work
             return []
         self.num_steps += 1
         self.num_stepped_sequences += len(batch.chunks)
@@ -225,11 +219,11 @@ class Engine:
         return self._postprocess(batch, tokens)
 
     def check_integrity(self) -> None:
-        """Assert that the page tables of all sequences are the users that the page pool counts."""
+        """Assert that the page pool's reference counts match the page tables of all sequences."""
         self.pool.check_integrity(sequence.page_table for sequence in self.scheduler)
 
     def _selected(self, outputs: list[Output]) -> Iterator[Output]:
-        """The outputs, with those of populations held back until these have selected a sequence."""
+        """The outputs, but those of a population are held back until it has selected a sequence."""
         advanced: dict[Population, None] = {}
         for output in outputs:
             population = output.sequence.population
@@ -246,7 +240,7 @@ class Engine:
                 yield selected
 
     def _advance(self, population: Population) -> Output | None:
-        """Have a population go on; returns the output of the sequence that it has selected."""
+        """Advance a population; returns the output of the sequence that it has selected, if it has."""
         last = population.members[-1]
         try:
             selected = population.advance(self)
@@ -262,9 +256,8 @@ class Engine:
     def _begin(self, sequence: Sequence) -> None:
         """Write what the grammar forces after the prompt."""
         with self.scheduler.slow.counted(sequence):
-            if tokens := self._jump(sequence):
-                is_last = self._finish_if_done(sequence)
-                self._ready.append(Output(sequence, tokens, is_last=is_last))
+            if tokens := self.writer.write_forced(sequence):
+                self._ready.append(self._output(sequence, tokens))
 
     def _end(self, sequence: Sequence, reason: FinishReason) -> None:
         if sequence.status is not SequenceStatus.FINISHED:
@@ -277,13 +270,13 @@ class Engine:
         if now < self._next_deadline:
             return
         for sequence in [sequence for sequence in self.scheduler if sequence.deadline <= now]:
-            if sequence.status is not SequenceStatus.FINISHED:  # as it is if its population has ended
+            if sequence.status is not SequenceStatus.FINISHED:  # its population may have ended just now
                 self.stop(sequence)
                 self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
 
     def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Weigh forced tokens by the rows before them; returns the rows of which tokens are sampled."""
+        """Weigh forced tokens by the logits before them; returns the logits of the rows to sample from."""
         rows = batch.rows
         token_ids = [row.forced_id for row in rows]
         forced = [i for i, token_id in enumerate(token_ids) if token_id is not None]
@@ -298,7 +291,7 @@ class Engine:
         return logits[[i for i, token_id in enumerate(token_ids) if token_id is None]]
 
     def _mask_and_sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-        """One token per sequence; `sample` is the first to wait for the device, with all masks filled."""
+        """Sample one token per sequence. All masks are filled before `sample` first waits for the device."""
         if not sequences:
             return []
         for sequence in sequences:
@@ -319,7 +312,7 @@ class Engine:
         return tokens
 
     def _undo(self, batch: Batch) -> list[Output]:
-        """Preempt a batch that did not fit into memory; a sequence that was alone in it fails."""
+        """Preempt a batch that did not fit into memory; a sequence that was alone in its batch fails."""
         preempted = self.scheduler.preempt_batch(batch)
         if preempted and len(batch.chunks) == 1:
             return [self._fail(preempted[0], GenerationFailed("not enough memory for one sequence"))]
@@ -338,27 +331,33 @@ class Engine:
         ]
 
     def _extend(self, sequence: Sequence, token: SampledToken | None) -> Output:
-        """Append a token and what it forces; end the sequence if it is done."""
+        """Write a sampled token and the tokens forced after it; end the sequence if it is done."""
         if token is None:
             reason = "the model's logits are not numbers, or no token is allowed"
             return self._fail(sequence, GenerationFailed(reason))
-        return self._guarded(sequence, lambda: self._append_or_close(sequence, token))
+        return self._guarded(sequence, lambda: self._write_sampled(sequence, token))
+
+    def _write_sampled(self, sequence: Sequence, token: SampledToken) -> Output:
+        tokens = self.writer.write_sampled(sequence, token)
+        return self._output(sequence, tokens) if tokens else Output(sequence)
 
     def _write_forced(self) -> list[Output]:
-        """Give more of their forced tokens to the sequences of which nearly all tokens are computed."""
-        jumping = [
-            sequence
-            for sequence in self.scheduler
-            if sequence.forced is not None
-            and (
-                sequence.closed_by is not None
-                or 0 < sequence.num_computed >= len(sequence.token_ids) - MAX_FORCED
-            )
-        ]
-        return [self._guarded(sequence, partial(self._jump_on, sequence)) for sequence in jumping]
+        """Write more of the forced tokens of every sequence that has some due."""
+        due = [sequence for sequence in self.scheduler if self.writer.is_due(sequence)]
+        return [self._guarded(sequence, partial(self._write_next_forced, sequence)) for sequence in due]
+
+    def _write_next_forced(self, sequence: Sequence) -> Output:
+        return self._output(sequence, self.writer.write_forced(sequence))
+
+    def _output(self, sequence: Sequence, tokens: tuple[WrittenToken, ...]) -> Output:
+        """The output of a sequence that wrote tokens; ends the sequence if it is done."""
+        reason = self.writer.finish_reason(sequence)
+        if reason is not None:
+            self._end(sequence, reason)
+        return Output(sequence, tokens, is_last=reason is not None)
 
     def _guarded(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
-        """What `extend` returns; a matcher or closer that fails or takes long ends its own sequence alone."""
+        """What `extend` returns. A matcher or closer that fails or is too slow ends only its own sequence."""
         try:
             with self.scheduler.slow.counted(sequence):
                 output = extend()
@@ -369,114 +368,8 @@ class Engine:
             return self._fail(sequence, GrammarTooSlow(MAX_SLOW_S))
         return output
 
-    def _jump_on(self, sequence: Sequence) -> Output:
-        tokens = self._jump(sequence)
-        return Output(sequence, tokens, is_last=self._finish_if_done(sequence))
-
-    def _append_or_close(self, sequence: Sequence, token: SampledToken) -> Output:
-        sequence.times.has_token()
-        if not self._fits_budget(sequence, token.token_id):
-            assert sequence.closer is not None
-            return self._close(sequence, sequence.closer, token.token_id)
-        written = self._append(sequence, token)
-        if sequence.weight is not None:
-            sequence.weight.count_drawn()
-        forced = self._jump(sequence) if token.token_id not in self.stop_ids else ()
-        is_last = self._finish_if_done(sequence)
-        return Output(sequence, (written, *forced), is_last=is_last)
-
-    def _jump(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
-        """Append tokens that the grammar forces, at most `MAX_FORCED`; `forced` holds those that follow."""
-        tokens = tuple(islice(self._append_forced(sequence), MAX_FORCED))
-        sequence.counters.num_forced += len(tokens)
-        return tokens
-
-    def _append_forced(self, sequence: Sequence) -> Iterator[WrittenToken]:
-        """Append and yield forced tokens, until another token is possible or the budget runs out."""
-        cause = None
-        if sequence.is_inspected:
-            cause = Cause.FORCED if sequence.closed_by is None else Cause.CLOSED
-        while (forced := sequence.forced or self._find_forced(sequence)) is not None:
-            sequence.forced = forced
-            for token_id, alternatives in forced:
-                if not self._is_certain(sequence, token_id, alternatives):
-                    sequence.forced = None
-                    return
-                yield self._append(sequence, forced_token(token_id, sequence.num_logprobs, cause))
-            sequence.forced = None
-
-    def _find_forced(self, sequence: Sequence) -> Iterator[ForcedToken] | None:
-        """The tokens that the grammar forces next; None if none are known."""
-        is_due = sequence.closed_by is None and sequence.num_output >= sequence.next_jump
-        if self.jump_forward is None or sequence.matcher is None or not is_due:
-            return None
-        if sequence.weight is not None and sequence.sampling.penalises:
-            return None  # a chunk of forced tokens is weighed without those before each of them
-        text = sequence.matcher.forced_text()
-        tokens = self.jump_forward.tokens(text)
-        first = next(tokens, None)
-        if first is not None:
-            return chain([first], tokens)
-        if len(text) > MAX_PIECE_BYTES:
-            sequence.next_jump = sequence.num_output + JUMP_PAUSE
-        return None
-
-    def _is_certain(self, sequence: Sequence, token_id: int, alternatives: tuple[int, ...] | None) -> bool:
-        """Whether a forced token is the only one possible, and fits the budget; those of a closer do."""
-        if sequence.closed_by is not None:
-            return True
-        if alternatives is not None and not self.masks.allows_only(sequence, alternatives):
-            return False
-        # The last token of a weighed output is drawn: when it comes, those before it have been computed.
-        num_kept = 0 if sequence.weight is None else 1
-        return sequence.remaining > num_kept and self._fits_budget(sequence, token_id)
-
-    def _fits_budget(self, sequence: Sequence, token_id: int) -> bool:
-        """Whether the output can still be completed within its budget after this token."""
-        return sequence.closer is None or sequence.closer.admits(token_id, sequence.remaining)
-
-    def _finish_if_done(self, sequence: Sequence) -> bool:
-        """End the sequence if it wrote a stop token, can write nothing else, or has no budget left."""
-        last = sequence.token_ids[-1]
-        if sequence.closed_by is not None:
-            if sequence.forced is None:
-                self._end(sequence, FinishReason.LENGTH)
-        elif last in self.stop_ids or last in sequence.stop_token_ids or self._is_exhausted(sequence):
-            self._end(sequence, FinishReason.STOP)
-        elif sequence.remaining == 0:
-            self._end(sequence, FinishReason.LENGTH)
-        return sequence.status is SequenceStatus.FINISHED
-
-    def _is_exhausted(self, sequence: Sequence) -> bool:
-        """Whether the sequence can write nothing else; a weighed one draws its stop token all the same."""
-        return sequence.weight is None and self.masks.is_exhausted(sequence)
-
-    def _close(self, sequence: Sequence, closer: Closer, rejected_id: int) -> Output:
-        """Complete an output within its budget, which the sampled token `rejected_id` would have exceeded.
-
-        An output that is complete already, such as free text, needs no closing: then only that token is
-        forbidden, and the sequence samples another one in the next step.
-        """
-        closing_ids = closer.completion_ids(sequence.remaining)
-        if not closing_ids:
-            self.masks.forbid(sequence, rejected_id)
-            sequence.num_computed -= 1  # the model computes the last id again, for new logits
-            return Output(sequence)
-        sequence.closed_by = "budget"
-        sequence.forced = ((token_id, None) for token_id in closing_ids)
-        return self._jump_on(sequence)
-
-    def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
-        """Append a token; returns it with the parts that the matcher tells apart in it."""
-        written = write(token, sequence.matcher, sequence.closer)
-        if written is None:
-            raise GenerationFailed(f"the grammar refused token {token.token_id}, which its mask had allowed")
-        sequence.token_ids.append(token.token_id)
-        sequence.mask = None
-        return written
-
     def _fail(self, sequence: Sequence, error: RuntimeFault) -> Output:
-        """End a sequence with an error; the pages it computed are cleared, and no prefix is reused."""
+        """End a sequence with an error; its pages are cleared, and their prefixes are not reused."""
         self.runner.cache.clear(self.scheduler.remove(sequence, is_tainted=True))
         sequence.finish(FinishReason.STOP)
         return Output(sequence, error=error, is_last=True)

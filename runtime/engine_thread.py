@@ -130,7 +130,7 @@ class EngineThread:
             self._fail_all(fault)
 
     def _take_commands(self) -> None:
-        """Run the commands in the inbox; wait for one if there is nothing else to do."""
+        """Run the commands in the inbox; wait for one if the engine has no work."""
         try:
             while not self._is_stopping:
                 is_idle = not (self.engine.has_work or self._outputs or self._outgoing)

@@ -72,33 +72,33 @@ class Sampling:
 
     @property
     def penalises(self) -> bool:
-        """Whether a token's probability depends on which tokens there are before it, beside the model."""
+        """Whether a penalty makes a token's probability depend on the tokens before it."""
         return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
 
 
 @dataclass(slots=True)
 class RequestTimes:
-    """When a request came to each step, in nanoseconds since the epoch; None if it has not.
+    """When a request reached each step, in nanoseconds since the epoch; None if it has not yet.
 
-    It waits in a queue, its prompt is computed (prefill), then tokens are sampled (decode). The engine writes
-    this, once for all choices, and others read it. An engine elsewhere does not tell its queue: there,
-    `prefill_ns` is when it was asked.
+    A request waits in a queue, its prompt is computed (prefill), then tokens are sampled (decode). The engine
+    writes these times, once for all choices. An external engine does not report when its queue ended, so
+    `prefill_ns` is then when the engine was asked.
     """
 
     queued_ns: int | None = None
     prefill_ns: int | None = None
     decode_ns: int | None = None
 
-    def is_queued(self) -> None:
-        """The request waits."""
+    def note_queued(self) -> None:
+        """Note that the request waits in the queue."""
         self.queued_ns = self.queued_ns or time.time_ns()
 
-    def has_begun(self) -> None:
-        """The first of its choices is computed."""
+    def note_begun(self) -> None:
+        """Note that the first choice is being computed; later calls change nothing."""
         self.prefill_ns = self.prefill_ns or time.time_ns()
 
-    def has_token(self) -> None:
-        """A token was sampled."""
+    def note_token(self) -> None:
+        """Note that a token was sampled; later calls change nothing."""
         self.decode_ns = self.decode_ns or time.time_ns()
 
 
@@ -106,27 +106,27 @@ class RequestTimes:
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
 
-    The prompt is made of the messages, unless `prompt` is given: text in which markers are markers, or token
-    ids.
+    The prompt is rendered from the messages, unless `prompt` is given: token ids, or text in which the text
+    of a marker becomes that marker token.
 
-    `min_tokens` is how many tokens come before an output may end, and `stop_token_ids` end it. Both hold for
-    text without a constraint only: they must neither fill up nor cut off what a constraint wants whole.
+    An output may not end before `min_tokens` tokens, and any of `stop_token_ids` ends it. Both apply only to
+    text without a constraint: a constrained output must be neither padded nor cut off.
 
-    `recipe` is what the constraint was linked by, for an engine that links it itself.
+    `recipe` is the recipe that the constraint was linked from, for an engine that links it itself.
 
     `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
     reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
-    with the same `share` have one share of the engine together. The engine of this process lets requests with
-    the same `prefix_salt` share prefixes in its KV cache; one elsewhere those with the same `share`.
-    `trace_headers` are sent to engines
-    elsewhere, so that their spans belong to the request's trace.
+    with the same `share` come from one client and get one share of the engine together. In this process's
+    engine, requests with the same `prefix_salt` share prefixes in the KV cache; in an external engine,
+    requests with the same `share` do. `trace_headers` are sent to external engines, so that their spans
+    belong to the request's trace.
 
-    `selection` None is the runtime's default, which a request that `is_streamed` does not have: an answer
-    that is selected comes at once, when all of it is written.
+    `selection` None is the runtime's default. It does not apply if `is_streamed`, because a selected answer
+    can only be sent when all of it is written.
 
-    With `draft`, nothing is masked: the constraint only says what the tokens are, and the draft, whether they
-    are valid. Such a request has one choice. `num_siblings` are other choices of the same answer that are
-    requests of their own.
+    With `draft`, nothing is masked: the constraint only tells text from calls, and the draft records whether
+    the output is valid. Such a request has one choice. `num_siblings` counts other requests that write
+    further choices of the same answer.
 
     `is_inspected` asks for an `InspectedToken` for each token (`runtime.inspection`).
     """
@@ -159,29 +159,29 @@ class GenerationRequest:
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Those of all messages."""
+        """The images of all messages."""
         return tuple(image for message in self.messages for image in message.images)
 
     @property
     def num_image_characters(self) -> int:
-        """Of the data URLs of all its choices: each is a request to an engine."""
+        """The characters of all data URLs, once per choice: each choice is a request to an engine."""
         return self.num_choices * sum(len(image.url) for image in self.images)
 
     def can_select(self, selection: Selection) -> bool:
-        """Whether answers could differ: not without a grammar, and most not if greedy."""
+        """Whether this selection could change the answer; some cannot if the request is greedy."""
         return self.constraint is not None and not (selection.needs_chance and self.sampling.is_greedy)
 
     @property
     def strategy(self) -> SelectionStrategy | None:
-        """How the request wants its answer selected; None if it does not, or there is nothing to select."""
+        """How the request wants its answer selected; None if it does not say or nothing can be selected."""
         asked = self.selection
         return asked.strategy if asked and asked.size > 1 and self.can_select(asked) else None
 
     def selection_or(self, default: Selection, max_choices: int) -> Selection:
-        """How its answers are selected: as it says, or else as the default does where that has its place.
+        """How the answers are selected: as the request says, or else by `default` where it applies.
 
-        The default is not for streamed answers, which would come at once, nor where stop strings cut, nor for
-        more choices than its client may have so many sequences of, nor but for drafts at temperature 0.
+        The default does not apply to streamed answers, to requests with stop strings, to requests whose
+        choices would need more sequences than a client may have, nor, except for drafts, at temperature 0.
         """
         if self.selection is not None:
             return self.selection if self.can_select(self.selection) else Selection()
@@ -193,13 +193,13 @@ class GenerationRequest:
 
 MAX_IMAGES = 64
 MAX_PIXELS = 100_000_000
-"""Of all images of a request. An engine decodes them to some four bytes each."""
+"""The most pixels of all images of a request together. An engine decodes each to about four bytes."""
 MAX_IMAGE_CHARACTERS = 64 << 20
-"""Of all data URLs that engines are sent for the running answers of one client; each answer has its own."""
+"""The most characters of data URLs in the running requests to engines of one client."""
 
 
 def check_images(request: GenerationRequest) -> None:
-    """Refuse a request whose images take an engine too much.
+    """Refuse a request whose images would cost an engine too much.
 
     Raises:
         RequestRefused: says what is too much.
@@ -226,10 +226,10 @@ MAX_LOGPROBS = 500_000
 
 
 def check_amounts(request: GenerationRequest, max_tokens: int) -> None:
-    """Refuse a request that may have too much told about its answers, of `max_tokens` each.
+    """Refuse a request that asks for too many details about answers of up to `max_tokens` each.
 
     Raises:
-        RequestRefused: says how much that is.
+        RequestRefused: says how many that would be.
     """
     size = request.selection.size if request.selection and request.strategy else 1
     num_answers = size * (request.num_choices + request.num_siblings)

@@ -321,7 +321,7 @@ class Scheduler:
         sequence.num_published = len(cached)
         if not sequence.has_run:
             sequence.has_run = True
-            sequence.times.has_begun()
+            sequence.times.note_begun()
             sequence.counters.num_cached = sequence.num_computed
         return self._chunk(sequence, min(sequence.num_due, budget))
 

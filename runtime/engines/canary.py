@@ -1,15 +1,15 @@
-"""The canary: a few short requests that show whether an engine holds outputs to our grammars.
+"""The canary: a few short requests that show whether an engine constrains outputs by our grammars.
 
-It runs before an engine gets its first request, when it comes back, and every few minutes. All requests have
-a bias of 100 towards one letter. An engine whose masks are in force writes a call nonetheless; one without
-writes that letter, and at any place where a mask is missing it would write it, too:
+It runs before an engine gets its first request, after an outage, and every few minutes. All its requests have
+a bias of 100 towards one letter. An engine that applies the masks writes a call nonetheless. Wherever a mask
+is missing, the engine writes that letter. The canary checks that:
 
-- the echoed prompt, and the ids of each token, are those of this vocabulary;
-- the plugin is there: its sentinel does not come;
-- every token of two calls, of two grammars in one batch, is of its grammar; where engines hold guards, the
-  first string is filled with the letter up to its `maxLength`, where a guard has to end it;
-- beside them, a request without a grammar is not masked, and gets exactly `max_tokens` tokens;
-- a request that is left is aborted: it is no longer among those that the engine computes.
+- the echoed prompt and the token ids are those of this vocabulary;
+- the plugin runs: the sentence of an engine without it does not come;
+- in two calls with two grammars in one batch, every token is allowed by its grammar; if the engine applies
+  guards, the first string is filled with the letter up to its `maxLength`, where a guard has to end it;
+- a request without a grammar in the same batch is not masked, and gets exactly `max_tokens` tokens;
+- a request whose client leaves is aborted: the engine no longer computes it.
 """
 
 import asyncio
@@ -60,10 +60,10 @@ class Canary:
         self._letter_id = next((spelled[one][0] for one in LETTERS if one in spelled), 0)
 
     async def check(self, client: EngineClient, model: ServedModel) -> None:
-        """Run it.
+        """Run the canary on one engine.
 
         Raises:
-            EngineFault: the engine must not be used; says what it did.
+            EngineFault: the engine must not be used; the message says what it did.
         """
         tools = _TOOLS if self._sent.holds_guards else _UNGUARDED_TOOLS
         grammars = [await self._grammar(tool) for tool in tools]
@@ -125,7 +125,7 @@ class Canary:
             raise EngineBroke(client.name, reason)
 
     async def _check_abort(self, client: EngineClient, model: ServedModel) -> None:
-        """Only an engine with nothing else to do shows whether a request is gone."""
+        """Check that an abandoned request ends; only an engine with nothing else to do shows this."""
         if await client.num_running() != 0:
             return
         async with aclosing(self._chunks(client, model, MAX_TOKENS * 5, None)) as chunks:
@@ -166,10 +166,10 @@ class Canary:
 
 
 async def _all_good(*checks: Coroutine[object, object, None]) -> None:
-    """Run checks beside each other; the first that fails ends the others.
+    """Run checks concurrently; the first that fails cancels the others.
 
-    An `asyncio.TaskGroup` (before Python 3.13) and `asyncio.gather` forget that they are cancelled while one
-    of their tasks fails: the watch of an engine would outlive its gateway.
+    `asyncio.TaskGroup` (before Python 3.13) and `asyncio.gather` lose a cancellation that arrives while one
+    of their tasks fails. The task that watches an engine would then outlive its gateway.
     """
     tasks = [asyncio.create_task(check) for check in checks]
     try:

@@ -1,4 +1,4 @@
-"""What clients of all kinds of engines share: where an engine is, what it is asked, what it answers.
+"""What the clients of all engines share: the address of an engine, requests to it, and its answers.
 
 An answer is streamed. Leaving the stream closes its connection, and the engine frees what the request holds.
 """
@@ -31,7 +31,7 @@ MAX_TOKENS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class EngineAddress:
-    """Where an engine listens and how it knows us; `ca_bundle` is a file of certificates that are trusted."""
+    """Where an engine listens, the key to send to it, and a file of certificates to trust (`ca_bundle`)."""
 
     url: str
     api_key: str | None = field(default=None, repr=False)
@@ -40,7 +40,7 @@ class EngineAddress:
 
     @property
     def name(self) -> str:
-        """Host and port, and the path if there is one: what errors call the engine. It holds no password."""
+        """Host, port and path, without a password: how errors name the engine."""
         parts = urlsplit(self.url)
         return f"{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
@@ -49,8 +49,8 @@ class EngineAddress:
 class ClientLimits:
     """The longest times in seconds.
 
-    Connections have no limit: a probe that waits behind streams for one would make a busy engine look dead.
-    Whoever asks for completions bounds how many run.
+    The number of connections has no limit: a probe that waited for a connection behind streams would make a
+    busy engine look dead. The caller bounds how many completions run.
     """
 
     connect_s: float = 5.0
@@ -67,9 +67,11 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class EngineChunk:
-    """Some more tokens; `finish_reason` says why no others come. The first chunk may repeat the prompt.
+    """More tokens of an answer; the first chunk may repeat the prompt.
 
-    The last one may say how many tokens of the prompt were in the engine's cache.
+    `finish_reason` says why the answer ended, None if it goes on.
+
+    The last chunk may say how many tokens of the prompt were in the engine's cache.
     """
 
     tokens: tuple[SampledToken, ...] = ()
@@ -81,7 +83,7 @@ class EngineChunk:
 class EngineClient(Protocol):
     """One server of an engine. Errors name it.
 
-    `reports_cached`: it was seen to tell at the end of an answer how much of a prompt it had in its cache.
+    `reports_cached`: the engine has said at the end of an answer how much of the prompt was in its cache.
     """
 
     name: str
@@ -102,12 +104,12 @@ class EngineClient(Protocol):
         """The models that it serves."""
 
     async def num_running(self) -> int | None:
-        """How many requests it says that it computes now; None if it does not say."""
+        """The number of requests that the engine says it is computing; None if it does not say."""
 
     def completion(
         self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
     ) -> AbstractAsyncContextManager[AsyncIterator[EngineChunk]]:
-        """The chunks of a completion, for which `headers` are sent too; leaving the block aborts it.
+        """The chunks of a completion; `headers` are sent with the request, and leaving the block aborts it.
 
         Raises:
             EngineRefused: the engine refuses the request.
@@ -119,7 +121,7 @@ _Answer = TypeVar("_Answer")
 
 
 class EngineConnection:
-    """HTTP to one server, whose connections are used again. What it raises names the server."""
+    """HTTP to one server, with reused connections. Its errors name the server."""
 
     def __init__(
         self,
@@ -159,7 +161,7 @@ class EngineConnection:
             return httpx.Response(answer.status_code, content=bytes(content))
 
     async def get_json(self, path: str, kind: type[_Answer]) -> _Answer:
-        """An answer about the engine itself, which must be a success."""
+        """An answer about the engine itself, read as `kind`; its status must be a success."""
         answer = await self.get(path)
         if not answer.is_success:
             raise _refusal(self.name, answer.status_code, answer.content)
@@ -191,7 +193,7 @@ class EngineConnection:
             await answer.aclose()
 
     def reading(self) -> "_Reading":
-        """Inside, what goes wrong with a connection, or with what comes over it, is an EngineBroke."""
+        """Inside the block, errors of the connection and of its data become EngineBroke."""
         return _Reading(self.name)
 
 
@@ -205,7 +207,7 @@ class _Models(msgspec.Struct):
 
 
 class HttpEngine:
-    """What a client of any engine over HTTP has: a connection to one server, which it probes and closes."""
+    """The base of every client: a connection to one server, which it probes and closes."""
 
     def __init__(
         self,
@@ -233,7 +235,7 @@ class HttpEngine:
 
 
 async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """The data of each server-sent event: engines write each as one line."""
+    """The data of each server-sent event; engines write each event as one line."""
     line = bytearray()
     async for received in answer.aiter_raw():
         *ends, beginning = received.split(b"\n")
@@ -258,7 +260,7 @@ async def _beginning(answer: httpx.Response) -> bytes:
 
 
 def _refusal(name: str, status: int, content: bytes) -> EngineFault:
-    """The error of an answer that is none."""
+    """The error for an answer with an error status."""
     try:
         said: Any = msgspec.json.decode(content)
     except msgspec.DecodeError:
@@ -272,7 +274,7 @@ def _refusal(name: str, status: int, content: bytes) -> EngineFault:
 
 
 def plain(said: Any) -> str:
-    """The message in an error of an engine, cut to a length that fits into ours."""
+    """The message in an engine's error, shortened so that it fits into our own message."""
     while isinstance(said, dict):
         said = said.get("error") or said.get("message") or said.get("detail") or "it gives no reason"
     text = " ".join(str(said).split())

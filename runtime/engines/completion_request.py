@@ -1,4 +1,4 @@
-"""What is asked of an engine, and the watch for one that does not have the plugin."""
+"""Requests to an engine, and detection of an engine that lacks the plugin."""
 
 import hashlib
 import hmac
@@ -18,11 +18,11 @@ _TELLING = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
-    """What an engine is asked for: to go on after token ids, by at most `max_tokens`.
+    """A request to an engine: continue after the token ids, by at most `max_tokens`.
 
-    `grammar` is a text that the engine reads: a mark, or a grammar. With `allowed_ids`, the one token that is
-    asked for is one of these. Requests with the same `cache_salt` share prefixes in the engine's cache.
-    `images` are data URLs; the prompt has a place for each, in their order.
+    `grammar` is text that the engine reads: a mark or a grammar. With `allowed_ids`, a single token is
+    requested, which must be one of these. Requests with the same `cache_salt` share prefixes in the engine's
+    cache. `images` are data URLs, in the order of their placeholders in the prompt.
     """
 
     model_id: str
@@ -40,10 +40,10 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequests:
-    """Makes the requests by which engines are asked to go on with an output.
+    """Makes the requests that ask engines to continue an output.
 
-    `secret` signs salts. `sends_seeds`: whether seeds of clients reach the engine. `shares_prefixes`: whether
-    clients share the prefixes in an engine's cache.
+    `secret` keys the salts. `sends_seeds`: whether clients' seeds are sent to the engine. `shares_prefixes`:
+    whether different clients share prefixes in an engine's cache.
     """
 
     secret: bytes
@@ -53,7 +53,7 @@ class CompletionRequests:
     def request(
         self, model_id: str, request: GenerationRequest, output: VerifiedOutput, grammar: str | None
     ) -> CompletionRequest:
-        """The request for all that is left of an output; `model_id` is the model's name at the engine."""
+        """The request for the rest of an output; `model_id` is the model's name at the engine."""
         sampling = request.sampling
         seed = _seed_of(sampling.seed, output.choice, len(output.ids)) if self.sends_seeds else None
         is_free = request.constraint is None
@@ -77,7 +77,7 @@ class CompletionRequests:
 
 
 def _seed_of(seed: int | None, choice: int, num_written: int) -> int | None:
-    """The seed of one engine request: each choice has its own, and so has each resumption."""
+    """The seed of one engine request; every choice and every resumption has its own."""
     if seed is None:
         return None
     content = f"{seed}/{choice}/{num_written}".encode()
@@ -85,9 +85,9 @@ def _seed_of(seed: int | None, choice: int, num_written: int) -> int | None:
 
 
 def conversation_head(request: GenerationRequest) -> bytes:
-    """A digest of the tools and of the conversation's head, which the requests of a conversation share.
+    """A digest of the tools and the first messages, equal for all requests of a conversation.
 
-    The replica that answered one of them has it in its cache.
+    The replica that answered one of these requests has that prefix in its cache.
     """
     head: Any
     if request.prompt is not None:
@@ -103,7 +103,7 @@ def conversation_head(request: GenerationRequest) -> bytes:
 
 
 class SentinelWatch:
-    """Holds tokens back for as long as they may spell what an engine without the plugin writes."""
+    """Holds tokens back while they may begin the sentinel that an engine without the plugin writes."""
 
     def __init__(self, token_bytes: TokenBytes) -> None:
         self._token_bytes = token_bytes
@@ -112,7 +112,7 @@ class SentinelWatch:
         self.is_found = False
 
     def passed(self, tokens: Sequence[SampledToken], *, is_last: bool = False) -> Sequence[SampledToken]:
-        """The tokens that are certainly no part of it."""
+        """The tokens that are certainly not part of the sentinel."""
         if self._held is None:
             return tokens
         self._held += tokens

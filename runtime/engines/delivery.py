@@ -1,7 +1,7 @@
-"""How the events of an output get to its client: each once and in order, whatever happens to its engine.
+"""Delivers the events of an output to its client: each once and in order, even if the engine fails.
 
-The task that reads an engine's answer is cancelled when that engine is found dead, at any of its awaits. What
-an output has taken by then is part of it, so its events are delivered all the same: another engine goes on
+When an engine is found dead, the task that reads its answer is cancelled, at any of its awaits. Tokens that
+the output has accepted by then are part of it, so their events are still delivered. Another engine continues
 after them.
 """
 
@@ -28,7 +28,7 @@ LAST_WORDS_S = 1.0
 
 
 class ChoiceDelivery:
-    """The way of one choice's events into the queue of its answer. The last one waits for `end`.
+    """Puts the events of one choice into the queue of its answer; holds back the last event until `end`.
 
     `num_cached` tokens of the prompt were in the engine's cache.
     """
@@ -46,7 +46,7 @@ class ChoiceDelivery:
             self._queue.put_nowait(events)
 
     def end(self) -> None:
-        """Deliver the last event, unless it was."""
+        """Deliver the last event, unless it has been delivered."""
         if self._end is not None:
             stats = replace(self._end.stats, num_cached_tokens=self.num_cached)
             self._queue.put_nowait([replace(self._end, stats=stats)])
@@ -56,11 +56,12 @@ class ChoiceDelivery:
 async def deliver_verified(
     output: VerifiedOutput, tokens: Sequence[SampledToken], delivery: ChoiceDelivery, submit: Submit
 ) -> None:
-    """Verify tokens that came, in a thread if that may take long, and deliver their events.
+    """Verify tokens, in a thread if that may take long, and deliver their events.
 
-    `submit` has a thread do it.
+    `submit` runs work in a thread.
 
-    Also when cancelled, both are done before anybody else uses the output; or none, if no thread has begun.
+    When this is cancelled, it first finishes both steps, unless the thread has not started. So nobody else
+    uses the output meanwhile.
     """
 
     async def delivered(taking: Future[list[Event]]) -> None:
@@ -74,9 +75,9 @@ async def deliver_verified(
 
 
 async def last_words(chunks: AsyncIterator[EngineChunk]) -> int:
-    """How many tokens of the prompt an engine had in its cache, which it says at its end; 0 if it does not.
+    """Read an answer to its end; returns how many prompt tokens were in the engine's cache, 0 if unknown.
 
-    An engine whose answer is read to its end keeps its connection, which can be used again.
+    The connection can be reused only if the answer is read to its end.
     """
     num_cached = 0
     with suppress(TimeoutError, EngineBroke):  # the output is whole

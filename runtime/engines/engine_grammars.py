@@ -1,4 +1,4 @@
-"""The grammars of one engine that somebody else makes: from the mark of a request to its masked output."""
+"""The grammars inside one external engine: from the mark of a request to its masked output."""
 
 import logging
 import time
@@ -15,9 +15,9 @@ from toolspecs.stores import open_store
 
 
 class EngineGrammars:
-    """Makes masked outputs of marks, once it is primed with the engine's model; thread-safe.
+    """Makes masked outputs from marks, once primed with the engine's model; thread-safe.
 
-    `log` is a logger of the engine, so that it writes what is logged.
+    `log` is one of the engine's own loggers, so that its lines appear in the engine's log.
     """
 
     def __init__(self, settings: PluginSettings, log: logging.Logger) -> None:
@@ -44,13 +44,13 @@ class EngineGrammars:
         self._log.info("callgate is ready for the vocabulary %s after %.1f s", vocabulary.digest[:12], took_s)
 
     def close(self) -> None:
-        """Close what priming opened."""
+        """Close what `prime` opened."""
         if self._loader is not None:
             self._loader.close()
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """The ends of the model's outputs.
+        """The stop tokens of the model.
 
         Raises:
             GrammarUnavailable: the engine has no tokenizer.
@@ -58,14 +58,16 @@ class EngineGrammars:
         return self._primed().prepared.vocabulary.stop_ids
 
     def mark_of(self, specification: str) -> Mark | None:
-        """The mark in what a request has as its grammar; raises InvalidMark."""
+        """The mark in the grammar text of a request, None if there is none; raises InvalidMark."""
         return read_mark(specification, self._settings.secret)
 
     def output(self, mark: Mark) -> MaskedOutput:
-        """The beginning of an output; blocks until its grammar is linked.
+        """A masked output at its beginning; blocks until its grammar is linked.
 
         Raises:
-            GrammarUnavailable, OutputRefused: its grammar cannot be had, or this engine cannot keep to it.
+            GrammarUnavailable: the grammar cannot be loaded.
+
+            OutputRefused: this engine cannot follow it.
         """
         loader = self._primed()
         grammar = loader.grammar(mark.recipe, mark.parts)

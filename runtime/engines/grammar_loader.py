@@ -1,9 +1,9 @@
 """The grammar loader: links the grammar of a recipe inside an engine.
 
-Its units come with the request, or from the gateway's store.
+The units come with the request or from the gateway's store.
 
-Engines ask from threads of their own; one thread with an event loop owns the caches and the store's
-connection. Of many requests for one recipe, one reads the store; it reads all units in one round trip.
+Engines call it from their own threads; one thread with an event loop owns the caches and the connection to
+the store. If many requests need the same recipe, only one reads the store, all units in one round trip.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 
 
 class GrammarUnavailable(Exception):
-    """The grammar of a request cannot be had, so the request must fail; the message says why."""
+    """The grammar of a request cannot be loaded, so the request must fail; the message says why."""
 
 
 class GrammarLoader:
     """Grammars by recipe, for one vocabulary; thread-safe.
 
-    Units and linked grammars are LRU caches of `cache_bytes` each, which mostly refer to the same memory.
-    What was asked for goes on loading when the time limit has passed, so that a second try finds it.
-    Without `open_store`, units come with requests only.
+    Units and linked grammars have an LRU cache of `cache_bytes` each; both mostly refer to the same memory. A
+    grammar continues to load after the time limit, so that a second try finds it. Without `open_store`, units
+    come with requests only.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class GrammarLoader:
         return grammar
 
     async def _found(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> dict[str, CacheEntry]:
-        """The entries of all keys: from memory, from what came, and the others in one read of the store."""
+        """The entries of all keys: from memory, from `parts`, and the others in one read of the store."""
         cached = {key: self._entries.get(key) for key in recipe.keys}
         missing = [key for key in recipe.keys if cached[key] is None]
         contents = {key: parts[key] for key in missing if key in parts}
@@ -185,18 +185,18 @@ class GrammarLoader:
 
 
 async def _opened(open_store: Callable[[], Store]) -> Store:
-    """The store, opened where its event loop runs."""
+    """The store, opened in the thread of its event loop."""
     return open_store()
 
 
 def _compiled(entry: CacheEntry) -> None:
-    """Compile what a mask needs; what the budget closer needs is the gateway's."""
+    """Compile only what masks need: the budget closer runs in the gateway."""
     assert entry.unit.compiled is not None
     _ = entry.unit.guard
 
 
 def _named(keys: Iterable[str], recipe: GrammarRecipe) -> str:
-    """The tools or the format that these keys are of, the first of them by name."""
+    """The names of the tools, or the format, that these keys belong to, for an error message."""
     wanted = set(keys)
     names = [repr(name) for name, key in recipe.tools if key in wanted]
     if recipe.answer and recipe.answer.key in wanted:

@@ -1,7 +1,7 @@
-"""Grammars that travel with their requests: an engine without a store reads their parts from the mark.
+"""Sends grammars with their requests: an engine without a store reads the parts from the mark.
 
-Parts are what the store would have, signed in the same way. They are for toolsets that are small: each
-request has all of them, whether the engine knows them already or not.
+The parts are the same signed entries that the store would hold. Every request carries all of them, even if
+the engine has them already, so this suits small toolsets.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _CACHE_BYTES = 64 * 2**20
 
 
 class InlineGrammars:
-    """The signed parts of requests' grammars; thread-safe, but for `publish`, which the event loop calls."""
+    """The signed parts of requests' grammars. Thread-safe, except `publish`, which the event loop calls."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -30,14 +30,14 @@ class InlineGrammars:
         self._lock = threading.Lock()
 
     def start(self, grammars: GrammarCache) -> None:
-        """Take the parts from this cache."""
+        """Begin to serve; `grammars` is the cache that has the parts."""
         self._grammars = grammars
 
     async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:  # noqa: ARG002 - the protocol's
-        """See that the parts are at hand.
+        """Make sure that the parts are at hand.
 
         Raises:
-            RequestRefused: they left memory, or are too large.
+            RequestRefused: they are no longer in memory, or are too large.
         """
         assert self._grammars is not None, "no request comes before the start"
         if self._found(recipe):
@@ -58,18 +58,18 @@ class InlineGrammars:
             self._signed.put(recipe.digest, signed, num_bytes)
 
     async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """As `publish`: an engine that has failed gets the parts with its next request."""
+        """Do what `publish` does: an engine that has failed gets the parts with its next request."""
         await self.publish(recipe, share)
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
-        """The signed parts by their keys; raises RequestRefused if they left memory since `publish`."""
+        """The signed parts by their keys; raises RequestRefused if they are no longer in memory."""
         found = self._found(recipe)
         if found is None:
             raise _gone()
         return found
 
     async def close(self) -> None:
-        """Nothing is being done."""
+        """Do nothing: nothing runs in the background."""
 
     def _found(self, recipe: GrammarRecipe) -> Mapping[str, bytes] | None:
         with self._lock:

@@ -1,7 +1,8 @@
 """The client of one `llama-server`, which llama.cpp ships: token ids go to `/completion`, and come back.
 
-A character of several tokens comes with the last of them alone, but with all of its text. Its bytes are then
-spelled anew, in other tokens perhaps: what a client reads and what a grammar allows are the same.
+If a character consists of several tokens, llama-server sends only the last token, with the whole character as
+its text. The bytes are then tokenized here, perhaps into other tokens. The text that a client reads, and
+whether the grammar allows it, are the same.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -104,12 +105,12 @@ class LlamaClient(HttpEngine):
         return (await self._connection.get_json("/props", _Properties)).build_info[:40]
 
     async def models(self) -> list[ServedModel]:
-        """The models that it serves; the context is that of one slot."""
+        """The models that it serves; the context length is that of one slot."""
         found = await self._connection.get_json("/v1/models", _Models)
         return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in found.data]
 
     async def num_running(self) -> int | None:
-        """How many of its slots compute; None if it does not show them."""
+        """The number of busy slots; None if the server does not show its slots."""
         answer = await self._connection.get("/slots")
         if not answer.is_success:
             return None
@@ -124,7 +125,7 @@ class LlamaClient(HttpEngine):
         """The chunks of a completion; see `EngineClient`.
 
         Raises:
-            RequestRefused: the request has `min_tokens`, which llama.cpp does not know.
+            RequestRefused: the request has `min_tokens`, which llama.cpp does not support.
         """
         if request.min_tokens:
             raise RequestRefused("the engine of this model, llama-server, does not know it", "min_tokens")
@@ -136,7 +137,7 @@ class LlamaClient(HttpEngine):
             yield chunks
 
     async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
-        """What an engine sends; without the token that ended an answer, which need not be one of ours."""
+        """The chunks of an answer, without the token that ended it, which may be outside our vocabulary."""
         held: EngineChunk | None = None
         with self._connection.reading():
             async for data in events:
@@ -153,7 +154,7 @@ class LlamaClient(HttpEngine):
                     return
 
     def _may_end(self, chunk: EngineChunk) -> bool:
-        """Whether a chunk is a token that has no text, and may have ended the answer."""
+        """Whether a chunk is a token without text, which may have ended the answer."""
         is_special = [token.token_id in self._special_ids for token in chunk.tokens]
         return chunk.finish_reason is None and bool(is_special) and all(is_special)
 
@@ -164,7 +165,7 @@ class LlamaClient(HttpEngine):
         return EngineChunk(tuple(self._sampled(event)), reason, num_cached=num_cached)
 
     def _sampled(self, event: _Event) -> list[SampledToken]:
-        """The tokens of an event, those of a whole character if it had several."""
+        """The tokens of an event; several if it completes a character of several tokens."""
         text = event.content.encode()
         ids = event.tokens
         is_known = all(0 <= i < len(self._tokens) for i in ids)

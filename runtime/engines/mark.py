@@ -1,16 +1,16 @@
-"""The mark: how a request tells the plugin inside an engine which grammar its output is of.
+"""The mark: how a request tells the plugin inside an engine which grammar its output must follow.
 
 A mark is a comment line above an EBNF grammar. An engine with the plugin reads the line and links the grammar
-that it names. An engine without the plugin takes the line for a comment, and writes the one sentence of the
-grammar below it, which is no call: such an engine fails closed.
+that it names. An engine without the plugin ignores the comment and follows the grammar below it, whose only
+sentence is not a call. So an engine without the plugin never writes an unchecked call.
 
 >>> recipe = GrammarRecipe("d3…", "hermes", (("pay", "5f0c…"), ("search", "91ab…")), ToolChoice())
 >>> print(spell_mark(recipe, is_thinking=False, secret=b"the gateway's secret"))
 #callgate:1:...:KLUv...
 root ::= "CALLGATE-PLUGIN-MISSING"
 
-The line is the recipe as JSON, compressed and in base64, after an HMAC-SHA-256 over it. Who knows the
-secret of the gateway alone can write one. It holds no text of a client but the names of tools.
+The line holds an HMAC-SHA-256 and then the recipe as JSON, compressed and in base64. Only somebody who knows
+the gateway's secret can write one. The only client text in it are the names of tools.
 """
 
 import base64
@@ -37,16 +37,16 @@ _PURPOSE = b"callgate mark %d\n" % VERSION
 
 
 class InvalidMark(ValueError):
-    """A text begins as a mark does but is none that this secret signed; the message says what is wrong."""
+    """A text begins like a mark, but this secret did not sign it; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The recipe of an output's grammar; `is_thinking`: the prompt has begun a thought.
+    """The recipe of an output's grammar. `is_thinking`: the prompt ends inside a thought.
 
-    `written_ids` are tokens of the output that end the prompt: forced ones, or what was good of an output
-    that broke off. The grammar's matcher accepts them before the engine's first token. `parts` are entries of
-    the recipe's keys, signed as the store has them: an engine needs no store for these.
+    `written_ids` are output tokens at the end of the prompt: forced tokens, or the valid tokens of an output
+    that broke off. The grammar's matcher accepts them before the engine's first token. `parts` are the signed
+    entries of the recipe's keys, as the store has them, for an engine without a store.
     """
 
     recipe: GrammarRecipe
@@ -66,7 +66,7 @@ def spell_mark(
     """The EBNF text that a request sends as its grammar; see `Mark`.
 
     Raises:
-        InvalidMark: the toolset is too large for one.
+        InvalidMark: the toolset is too large for a mark.
     """
     content = msgspec.json.encode(Mark(recipe, is_thinking, written_ids, parts or {}))
     written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
@@ -80,7 +80,7 @@ def spell_mark(
 
 
 def is_marked(text: str) -> bool:
-    """Whether a grammar begins as a mark does; only `read_mark` knows whether it is one."""
+    """Whether a grammar begins like a mark; only `read_mark` checks that it is one."""
     return text.startswith(_PREFIX)
 
 

@@ -1,6 +1,6 @@
-"""A masked output: where one output of an engine is in its grammar, and which tokens may come next.
+"""A masked output: the position of one engine output in its grammar, and which tokens may come next.
 
-Engines keep bitmasks as wide as their logits. A vocabulary may be narrower: what is beyond it is forbidden.
+Engines' bitmasks are as wide as their logits. A vocabulary may be narrower; columns beyond it are forbidden.
 """
 
 import logging
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 
 
 class OutputRefused(ValueError):
-    """This engine cannot keep to the grammar of an output; the message says why."""
+    """This engine cannot follow the grammar of an output; the message says why."""
 
 
 class MaskedOutput:
     """One output; not thread-safe. `num_columns` is the width of the engine's logits.
 
-    `mark` says how the output begins: its `written_ids` are accepted before the engine's first token.
-    Whatever fails later ends this output with an error, and never leaves a row unmasked.
+    `mark` says how the output begins: its `written_ids` are accepted before the engine's first token. A later
+    failure ends this output with an error; it never leaves a row unmasked.
 
     Raises:
-        OutputRefused: the logits have no column for some tokens of the vocabulary, or what the prompt ends
-            with is not of the grammar.
+        OutputRefused: the logits have no column for some tokens of the vocabulary, or the grammar does not
+        allow `written_ids`.
     """
 
     def __init__(
@@ -58,24 +58,24 @@ class MaskedOutput:
 
     @property
     def is_terminated(self) -> bool:
-        """Whether it has its stop token: nothing may follow."""
+        """Whether the stop token was accepted, after which nothing may follow."""
         return self.matcher.is_terminated()
 
     def reset(self) -> None:
-        """Go back to where the prompt ends."""
+        """Return to the end of the prompt."""
         self.matcher = self._grammar.matcher(is_thinking=self._mark.is_thinking)
         self._has_failed = False
         if not self.accept(self._mark.written_ids):
             raise OutputRefused("the output that the prompt ends with is not of its grammar")
 
     def accept(self, token_ids: Sequence[int]) -> bool:
-        """Advance by tokens; False if one is not allowed, and the output must end with an error."""
+        """Advance by tokens; False if one is not allowed: the output must then end with an error."""
         if self._has_failed:
             return False
         return all(map(self.matcher.accept, token_ids))
 
     def accepted_prefix(self, token_ids: Sequence[int]) -> list[int]:
-        """The tokens up to the first that is not allowed; the output stays where it is."""
+        """The tokens up to the first that is not allowed; the output does not advance."""
         if self._has_failed:
             return []
         num_accepted = 0
@@ -93,7 +93,7 @@ class MaskedOutput:
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row of the engine's bitmask, int32 [rows, at least ceil(num_columns / 32)].
 
-        If the matcher fails, the row allows only to stop, and no token is accepted any more.
+        If the matcher fails, the row allows only stop tokens, and no token is accepted any more.
         """
         try:
             if bitmask.shape[1] == self._num_words:
@@ -117,7 +117,7 @@ class MaskedOutput:
             self._fail(bitmask, row)
 
     def inner_matcher(self, bitmask: Bitmask) -> xgr.GrammarMatcher | None:
-        """The matcher of xgrammar, if it can fill a row of this bitmask and `fill_rest` make it the mask."""
+        """The matcher of xgrammar, if it can fill a row of this bitmask that `fill_rest` then completes."""
         return self.matcher.inner_matcher() if bitmask.shape[1] == self._num_words else None
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
@@ -132,8 +132,8 @@ class MaskedOutput:
 class BatchFill:
     """Fills the rows of many outputs of one engine step.
 
-    xgrammar fills the rows that lie inside of one of its matchers, in one call and in several threads. The
-    others are filled one by one: at the boundaries of calls, and under a guard.
+    Rows whose position is inside one of xgrammar's matchers are filled in one call, by several threads. Other
+    rows, at the boundaries of calls and under a guard, are filled one by one.
     """
 
     def __init__(self, num_threads: int) -> None:
@@ -142,7 +142,7 @@ class BatchFill:
 
     @classmethod
     def for_this_machine(cls) -> Self:
-        """With threads where the process may use eight processors or more."""
+        """With several threads if the process may use eight processors or more."""
         return cls(max(1, min(len(os.sched_getaffinity(0)) // _CPUS_A_THREAD, _MAX_THREADS)))
 
     def fill(self, outputs: Iterable[tuple[MaskedOutput, int]], bitmask: Bitmask) -> None:

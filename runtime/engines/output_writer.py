@@ -1,13 +1,13 @@
-"""How one output is written by engines elsewhere, from its beginning to its end.
+"""Has external engines write one output, from its beginning to its end.
 
-begin      forced text, which goes with the prompt
-publish    the grammar, so that engines can read it
-ask        an engine writes on, and each token is verified; again, until the output ends:
-- an engine that breaks off is replaced by another one, once
-- an engine that leaves the grammar gets the output back, some times
-- one without the plugin gets it back after the header of a call, and where it wrote what a guard forbids: it
-  is then asked for one of the allowed tokens
-close      the budget closer completes what no engine has ended
+begin      Write the forced text; it goes to the engine with the prompt.
+publish    Make sure that engines can read the grammar.
+ask        Ask an engine to continue, verify each token, and repeat until the output ends:
+- an engine that breaks off is replaced, once;
+- an engine that leaves the grammar is asked again, a few times;
+- an engine without the plugin is asked again after the header of a call, and for a single allowed token where
+  it wrote one that a guard forbids.
+close      The budget closer completes an output that no engine has ended.
 """
 
 import asyncio
@@ -75,9 +75,9 @@ class OutputWriter:
         queue: asyncio.Queue[list[Event] | RuntimeFault],
         ends_at: float | None,
     ) -> None:
-        """Write one choice, from its beginning to its end; its events go to the queue, an error too.
+        """Write one choice. Its events go to the queue, and so does an error that ends it.
 
-        At `ends_at`, by the clock of the event loop, it ends with DeadlineExceeded.
+        At `ends_at`, a time of the event loop's clock, it ends with DeadlineExceeded.
         """
         delivery = ChoiceDelivery(queue)
         try:
@@ -97,7 +97,7 @@ class OutputWriter:
             raise
 
     def shutdown(self) -> None:
-        """Take no more outputs."""
+        """Accept no more outputs."""
         self._threads.shutdown()
 
     def _write_forced(self, output: VerifiedOutput) -> list[Event]:
@@ -110,10 +110,10 @@ class OutputWriter:
         output: VerifiedOutput,
         delivery: ChoiceDelivery,
     ) -> None:
-        """Have engines go on until the output ends.
+        """Have engines continue an output until it ends.
 
-        An engine that breaks off is replaced by another one, once, or asked again if there is no other. One
-        that leaves the grammar gets the output back, some times; then the closer completes the output.
+        An engine that breaks off is replaced once, or asked again if there is no other replica. An engine
+        that leaves the grammar is asked again a few times; then the closer completes the output.
         """
         affinity = conversation_head(request)
         broken: dict[Replica, EngineBroke] = {}
@@ -143,7 +143,7 @@ class OutputWriter:
     def _next_replica(
         self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
     ) -> Replica | None:
-        """The replica that goes on with an output; None if the closer is to complete it."""
+        """The replica that continues an output; None if the closer is to complete it."""
         if output.is_over_budget or output.num_refused > self._grammars.max_refused:
             return None
         if output.num_idle > MAX_IDLE:
@@ -160,7 +160,7 @@ class OutputWriter:
     async def _ask(
         self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: ChoiceDelivery
     ) -> None:
-        """Have one engine go on, until the output ends or a token is refused.
+        """Have one engine continue an output, until the output ends or a token is refused.
 
         Raises:
             EngineFault: the engine broke off, refused the request, or has no plugin.
@@ -168,7 +168,7 @@ class OutputWriter:
         assert replica.model is not None, "a replica that takes requests has passed the canary"
         name = replica.client.name
         asked = await self._in_thread(request, partial(self._asked, replica.model.model_id, request, output))
-        request.times.has_begun()
+        request.times.note_begun()
         sentinel = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
         async with (
@@ -178,7 +178,7 @@ class OutputWriter:
             async for chunk in chunks:
                 progress()
                 if chunk.tokens:
-                    request.times.has_token()
+                    request.times.note_token()
                 if chunk.num_cached is not None and output.num_requests == 1:
                     delivery.num_cached = min(chunk.num_cached, len(output.prompt_ids))
                 finish_reason = chunk.finish_reason or finish_reason
@@ -199,7 +199,7 @@ class OutputWriter:
         delivery.put(output.engine_stopped(is_cut=finish_reason == "length", goes_on=goes_on))
 
     def _asked(self, model_id: str, request: GenerationRequest, output: VerifiedOutput) -> CompletionRequest:
-        """What an engine is asked for: the rest, or one token where it wrote one that a guard forbids."""
+        """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids."""
         is_one = bool(output.refused_ids) and not self._grammars.holds_guards
         allowed = output.allowed_ids(MAX_ALLOWED) if is_one else ()
         grammar = None if allowed else self._grammars.of_output(request, output)
@@ -219,9 +219,9 @@ class OutputWriter:
         *,
         is_done: bool,
     ) -> None:
-        """End the delivery of an output that is whole; `is_done`: its engine has said that it is done, too.
+        """Deliver the end of a complete output. `is_done`: its engine has also said that it is done.
 
-        Where the engine tells what it had in its cache, the end waits for that, and for a stop token before.
+        If the engine reports at the end how much of the prompt was cached, this waits for that report.
         """
         if not (replica.client.reports_cached and output.num_requests == 1):
             delivery.end()
@@ -233,9 +233,10 @@ class OutputWriter:
             delivery.end()
 
     async def _in_thread(self, request: GenerationRequest, work: Callable[[], _Result]) -> _Result:
-        """Do work in a thread that its client may have now; of one client, others are free.
+        """Run work in a thread as soon as its client may have one; other clients have threads of their own.
 
-        Also when cancelled, it ends before anybody else uses the output, unless no thread has begun.
+        When this is cancelled, it still waits for work that has started, so that nobody else uses the output
+        meanwhile.
         """
         submitted = self._threads.submit(request.share, work)
 

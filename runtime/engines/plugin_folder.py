@@ -1,13 +1,13 @@
-"""`python -m runtime.engines.plugin_folder FOLDER`: the plugin for an engine whose image is not ours.
+"""`python -m runtime.engines.plugin_folder FOLDER`: installs the plugin for an engine in another image.
 
-An init container of the gateways' image copies this project, and what it is installed with, into a folder
-that the engine's container sees as well. There `PYTHONPATH=FOLDER/path` is all that changes. In it lies one
-file, which Python runs when it starts, and which puts FOLDER/packages *behind* all that the engine has. So a
-package that both have is the engine's, and only what the engine lacks comes from here. What a plugin must
-share with its engine is not copied at all.
+An init container with the gateway's image copies this project and its dependencies into a folder that the
+engine's container sees too. There, only `PYTHONPATH=FOLDER/path` is set. That path holds one file, which
+Python runs when it starts, and which adds FOLDER/packages *behind* all packages of the engine. So if both
+have a package, the engine's is used; only packages that the engine lacks come from the folder. Packages that
+the plugin must share with its engine are not copied at all.
 
-Packages with compiled parts are of one version of Python, and stored grammars of one version of xgrammar.
-Where these are not the engine's, Python does not start there, and says why.
+Compiled packages fit one version of Python, and stored grammars fit one version of xgrammar. If the engine
+has other versions, Python refuses to start there and says why.
 """
 
 import re
@@ -53,9 +53,9 @@ sys.path.append({packages!r})
 
 
 def fill(folder: Path, distributions: Iterable[metadata.Distribution]) -> None:
-    """Copy this project and some installed distributions, but for what an engine has itself.
+    """Copy this project and installed distributions, except those that every engine has itself.
 
-    What lies there already is written again: an init container may run more than once.
+    Existing files are overwritten: an init container may run more than once.
     """
     packages, path = folder / "packages", folder / "path"
     for name in OURS:
@@ -79,7 +79,7 @@ def fill(folder: Path, distributions: Iterable[metadata.Distribution]) -> None:
 
 
 def _copy(distribution: metadata.Distribution, packages: Path) -> None:
-    """Its files below site-packages: no scripts, and no bytecode."""
+    """Copy a distribution's files below site-packages, without scripts and bytecode."""
     for file in distribution.files or ():
         if (
             file.parts[0] == ".."
@@ -94,7 +94,7 @@ def _copy(distribution: metadata.Distribution, packages: Path) -> None:
 
 
 def main() -> None:
-    """Copy all that is installed where this runs."""
+    """Copy everything that is installed in this environment."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m runtime.engines.plugin_folder FOLDER")
     installed = sysconfig.get_path("purelib")

@@ -1,4 +1,4 @@
-"""Which grammars are published: engines elsewhere read the parts of a grammar from the store."""
+"""Publishes grammars: external engines read the parts of a grammar from the store."""
 
 import math
 import time
@@ -16,7 +16,7 @@ _MAX_PUBLISHED = 4096
 
 
 class PublishedGrammars:
-    """Publishes the grammars of requests, and remembers for some time that the store has them."""
+    """Publishes the grammars of requests, and remembers for a while that the store has them."""
 
     def __init__(self, *, retry_after_s: float) -> None:
         self._retry_after_s = retry_after_s
@@ -25,21 +25,22 @@ class PublishedGrammars:
         self._publishing: SingleFlight[bool] = SingleFlight()
 
     def start(self, grammars: GrammarCache) -> None:
-        """Publish grammars of this cache."""
+        """Begin to publish grammars of this cache."""
         self._grammars = grammars
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:  # noqa: ARG002 - the protocol's
-        """None go with a request."""
+        """No parts: engines read them from the store."""
         return {}
 
     async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """See that the store has the parts of a grammar; what it lacks counts for the client of `share`.
+        """Make sure that the store has the parts of a grammar; new entries count for the client of `share`.
 
         The share None is the gateway itself.
 
         Raises:
-            RequestRefused: it cannot have them, so that no engine is asked, and none looks broken.
-            GrammarNotStored: the store fails, and had not been seen to have them.
+            RequestRefused: the parts cannot be stored. No engine is asked, so none looks broken.
+
+            GrammarNotStored: the store fails, and is not known to have the parts.
         """
         grammars, digest = self._grammars, recipe.digest
         assert grammars is not None, "no request comes before the start"
@@ -65,13 +66,13 @@ class PublishedGrammars:
         self._seen_at[digest] = time.monotonic()
 
     async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """As `publish`, and look into the store whatever is remembered: an engine has just failed.
+        """As `publish`, but always look into the store, because an engine has just failed.
 
-        vLLM says nothing of the store, which may have lost a part.
+        The store may have lost a part, and vLLM's error does not tell.
         """
         self._seen_at[recipe.digest] = -math.inf
         await self.publish(recipe, share)
 
     async def close(self) -> None:
-        """End what is being published."""
+        """Cancel what is being published."""
         await self._publishing.cancel()

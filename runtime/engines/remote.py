@@ -1,9 +1,9 @@
-"""The remote runtime: a model that engines elsewhere run, with this project's plugin or as they are.
+"""The remote runtime: a model that external engines run, with this project's plugin or without.
 
 It admits requests, renders prompts, and has outputs written (`runtime.engines.output_writer`). The engine
-masks; every token that comes back is verified here (`runtime.engines.verified_output`). A refused token ends
-the engine's request. The output is then resumed from what was good, as a new request, and after some such
-attempts completed by the budget closer.
+applies the masks; every token that it returns is verified here (`runtime.engines.verified_output`). A refused
+token ends the engine's request. A new request then resumes the output after its valid tokens. After several
+such attempts, the budget closer completes the output.
 """
 
 import asyncio
@@ -54,13 +54,14 @@ from runtime.text.tokenizer import LoadedTokenizer
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """What a remote runtime is told of its engines.
+    """The settings of a remote runtime.
 
-    `selection` is that of requests which say none and are not streamed; no engine elsewhere draws particles.
-    `model_name` is the model's name there; None where an engine serves only one. `sends_seeds`: whether
-    seeds of clients reach the engine. `shares_prefixes`: whether a client may find the prefixes of others in
-    the engine's cache, which shows by the time it takes. `takes_images`: the model reads images.
-    `sends_units`: engines with the plugin get the parts of grammars with each request, and need no store.
+    `selection` applies to requests that set none and are not streamed; external engines do not draw
+    particles. `model_name` is the model's name at the engine; None if the engine serves only one.
+    `sends_seeds`: whether clients' seeds are sent to the engine. `shares_prefixes`: whether clients share
+    prefixes in the engine's cache, which they can notice by response times. `takes_images`: whether the model
+    reads images. `sends_units`: engines with the plugin get the parts of grammars with each request and need
+    no store.
     """
 
     model_name: str | None = None
@@ -79,15 +80,15 @@ class RemoteSettings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Answer:
-    """One running request: the queue of its events, and the task of each choice."""
+    """One running request: the queue of its events, and a task for each choice."""
 
     queue: asyncio.Queue[list[Event] | RuntimeFault]
     tasks: tuple[asyncio.Task[None], ...]
 
     async def stop(self) -> None:
-        """Cancel what still runs, and wait until the engines' connections are closed.
+        """Cancel the tasks that still run, and wait until their connections to engines are closed.
 
-        A thread that is at work for it ends later, and is not waited for.
+        It does not wait for a thread that still works for the request.
         """
         for task in self.tasks:
             task.cancel()
@@ -95,15 +96,15 @@ class _Answer:
 
 
 class RemoteRuntime:
-    """Serves one model by engines elsewhere.
+    """Serves one model by external engines.
 
         runtime = RemoteRuntime(load_tokenizer("path"), [VllmClient(EngineAddress(url))], secret=secret)
         await runtime.start(grammars)
         async for event in runtime.generate(request): ...
         await runtime.close()
 
-    `secret` signs the marks; the plugin knows it, too. Engines without it are sent grammars instead of marks,
-    as `write_grammar` writes them.
+    `secret` signs the marks; the plugin knows it too. Engines without the plugin are sent grammars written by
+    `write_grammar` instead of marks.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class RemoteRuntime:
         )
 
     async def start(self, grammars: GrammarCache) -> None:
-        """Begin to watch the engines: they take requests once they have passed the canary."""
+        """Begin to watch the engines; each takes requests once it has passed the canary."""
         self._grammars.start(grammars)
         canary = Canary(self._text, grammars, self._grammars)
         self._replicas.start(self._settings.model_name, canary.check)
@@ -180,7 +181,7 @@ class RemoteRuntime:
                 yield event
 
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
-        """The same without selecting."""
+        """`generate` without selecting among drafts."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
         outputs = await self._prompts.prepared(request, partial(self._outputs, request))
@@ -219,7 +220,7 @@ class RemoteRuntime:
             await answer.stop()
 
     async def health(self) -> Health:
-        """Whether an engine takes requests, and what is known of each."""
+        """Whether any engine takes requests, and the state of each."""
         states = self._replicas.states()
         reasons = [f"the engine {state.name} {state.reason}" for state in states if state.reason]
         return Health(
@@ -230,7 +231,7 @@ class RemoteRuntime:
         )
 
     async def models(self) -> tuple[ModelCard, ...]:
-        """The model that is served, with as much context as every engine that is up has."""
+        """The model that is served, with the smallest context length of all engines that are up."""
         known = [replica.model.context_length for replica in self._replicas if replica.model]
         shortest = min([self._card.context_length, *(length for length in known if length)])
         if shortest != self._card.context_length:
@@ -259,7 +260,7 @@ class RemoteRuntime:
     def _outputs(self, request: GenerationRequest, prompt_ids: list[int]) -> list[VerifiedOutput]:
         """One output per choice, with its budget cut down to what the context leaves.
 
-        Their budget is checked once for all. Grammars of many tools make this slow, so a thread does it.
+        Their budget is checked only once. This is slow for grammars of many tools, so a thread does it.
         """
         context_length = min(
             [self._text.context_length]
@@ -293,7 +294,7 @@ class RemoteRuntime:
 
     @contextmanager
     def _admitted(self, request: GenerationRequest) -> Iterator[None]:
-        """Count a request's sequences and images while it runs, for its client and for all.
+        """Count a request's sequences and images while it runs, for its client and for all clients.
 
         Raises:
             Overloaded: there are too many.

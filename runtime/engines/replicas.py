@@ -1,12 +1,13 @@
-"""The replicas of one engine: which of them takes a request, and which takes none.
+"""The replicas of one engine: which of them take requests, and which one gets a request.
 
-A replica takes requests from when it has passed the canary (`runtime.engines.canary`) until it fails: its
-*circuit* is then open. After a while, which doubles from time to time, it is tried again by the canary, and
-not by a client's request. One that does not answer at all is asked for its health as often as one that works.
+A replica takes requests once it has passed the canary (`runtime.engines.canary`) and until it fails. Its
+*circuit* is then open. After a delay, which doubles with each failure, the canary tries it again, not a
+client's request. A replica that does not answer at all is still asked for its health as often as a working
+one.
 
-Requests with the same *affinity* go to the same replica, because it has their prefix in its cache. Where that
-one has more than its share of the load, they go to the next in their order (rendezvous hashing with bounded
-loads).
+Requests with the same *affinity* go to the same replica, because it has their prefix in its cache. If that
+replica has more than its share of the load, they go to the next in their order (rendezvous hashing with
+bounded loads).
 """
 
 import asyncio
@@ -34,7 +35,7 @@ MAX_FAILURES = 3
 class WatchSettings:
     """How often a replica is looked at, and how long things may take, in seconds.
 
-    A running request is given up if no token comes for `stall_s`.
+    A running request is abandoned if no token comes for `stall_s`.
     """
 
     probe_s: float = 5.0
@@ -49,7 +50,7 @@ Check = Callable[[EngineClient, ServedModel], Awaitable[None]]
 
 
 class Replica:
-    """One server of an engine: its circuit, its load, and what it has done."""
+    """One server of an engine: its circuit, its load and its counters."""
 
     def __init__(self, client: EngineClient, settings: WatchSettings) -> None:
         self.client = client
@@ -73,17 +74,17 @@ class Replica:
 
     @property
     def num_running(self) -> int:
-        """Requests of this gateway that it computes."""
+        """The number of this gateway's requests that it is computing."""
         return len(self._running)
 
     @asynccontextmanager
     async def request(self, share: str = "") -> AsyncIterator[Callable[[], None]]:
-        """A request that it computes, of the client that `share` stands for.
+        """Count a request of the client `share` on this replica for the length of the block.
 
-        Call what is given whenever tokens come.
+        The block must call the yielded function whenever tokens come.
 
         Raises:
-            EngineBroke: no tokens come for too long, or the replica is found dead meanwhile.
+            EngineBroke: no tokens came for too long, or the replica was found dead.
         """
         loop = asyncio.get_running_loop()
         scope = asyncio.timeout(self._settings.stall_s)
@@ -114,10 +115,10 @@ class Replica:
             self.num_served += 1
 
     def failed(self, error: EngineFault, share: str = "") -> None:
-        """Count a failure of a request; after some, no more are taken until the canary has passed.
+        """Count a failed request; after several, the replica takes no more until it has passed the canary.
 
-        Those that run go on: one client's requests may fail where those of others do not. So, if all of these
-        failures are of one client, the canary looks first.
+        Running requests continue: one client's requests may fail while those of others do not. If all these
+        failures are of one client, the replica keeps taking requests until the canary has looked.
         """
         self.num_failed += 1
         self._num_failures += 1
@@ -129,19 +130,19 @@ class Replica:
             self.suspect()
 
     def refused_token(self, *, is_expected: bool) -> None:
-        """A token of it was refused; where it holds no guards that is expected."""
+        """Count a refused token; `is_expected` if the engine applies no guards."""
         self.num_refused_tokens += 1
         if not is_expected:
             self.suspect()
 
     def suspect(self) -> None:
-        """Requests fail, tokens were refused, or the plugin seems to be missing: let the canary look soon."""
+        """Let the canary run soon: requests or tokens failed, or the plugin seems to be missing."""
         if time.monotonic() - self._checked_at > self._settings.probe_s:
             self._checked_at = -math.inf
             self._is_wanted.set()
 
     def open(self, reason: str) -> None:
-        """Take no more requests, and give up those that run: the replica is dead."""
+        """Take no more requests and abandon the running ones: the replica is dead."""
         self._take_none(reason)
         now = asyncio.get_running_loop().time()
         for scope in self._running:
@@ -171,7 +172,7 @@ class Replica:
         )
 
     async def watch(self, model_name: str | None, check: Check) -> None:
-        """Look at it again and again, until cancelled."""
+        """Check the replica regularly, until cancelled."""
         retry_s = self._settings.first_retry_s
         while True:
             await self._look(model_name, check)
@@ -189,7 +190,7 @@ class Replica:
                 continue
 
     async def _look(self, model_name: str | None, check: Check) -> None:
-        """Probe it, and run the canary if that is due."""
+        """Probe the replica, and run the canary if it is due."""
         self._answers = False
         try:
             await self._probe()
@@ -210,7 +211,7 @@ class Replica:
             self._take_none(f"could not be checked: {type(error).__name__}: {error}")
 
     async def _probe(self) -> None:
-        """Ask for its health; one answer that does not come may be a busy server's."""
+        """Ask for its health. A single missing answer is tolerated, as the server may be busy."""
         try:
             if await self.client.is_healthy():
                 return
@@ -232,7 +233,7 @@ class Replica:
 
 
 def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> ServedModel:
-    """The model of an engine that is meant: that of the name, or the only one."""
+    """The engine's model with this name, or its only model if `name` is None."""
     if name is None and len(models) == 1:
         return models[0]
     found = next((model for model in models if model.model_id == name), None)
@@ -273,14 +274,14 @@ class Replicas:
             await replica.client.close()
 
     def states(self) -> tuple[EngineState, ...]:
-        """What is known of each."""
+        """The state of each replica."""
         return tuple(replica.state(self._model_id) for replica in self._all)
 
     def choose(self, affinity: bytes, without: Collection[Replica] = ()) -> Replica:
-        """The replica for a request, if there is another one none of those that it should go without.
+        """The replica for a request; one of those in `without` only if there is no other.
 
         Raises:
-            NoEngine: none takes requests; says why of each.
+            NoEngine: none takes requests; the message says why for each.
         """
         closed = [replica for replica in self._all if replica.circuit is Circuit.CLOSED]
         able = [replica for replica in closed if replica not in without] or closed

@@ -1,7 +1,7 @@
-"""How an engine is told which grammar an output is of, and what has to be done before.
+"""How an engine is told the grammar of an output, and what must be done before that.
 
-Two kinds of engines: those with the plugin read a mark, and the store if the mark does not bring the parts of
-the grammar; those without it read a grammar.
+There are two kinds of engines. Those with the plugin read a mark, and the store if the mark does not carry
+the parts of the grammar. Those without the plugin read a grammar.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,11 +26,11 @@ MAX_GRAMMAR_CHARS = 200_000
 
 
 class SentGrammars(Protocol):
-    """How engines of one kind are told grammars.
+    """How grammars are sent to engines of one kind.
 
-    `holds_guards`: whether the engine keeps every constraint. Else, tokens against one are expected, and each
-    is replaced by asking for one token of those that are allowed. `max_refused` is how many tokens of an
-    output may be refused before the closer completes it.
+    `holds_guards`: whether the engine applies guards. If not, tokens that a guard forbids are expected; each
+    is replaced by requesting one of the allowed tokens. `max_refused` is how many tokens of an output may be
+    refused before the closer completes it.
     """
 
     holds_guards: bool
@@ -40,32 +40,32 @@ class SentGrammars(Protocol):
         """Called once, before any request."""
 
     async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
-        """See that engines can have a request's grammar; `is_again`: an engine has just failed."""
+        """Make sure that engines can get a request's grammar; `is_again`: an engine has just failed."""
 
     async def publish_own(self, found: GrammarLookup) -> None:
-        """See that engines can have a grammar of the gateway itself, as far as the store answers."""
+        """Make sure that engines can get a grammar of the gateway's own, if the store answers."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        """What is sent for the rest of an output, None if it is not masked; may take long."""
+        """The text to send for the rest of an output, None if it is not masked; may take long."""
 
     def of_lookup(self, found: GrammarLookup) -> str | None:
-        """What is sent for a whole output of a grammar."""
+        """The text to send for a whole output of a grammar."""
 
     def watch(self) -> SentinelWatch | None:
-        """What looks whether the engine can read what is sent; None if there is nothing to look for."""
+        """A watch for signs that the engine could not read the text; None if there are no such signs."""
 
     async def close(self) -> None:
         """End what is being done."""
 
 
 class GrammarParts(Protocol):
-    """How the parts of grammars get to engines with the plugin: by the store, or with each mark."""
+    """How the parts of grammars reach engines with the plugin: through the store, or in each mark."""
 
     def start(self, grammars: GrammarCache) -> None:
-        """Take parts from this cache."""
+        """Begin to serve; `grammars` is the cache that has the parts."""
 
     async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """See that engines can have the parts of a grammar, for the client of `share`; None: the gateway.
+        """Make sure that engines can get the parts of a grammar, for the client `share`; None is the gateway.
 
         Raises:
             RequestRefused: they cannot.
@@ -73,10 +73,10 @@ class GrammarParts(Protocol):
         """
 
     async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """As `publish`, whatever is remembered: an engine has just failed."""
+        """As `publish`, but check again what was published before: an engine has just failed."""
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
-        """Those that go with the mark, signed, by their keys."""
+        """The signed parts to put into the mark, by their keys."""
 
     async def close(self) -> None:
         """End what is being published."""
@@ -98,18 +98,18 @@ class MarkedGrammars:
         self._parts.start(grammars)
 
     async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
-        """See that engines can have the parts of a grammar; see `GrammarParts`."""
+        """Make sure that engines can get the parts of a grammar; see `GrammarParts`."""
         if request.recipe is not None:
             publish = self._parts.publish_again if is_again else self._parts.publish
             await publish(request.recipe, request.share)
 
     async def publish_own(self, found: GrammarLookup) -> None:
-        """The same for a grammar of the gateway itself; an engine that has read it before needs no store."""
+        """`publish` for a grammar of the gateway's own; an engine that has read it before needs no store."""
         with suppress(GrammarNotStored):
             await self._parts.publish_again(found.recipe, None)
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        """A mark, with what is written."""
+        """A mark that includes the tokens written so far."""
         if request.constraint is None or request.draft is not None:
             return None
         assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
@@ -127,7 +127,7 @@ class MarkedGrammars:
         return spell_mark(found.recipe, is_thinking=False, secret=self._secret, parts=parts)
 
     def watch(self) -> SentinelWatch | None:
-        """An engine without the plugin writes a sentinel."""
+        """Watch for the sentinel that an engine without the plugin writes."""
         return SentinelWatch(self._token_bytes)
 
     async def close(self) -> None:
@@ -140,7 +140,7 @@ WriteGrammar = Callable[[Grammar, Vocabulary], str]
 
 
 class RestGrammars:
-    """For engines without a plugin that read grammars: that of what may follow, wider where it must be."""
+    """For engines without the plugin: sends the grammar of the rest of an output, or a wider one."""
 
     holds_guards = False
     max_refused = 64
@@ -160,7 +160,7 @@ class RestGrammars:
         """Nothing is needed either."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        """The grammar of the rest. An output for which it was too long once is sent none any more."""
+        """The grammar of the rest; None from the first time on that it is too long for this output."""
         if request.constraint is None or request.draft is not None or output in self._without:
             return None
         grammar = output.rest_grammar()
@@ -170,12 +170,12 @@ class RestGrammars:
         return written
 
     def of_lookup(self, found: GrammarLookup) -> str | None:
-        """The grammar of the whole."""
+        """The grammar of a whole output."""
         closer = found.grammar.closer()
         return None if closer is None else self._written(closer.rest_grammar())
 
     def watch(self) -> SentinelWatch | None:
-        """There is nothing to look for."""
+        """Nothing to watch for."""
         return None
 
     async def close(self) -> None:

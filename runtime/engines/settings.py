@@ -33,9 +33,9 @@ class PluginSettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """Where the units are, the secret that signs them and the marks, and memory for compiled grammars.
+    """Where the units are, the secret that signs units and marks, and the memory for compiled grammars.
 
-    `store_url` None: units come with requests only.
+    With `store_url` None, units come only with requests.
     """
 
     store_url: str | None = field(repr=False)
@@ -44,7 +44,7 @@ class PluginSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "PluginSettings | None":
-        """Read the settings; None if none of them is set: this engine serves no gateway.
+        """Read the settings; None if none of them is set, as in an engine that serves no gateway.
 
         Raises:
             PluginSettingsError: some are set, and others are missing or bad.

@@ -1,7 +1,7 @@
 """The client of one SGLang server: it sends token ids to `/generate`, and reads token ids.
 
-Of SGLang's routes this one names tokens by their ids everywhere, among log probabilities too. Each event
-repeats the whole output, unless the server runs with `--incremental-streaming-output`.
+This is the only route of SGLang that names tokens by their ids everywhere, also in log probabilities. Each
+event repeats the whole output, unless the server runs with `--incremental-streaming-output`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -59,9 +59,9 @@ class _Event(msgspec.Struct):
 
 
 class SglangClient(HttpEngine):
-    """One SGLang server; it tells what it had in its cache with the first tokens, and not only at its end.
+    """One SGLang server. It reports with the first tokens how much of the prompt was cached.
 
-    Whether it is healthy it finds out by a token of the engine, which takes a second.
+    Its health check generates a token, which takes a second.
     """
 
     repeats_prompts = True
@@ -71,7 +71,7 @@ class SglangClient(HttpEngine):
         return (await self._loads()).version[:40]
 
     async def num_running(self) -> int | None:
-        """How many requests its schedulers have."""
+        """The number of requests in its schedulers."""
         loads = (await self._loads()).loads
         return sum(load.num_running_reqs + load.num_waiting_reqs for load in loads) if loads else None
 
@@ -111,7 +111,7 @@ class SglangClient(HttpEngine):
         return None if finish is None else finish.type
 
     def _fault(self, reason: str, code: int | None) -> EngineBroke | EngineRefused:
-        """What an aborted request is: bad, or one whose grammar the engine could not have this time."""
+        """The error of an aborted request: it was bad, or its grammar could not be loaded this time."""
         if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
             return EngineRefused(self.name, f"refuses the request: {reason}")
         return EngineBroke(self.name, f"broke off: {reason}")
@@ -122,7 +122,7 @@ def _code(error: Any) -> int | None:
 
 
 def _new_tokens(event: _Event, num_seen: int) -> tuple[SampledToken, ...]:
-    """The tokens that no event had before."""
+    """The tokens of an event that no earlier event had."""
     about, ids = event.meta_info, event.output_ids
     repeats = len(ids) > about.completion_tokens - num_seen
     ids = ids[num_seen:] if repeats else ids

@@ -1,8 +1,8 @@
-"""One output of an engine elsewhere, each token of which is checked before anybody sees it.
+"""One output of an external engine. Each token is checked before a client sees it.
 
-The engine masks, and this verifies: it replays every token through a matcher and a budget closer of its own.
-A token that the grammar refuses is cut, with all after it. Then the engine may go on from what is good, or
-the closer completes the output.
+The engine applies masks, and this verifies: it replays every token through its own matcher and budget closer.
+A token that the grammar refuses is cut, with everything after it. Then the engine may continue after the
+valid tokens, or the closer completes the output.
 """
 
 import time
@@ -33,7 +33,7 @@ SLOW_S = 0.002
 
 
 class VerifiedOutput:
-    """One choice of a request: takes an engine's tokens, and gives the events of those that are good.
+    """One choice of a request: takes an engine's tokens, and returns the events of the valid ones.
 
         output.check_budget()
         events = output.write_forced(jump_forward)
@@ -45,8 +45,8 @@ class VerifiedOutput:
             if output.is_over_budget:
                 events += output.close()
 
-    `checks_masks`: a matcher also accepts tokens after which a guard allows nothing. No mask has them, and an
-    engine that keeps no guards may write them.
+    With `checks_masks`, each token is also checked against its mask. A matcher alone accepts some tokens
+    after which a guard allows nothing; an engine that applies no guards may write them.
 
     Not thread-safe.
     """
@@ -116,14 +116,14 @@ class VerifiedOutput:
             raise BudgetTooSmall(self.max_tokens, self._closer.minimum())
 
     def follow(self, draft: Draft) -> None:
-        """Have the output written without a mask, and end anywhere; call it before anything is written."""
+        """Write the output as a draft, without a mask; call this before anything is written."""
         assert self._matcher is not None, "drafts are of a grammar"
         self._matcher = draft.follow(self._matcher, self._tokens)
         self._closer = None
         self._draft = draft
 
     def write_forced(self, jump_forward: JumpForward | None = None) -> list[Event]:
-        """Write what the grammar forces here: the engine computes it with the prompt."""
+        """Write the tokens that the grammar forces first; the engine computes them with the prompt."""
         if jump_forward is None or self._matcher is None:
             return []
         written = list(islice(self._forced(jump_forward, self._matcher), MAX_FORCED))
@@ -131,11 +131,11 @@ class VerifiedOutput:
         return [*self._fed(written), *self._ended_if_done(written)]
 
     def rest_grammar(self) -> Grammar | None:
-        """The grammar of what may follow, guards aside; None where none is known."""
+        """The grammar of the rest of the output, without guards; None if it is not known."""
         return None if self._closer is None else self._closer.rest_grammar()
 
     def allowed_ids(self, most: int) -> tuple[int, ...]:
-        """The tokens that may follow; none if they are more than `most`."""
+        """The tokens that may follow; empty if there are more than `most`."""
         if self._matcher is None:
             return ()
         bits = np.unpackbits(self._mask().view(np.uint8), bitorder="little")[: self._width]
@@ -143,10 +143,10 @@ class VerifiedOutput:
         return tuple(found.tolist()) if len(found) <= most else ()
 
     def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
-        """The events of tokens that came, up to the one that is refused or ends the output.
+        """The events of an engine's tokens, up to a token that is refused or ends the output.
 
         Raises:
-            GrammarTooSlow: all that took long took too long together.
+            GrammarTooSlow: following the grammar has taken too long.
         """
         start, start_s = time.perf_counter(), time.thread_time()
         events = list(chain.from_iterable(self._taken(tokens)))
@@ -158,17 +158,17 @@ class VerifiedOutput:
         return events
 
     def resume(self) -> None:
-        """An engine is asked to go on from what was good; that a token was refused is forgotten."""
+        """Reopen the output: an engine is asked to continue after its valid tokens."""
         self.is_refused = False
         self.num_requests += 1
         self.num_idle = self.num_idle + 1 if len(self.ids) == self._num_at_resume else 0
         self._num_at_resume = len(self.ids)
 
     def engine_stopped(self, *, is_cut: bool = False, goes_on: bool = False) -> list[Event]:
-        """The engine sends no more tokens; `is_cut`: since a limit was reached, and not since it was done.
+        """The engine sends no more tokens. `is_cut`: it reached a limit, so it was not done by itself.
 
-        Where the grammar wants more, this is as bad as a refused token; unless the output `goes_on` by
-        another request, since the engine was asked for a part of it.
+        If the grammar requires more tokens, this counts as a refused token, unless the output `goes_on` with
+        another request, because the engine was asked for a part only.
         """
         if not self.is_open:
             return []
@@ -181,7 +181,7 @@ class VerifiedOutput:
         return []
 
     def close(self) -> list[Event]:
-        """Complete the output in the shortest way; an output of many tokens takes long.
+        """Complete the output in the shortest way; this takes long if many tokens are needed.
 
         Call it when `is_over_budget`, or when the engine leaves the grammar again and again.
 
@@ -220,13 +220,13 @@ class VerifiedOutput:
                 yield self._ended_if_done([written])
 
     def _is_allowed(self, token_id: int) -> bool:
-        """Whether a token is in the mask, if masks are checked, and in the vocabulary."""
+        """Whether a token is in the vocabulary and, if masks are checked, in the mask."""
         if not self._checks_masks or self._matcher is None or not 0 <= token_id < self._width:
             return 0 <= token_id < self._width
         return bool(self._mask()[token_id >> 5] >> (token_id & 31) & 1)
 
     def _exceeds_budget(self, token_id: int) -> bool:
-        """Whether the closer does not admit a token that the grammar does."""
+        """Whether the closer rejects a token that the grammar allows."""
         if self._matcher is None or self._closer is None or self._closer.admits(token_id, self.remaining):
             return False
         if is_of_grammar := self._matcher.accept(token_id):
@@ -265,7 +265,7 @@ class VerifiedOutput:
         return [*events, *self._end(None)] if self._transcript.is_stopped else events
 
     def _ended_if_done(self, written: list[WrittenToken]) -> list[Event]:
-        """The last events, if the output ended with the tokens that were just written."""
+        """The last events, if the output has ended with `written`."""
         if self.is_finished or not self.ids:
             return []
         last = self.ids[-1]
@@ -279,7 +279,7 @@ class VerifiedOutput:
         return self._end(FinishReason.LENGTH) if self.remaining == 0 else []
 
     def _allows_no_more(self, written: list[WrittenToken]) -> bool:
-        """Whether only a stop token may follow; asked where a call or an answer has just become complete."""
+        """Whether only a stop token may follow; checked only after a call or an answer is complete."""
         if self._matcher is None:
             return False
         was_complete, self._was_complete = self._was_complete, self._matcher.is_completed()
@@ -291,7 +291,7 @@ class VerifiedOutput:
         return allows_only(self._mask(), token_ids)
 
     def _mask(self) -> Row:
-        """The tokens that may follow."""
+        """The mask of the next token."""
         assert self._matcher is not None, "text without a grammar allows much"
         bitmask = allocate_bitmask(1, self._width)
         self._matcher.fill_bitmask(bitmask, 0)

@@ -1,7 +1,7 @@
 """The client of one vLLM server: it sends token ids to `/v1/completions`, and reads token ids.
 
-That route takes no images. What has some goes to `/inference/v1/generate`, which takes token ids as well: the
-engine puts each image in where the prompt has its place for one.
+That route takes no images. Requests with images go to `/inference/v1/generate`, which takes token ids as
+well; the engine puts each image at its placeholder in the prompt.
 """
 
 import re
@@ -40,7 +40,7 @@ class _Logprob(_Alternative):
 
 
 class _Logprobs(msgspec.Struct):
-    """Those of completions, and `content` of the other route."""
+    """The log probabilities of completions, or, as `content`, of the other route."""
 
     token_logprobs: list[float | None] = []
     top_logprobs: list[dict[str, float] | None] | None = None
@@ -63,7 +63,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """Of either route: one repeats the prompt in its choices, the other beside them."""
+    """An event of either route: one repeats the prompt in its choices, the other beside them."""
 
     choices: list[_Choice] = []
     prompt_token_ids: list[int] | None = None
@@ -74,8 +74,8 @@ class _Event(msgspec.Struct):
 class VllmClient(HttpEngine):
     """One vLLM server.
 
-    `left_out` are tokens that end an answer and are not of it. An engine that is sent the grammar of a part
-    ends that part with a stop token, though the output goes on.
+    `left_out` are tokens that end an answer and do not belong to it. An engine that was sent the grammar of a
+    part ends the part with a stop token, although the output continues.
     """
 
     repeats_prompts = True
@@ -99,7 +99,7 @@ class VllmClient(HttpEngine):
             return str(found.get("version", ""))[:40] if isinstance(found, dict) else ""
 
     async def num_running(self) -> int | None:
-        """How many requests its metrics say that it computes now; None if it has no such metric."""
+        """The number of running requests, by its metrics; None if it has no such metric."""
         answer = await self._connection.get("/metrics")
         found = _RUNNING.findall(answer.text)
         return int(sum(map(float, found))) if answer.is_success and found else None
@@ -164,7 +164,7 @@ def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
 
 
 def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
-    """The alternatives, by their ids; the engine is asked to write `token_id:5` for a token."""
+    """The alternatives by their ids; the engine is asked to write a token as `token_id:5`."""
     found = ((_TOKEN_ID.fullmatch(token), value) for token, value in (top or {}).items())
     return tuple((int(matched[1]), value) for matched, value in found if matched)
 
@@ -199,7 +199,7 @@ def _common(request: CompletionRequest) -> dict[str, Any]:
 
 
 def _parameters(request: CompletionRequest) -> dict[str, Any]:
-    """What bounds and masks an output; both routes have the same names for it."""
+    """The fields that bound and mask an output; both routes have the same names for them."""
     sampling = request.sampling
     # All of these are given, since an engine has defaults of its own for what is left out.
     parameters: dict[str, Any] = {

@@ -124,7 +124,7 @@ def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
     engine = Engine(ModelRunner(model, settings, backend), prepare(EVERYTHING), settings, context_length=256)
-    monkeypatch.setattr(engine, "stop_ids", frozenset())
+    monkeypatch.setattr(engine.writer, "stop_ids", frozenset())
     monkeypatch.setattr(engine.masks, "_zero_forbidden", lambda probabilities, bitmask: None)
     sequences = [make_sequence(prompt, 24) for prompt in PROMPTS]
     finish(engine, *sequences)

@@ -1,4 +1,4 @@
-"""Callgate inside SGLang: what its entry point of the group `sglang.srt.plugins` registers.
+"""Callgate inside SGLang: the entry point of the group `sglang.srt.plugins`.
 
 SGLang calls `register` in each of its processes. Grammars are made in its schedulers, whose `GrammarManager`
 is hooked by SGLang's own `HookRegistry`:
@@ -8,10 +8,11 @@ is hooked by SGLang's own `HookRegistry`:
 | after `GrammarManager.__init__` | reads the vocabulary, and puts `SglangBackend` around SGLang's own |
 | before `GrammarManager.get_ready_grammar_requests` | has all ranks give up what failed on this one |
 
-A backend of `register_grammar_backend` would stand alone: the engine's other clients would get it in place of
-xgrammar, without SGLang's handling of thoughts. Around the engine's own, it changes nothing for them.
+A backend registered by `register_grammar_backend` would replace xgrammar for the engine's other clients too,
+without SGLang's handling of thoughts. Wrapped around the engine's own backend, ours changes nothing for them.
 
-SGLang only logs what a plugin raises, and would start without it. So an SGLang that is not known ends here.
+SGLang only logs a plugin's exceptions and would start without the plugin. So an unknown version of SGLang is
+ended here.
 """
 
 import logging
@@ -70,10 +71,10 @@ READ = (
 
 
 def register() -> None:
-    """Put Callgate's grammars into this process's SGLang; nothing happens where no setting is set.
+    """Put Callgate's grammars into this process's SGLang; does nothing if no setting is set.
 
     Raises:
-        SystemExit: some of the settings are set, and others are missing or bad; or this SGLang is not known.
+        SystemExit: settings are missing or bad, or this version of SGLang is unknown.
     """
     try:
         settings = PluginSettings.from_environment()
@@ -88,7 +89,7 @@ def register() -> None:
 def install(settings: PluginSettings, version: str) -> None:
     """Register the hooks; raises UnknownEngine.
 
-    Methods are checked in the scheduler, which has imported them: here, SGLang is only about to begin.
+    The methods are checked later, in the scheduler, which has imported them; SGLang is only starting here.
     """
     SGLANG.check(version)
     grammars = EngineGrammars(settings, _log)
@@ -108,7 +109,7 @@ def put_around(manager: Any, scheduler: Any, grammars: EngineGrammars) -> None:
     """Give a grammar manager the backend that reads marks; takes seconds.
 
     Raises:
-        UnknownEngine: the engine is set up in a way that the plugin does not know.
+        UnknownEngine: the engine is configured in a way that the plugin does not know.
     """
     own = manager.grammar_backend
     if own is None:

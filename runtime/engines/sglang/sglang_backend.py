@@ -1,8 +1,8 @@
-"""The grammars of an SGLang engine: a grammar backend around SGLang's own, and what SGLang asks for masks.
+"""The grammars of an SGLang engine: a wrapper of SGLang's grammar backend, and our grammar objects.
 
-Every rank of an engine has a scheduler of its own, which links each grammar and fills its masks. All ranks
-must decide the same about a request. SGLang has them agree on grammars that are ready, and on those that took
-too long, but expects that what fails on one rank fails on all. A store may fail for one rank alone, so such a
+Every rank of an engine has its own scheduler, which links each grammar and fills its masks. All ranks must
+decide alike about a request. SGLang makes them agree on which grammars are ready and which took too long, but
+expects a grammar that fails on one rank to fail on all. The store may fail for one rank only, so such a
 grammar is reported as one that took too long.
 """
 
@@ -20,10 +20,10 @@ _log = logging.getLogger("sglang.callgate")  # so that SGLang writes it
 
 
 class SglangBackend:
-    """Takes the place of `own`, SGLang's grammar backend, and leaves all to it but marks.
+    """Wraps `own`, SGLang's grammar backend, and passes everything except marks to it.
 
-    `masks` is SGLang's class of xgrammar's grammars, which knows how bitmasks get to the device and are
-    applied there: rows of both kinds are in one bitmask. `is_alone`: the engine has one rank only.
+    `masks` is SGLang's class for xgrammar's grammars. It knows how bitmasks are moved to the device and
+    applied there, since rows of both kinds share one bitmask. `is_alone`: the engine has only one rank.
     """
 
     def __init__(self, own: Any, masks: Any, grammars: EngineGrammars, *, is_alone: bool) -> None:
@@ -34,13 +34,13 @@ class SglangBackend:
         self._batch = BatchFill.for_this_machine()
 
     def __getattr__(self, name: str) -> Any:
-        """What SGLang asks of its own backend only."""
+        """Any other attribute of SGLang's own backend."""
         return getattr(self._own, name)
 
     def get_request_grammar_key(
         self, key: tuple[str, str], *, input_ids: Any, thinking_budget: int | None
     ) -> tuple[str, str]:
-        """By what SGLang knows the grammar of a request."""
+        """The key under which SGLang keeps the grammar of a request."""
         if _has_mark(key):
             return key
         found: tuple[str, str] = self._own.get_request_grammar_key(
@@ -53,7 +53,7 @@ class SglangBackend:
         key: tuple[str, str],
         require_reasoning: bool,  # noqa: FBT001 - as SGLang has it
     ) -> tuple[Any, bool]:
-        """A grammar to come, and False: whether it is in memory already may differ between ranks."""
+        """A future grammar, and False for "not cached": whether it is in memory may differ between ranks."""
         if not _has_mark(key):
             found: tuple[Any, bool] = self._own.get_cached_or_future_value(key, require_reasoning)
             return found
@@ -62,12 +62,12 @@ class SglangBackend:
         return coming, False
 
     def set_cache(self, key: tuple[str, str], value: Any) -> None:
-        """Remember a grammar; not those of marks, each of which is of one output. SGLang forgets none."""
+        """Cache a grammar, unless it is of a mark, which belongs to one output; SGLang never evicts any."""
         if not _has_mark(key):
             self._own.set_cache(key, value)
 
     def give_up_failed(self, requests: list[Any], max_polls: int) -> None:
-        """Let SGLang end requests whose grammars failed here, on all ranks: they waited for too long."""
+        """Make SGLang end the requests whose grammars failed here, on all ranks, as timed out."""
         for request in requests:
             if isinstance(request.grammar, ComingGrammar) and request.grammar.has_failed:
                 request.grammar_wait_ct = max_polls
@@ -95,16 +95,16 @@ def _has_mark(key: tuple[str, str]) -> bool:
 
 
 class ComingGrammar(Future["SglangGrammar"]):
-    """A grammar that is being linked. With `has_failed` it never comes: all ranks have to give it up."""
+    """A grammar that is being linked. With `has_failed` it never completes: all ranks must give it up."""
 
     has_failed = False
 
 
 class SglangGrammar:
-    """What SGLang drives: its `BaseGrammarObject` by the methods and attributes that SGLang uses.
+    """The grammar object of one request, with what SGLang uses of its `BaseGrammarObject`.
 
-    It is terminated once it has accepted a stop token. SGLang ends such a request then and there, also one
-    that says `ignore_eos`, and asks for no more masks.
+    It is terminated once it has accepted a stop token. SGLang then ends the request at once, even with
+    `ignore_eos`, and asks for no more masks.
     """
 
     grammar_stats = None
@@ -135,7 +135,7 @@ class SglangGrammar:
         self.output.fill(vocab_mask.numpy(), idx)
 
     def fill_vocab_mask_batched(self, entries: list[Any], vocab_mask: Any) -> None:
-        """Fill the rows of a step; of these, rows of marks in one batch."""
+        """Fill the rows of a step; rows of marks are filled as one batch."""
         own = []
         for row, grammar in entries:
             if isinstance(grammar, SglangGrammar):
@@ -145,7 +145,7 @@ class SglangGrammar:
         self._batch.fill(own, vocab_mask.numpy())
 
     def allocate_vocab_mask(self, vocab_size: int, batch_size: int, device: Any) -> Any:
-        """A bitmask that allows everything, in memory of the host."""
+        """A bitmask in host memory that allows everything."""
         return self._masks.allocate_vocab_mask(self, vocab_size, batch_size, device)
 
     def move_vocab_mask(self, vocab_mask: Any, device: Any) -> Any:
@@ -153,12 +153,12 @@ class SglangGrammar:
         return self._masks.move_vocab_mask(vocab_mask, device)
 
     def apply_vocab_mask(self, logits: Any, vocab_mask: Any) -> None:
-        """Forbid in `logits` what a bitmask on the same device forbids."""
+        """Apply a bitmask to `logits` on the same device."""
         self._masks.apply_vocab_mask(self, logits, vocab_mask)
 
     def maybe_init_reasoning(self, reasoning: bool) -> None:  # noqa: FBT001 - as SGLang has it
-        """Nothing is needed: the grammar has the thoughts in it."""
+        """Do nothing: the grammar includes the thoughts."""
 
     def copy(self) -> "SglangGrammar":
-        """The same: SGLang copies what it puts into its cache, where no grammar of a mark is."""
+        """The same object: SGLang only copies what it caches, and it caches no grammar of a mark."""
         return self

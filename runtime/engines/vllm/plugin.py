@@ -1,8 +1,8 @@
-"""Callgate inside vLLM: what its entry point of the group `vllm.general_plugins` registers.
+"""Callgate inside vLLM: the entry point of the group `vllm.general_plugins`.
 
-vLLM calls `register` in each of its processes. Grammars are compiled in the engine's process alone, whose
-manager of structured outputs begins there. vLLM has no registry of backends, so methods are replaced on its
-classes:
+vLLM calls `register` in each of its processes. Grammars are compiled only in the engine's process, where the
+manager of structured outputs starts. vLLM has no registry of backends, so methods of its classes are
+replaced:
 
 | method | instead |
 |---|---|
@@ -10,7 +10,7 @@ classes:
 | `XgrammarBackend.compile_grammar` | links the grammar of a request mark; any other grammar goes on to vLLM |
 | `StructuredOutputManager.grammar_bitmask` | fills the rows of all marked requests in one batch |
 
-Their signatures are checked first. A vLLM that is not known is refused: its engine does not start.
+Their signatures are checked first. An unknown version of vLLM is refused: its engine does not start.
 """
 
 import logging
@@ -65,11 +65,12 @@ READ = (
 
 
 def register() -> None:
-    """Put Callgate's grammars into this process's vLLM; nothing happens where no setting is set.
+    """Put Callgate's grammars into this process's vLLM; does nothing if no setting is set.
 
     Raises:
-        PluginSettingsError: some of the settings are set, and others are missing or bad.
-        UnknownEngine: this vLLM is not known, or a method that is replaced has other parameters.
+        PluginSettingsError: some settings are set, and others are missing or bad.
+
+        UnknownEngine: this version is unknown, or a replaced method has other parameters.
     """
     settings = PluginSettings.from_environment()
     if settings is None:
@@ -79,7 +80,7 @@ def register() -> None:
 
 
 def install(settings: PluginSettings, vllm: ModuleType) -> None:
-    """Replace the methods, once in a process; raises UnknownEngine."""
+    """Replace the methods, once per process; raises UnknownEngine."""
     version = str(vllm.__version__)
     VLLM.check(version)
     for hook in (INIT, COMPILE, FILL, *READ):

@@ -1,4 +1,4 @@
-"""The grammars of a vLLM engine: from a request mark to what vLLM asks for masks."""
+"""The grammars of a vLLM engine: from a request's mark to the grammar object that vLLM asks for masks."""
 
 # ruff: noqa: SLF001 - `fill_batch` takes the place of a method of vLLM's manager
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("vllm.callgate")  # so that vLLM writes it
 
 
 class VllmGrammars:
-    """Makes vLLM's grammar objects of request marks, once it is primed with the engine's model."""
+    """Makes vLLM's grammar objects from marks, once primed with the engine's model."""
 
     def __init__(self, settings: PluginSettings) -> None:
         self._grammars = EngineGrammars(settings, _log)
@@ -45,8 +45,8 @@ class VllmGrammars:
         """The grammar of a mark; None if the specification has none.
 
         Raises:
-            InvalidMark: the mark was altered, or is of another secret or version.
-            GrammarUnavailable, OutputRefused: its grammar cannot be had, or this engine cannot keep to it.
+            InvalidMark: the mark was altered, or written with another secret or by another version.
+            GrammarUnavailable, OutputRefused: the grammar cannot be loaded, or this engine cannot follow it.
         """
         mark = self._grammars.mark_of(grammar_spec) if request_type == _GRAMMAR else None
         if mark is None:
@@ -66,11 +66,11 @@ class VllmGrammars:
 
 
 class VllmGrammar:
-    """What vLLM drives: `vllm.v1.structured_output.backend_types.StructuredOutputGrammar` by its methods.
+    """The grammar object of one request, with the methods of vLLM's `StructuredOutputGrammar`.
 
-    It never calls itself terminated, since vLLM leaves such rows unmasked. vLLM ends a request at its stop
-    token by itself; where it was told not to (`ignore_eos`), only stop tokens are allowed from there on, none
-    is accepted, and the request ends with an error.
+    It never reports that it is terminated, because vLLM leaves the rows of terminated grammars unmasked. vLLM
+    itself ends a request at its stop token. With `ignore_eos`, only stop tokens are allowed from there on,
+    none is accepted, and the request ends with an error.
     """
 
     def __init__(self, output: MaskedOutput) -> None:
@@ -107,7 +107,7 @@ class VllmGrammar:
 def fill_batch(batch: BatchFill, manager: Any, requests: Any, request_ids: list[str]) -> Any:
     """The bitmask of a step without draft tokens: numpy int32 [len(request_ids), words].
 
-    `manager` is vLLM's `StructuredOutputManager`. Rows of grammars that are not marked are left to it.
+    `manager` is vLLM's `StructuredOutputManager`; it fills the rows of grammars without a mark.
     """
     if manager._grammar_bitmask is None:
         config = manager.vllm_config
