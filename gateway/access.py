@@ -1,8 +1,9 @@
-"""Who may come in: grants by API keys, the names under which the gateway is called, and web pages.
+"""Access control: API keys, the host names under which the gateway is called, and web pages.
 
-With keys, a request needs `Authorization: Bearer KEY`. Without keys, any program of this machine may call,
+With keys, a request needs `Authorization: Bearer KEY`. Without keys, any program on this machine may call,
 but no web page. A browser sends the requests of every page from the user's own machine. It names the page's
-site in `Origin`, but the site chooses the address to which its name leads, so `Host` is checked too.
+site in `Origin`. But a site controls the address that its name resolves to, so `Host` is checked too (DNS
+rebinding).
 """
 
 import ipaddress
@@ -60,7 +61,7 @@ class Host:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the name leads to the client's own machine, whatever name servers say."""
+        """Whether the name always means the client's own machine, whatever name servers say."""
         try:
             return ipaddress.ip_address(self.name).is_loopback
         except ValueError:
@@ -88,7 +89,7 @@ def read_allowed_hosts(settings: Settings) -> AllowedHosts | None:
     """The hosts of the settings; None if every host is allowed, because clients need keys.
 
     Raises:
-        SettingsError: the setting `allowed_hosts` holds something that is no host.
+        SettingsError: the setting `allowed_hosts` contains something that is not a host.
     """
     if settings.allowed_hosts is None:
         return None if settings.has_authentication else AllowedHosts(())
@@ -103,11 +104,11 @@ def read_allowed_hosts(settings: Settings) -> AllowedHosts | None:
 
 
 class AccessControl:
-    """Answers the requests that may not come in, and passes on the others with their grants.
+    """Refuses requests without access, and passes on the others with their grants.
 
-    It stands before the routes and before traces: what it refuses leaves no span and learns of no route.
-    `Authorization` then says which routes the grant opens. Without keys, pages of other sites may not come
-    in, except those of `origins`.
+    It runs before the routes and before traces: a refused request leaves no span and learns nothing about
+    routes. `Authorization` later checks which routes the grant opens. Without keys, pages of other sites are
+    refused, except those of `origins`.
     """
 
     def __init__(
@@ -138,11 +139,11 @@ class AccessControl:
         await self._app(scope, receive, send)
 
     async def _grant_of(self, scope: HTTPScope) -> Grant | None:
-        """What the request may do; None if it has no key and asks for what is open.
+        """The grant of a request; None if it has no key and its path needs none.
 
         Raises:
-            MalformedHead, ForeignHost, ForeignPage, Unauthorized: it may not come in.
-            KeysUnavailable: the store is out, and the key is one of the store's.
+            MalformedHead, ForeignHost, ForeignPage, Unauthorized: the request has no access. KeysUnavailable:
+            the store is down, and the key is one of the store's.
         """
         if not scope["path"].startswith("/"):
             raise MalformedHead("its target is not a path, and this is no proxy")
@@ -171,7 +172,7 @@ class AccessControl:
         return None
 
     def _check_sender(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raise ForeignHost or ForeignPage by how the gateway is called, and the page that calls."""
+        """Raise ForeignHost or ForeignPage if the host name or the calling page is not allowed."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and host not in self._hosts:
             raise ForeignHost(host, needs_key=self._configured_keys.are_needed)

@@ -1,4 +1,4 @@
-"""What a request takes of its key's limits a minute: counted, refused, told in headers, and settled."""
+"""What a request uses of its key's limits per minute: counting, refusing, response headers, and settling."""
 
 import asyncio
 import math
@@ -32,7 +32,7 @@ PIXELS_PER_TOKEN = 750
 
 
 class LimitedRequests(ASGIMiddleware):
-    """Counts the requests of keys with limits, and tells in the headers of each answer what is left."""
+    """Counts the requests of keys with limits, and adds headers with what is left to each answer."""
 
     scopes = (ScopeType.HTTP, ScopeType.ASGI)
 
@@ -59,7 +59,7 @@ class LimitedRequests(ASGIMiddleware):
 
 @dataclass
 class Allowance:
-    """What one request takes of its key's limits."""
+    """What one request may use of its key's limits."""
 
     limits: RateLimits
     grant: Grant
@@ -72,7 +72,7 @@ class Allowance:
             self.requests = await self._take(Limited.REQUESTS, 1, self.grant.requests_per_minute)
 
     async def reserve_tokens(self, num_tokens: int) -> Taken | None:
-        """Reserve tokens for an answer; None if they are not limited. Raises RateLimited."""
+        """Reserve tokens for an answer; None if tokens are not limited. Raises RateLimited."""
         if self.grant.tokens_per_minute is None:
             return None
         self.tokens = await self._take(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
@@ -86,7 +86,7 @@ class Allowance:
             raise
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers that tell what is left, as OpenAI sends them."""
+        """The headers that say what is left, as OpenAI sends them."""
         shown = [(Limited.REQUESTS, self.requests), (Limited.TOKENS, self.tokens)]
         return [header for kind, taken in shown if taken for header in _headers(kind, taken)]
 
@@ -105,11 +105,10 @@ def metered(
     expected: "ExpectedTokens",
     num_choices: int,
 ) -> Iterator[Observer]:
-    """Settle what was taken for an answer that the block begins, when the observer is told of its end.
+    """Settle the reservation `taken` when the answer ends that the block begins.
 
-    An answer that is refused costs nothing. One that breaks off, or that the client does not wait for, costs
-    what was reserved, as nobody can tell how much was computed for it, or what was seen of it if that is
-    more.
+    An answer that is refused costs nothing. If an answer breaks off or its client leaves, nobody knows how
+    much was computed. It then costs what was reserved, or the tokens seen so far if these are more.
     """
     if allowance is None or taken is None:
         yield observer
@@ -125,7 +124,7 @@ def metered(
 
 @dataclass
 class _Metered:
-    """Tells another observer, and settles what was reserved."""
+    """An observer that passes everything on to another one, and settles the reservation at the end."""
 
     observer: Observer
     limits: RateLimits
@@ -161,13 +160,13 @@ class _Metered:
 
 
 def _num_written(stats: GenerationStats) -> int:
-    """The tokens that were written for a choice, with those of drafts that were not selected."""
+    """The tokens that were written for a choice, including those of drafts that were not selected."""
     return max(stats.num_output_tokens, stats.selection.num_written_tokens if stats.selection else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTokens:
-    """A guess of the tokens of a prompt, of its images, and of all its answers."""
+    """An estimate of the tokens of a prompt, of its images, and of all its answers."""
 
     prompt: int
     answers: int
@@ -175,7 +174,7 @@ class ExpectedTokens:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all."""
         return self.prompt + self.images + self.answers
 
 
@@ -212,7 +211,7 @@ def _duration(seconds: float) -> str:
 
 
 def _telling(send: Send, allowance: Allowance) -> Send:
-    """`send` with the headers of an allowance, as it is when the answer begins."""
+    """`send`, with the headers of an allowance as it is when the answer begins."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""API keys in the store: made, looked up, rotated and revoked.
+"""Makes, looks up, rotates and revokes the API keys in the store.
 
 A key is `cg_ID_SECRET`. Its record lies under its id and holds the SHA-256 of the key, never the key, which
 is shown once. So one read finds a key, one compare-and-set rotates it, and one removal revokes it.
@@ -8,8 +8,8 @@ is shown once. So one read finds a key, one compare-and-set rotates it, and one 
     await keys.find(made.text.encode())            # its grant
     await keys.rotate(made.record.key_id, 3600)    # a new secret; the old one is good for an hour more
 
-A gateway believes what it read of a key for `FRESH_S` seconds, so a key that another gateway revoked is good
-for that long. While the store is out, it believes it for `STALE_S`.
+A gateway caches a key's record for `FRESH_S` seconds, so a key that another gateway revoked stays valid that
+long. While the store is down, it uses a cached record for up to `STALE_S` seconds.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}(?!\n)$")]
 
 
 class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a key is for. None binds it to nothing: all toolsets, all models, no limit, for good."""
+    """What a key is for. None means no restriction: all toolsets, all models, no limit, no expiry."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     scopes: Annotated[tuple[Literal["invoke", "register", "admin"], ...], Meta(min_length=1, max_length=3)]
@@ -81,7 +81,7 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class KeySecret(msgspec.Struct, frozen=True):
-    """The SHA-256 of a key that is good until `ends_at`, by default as long as the record is."""
+    """The SHA-256 of a key that is valid until `ends_at`; None is as long as the record is valid."""
 
     digest: str
     ends_at: datetime | None = None
@@ -96,11 +96,11 @@ class KeyRecord(msgspec.Struct, frozen=True):
     secrets: tuple[KeySecret, ...]
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether its time is over."""
+        """Whether the key has expired."""
         return self.terms.expires_at is not None and self.terms.expires_at <= now
 
     def admits(self, sent: bytes, now: datetime) -> bool:
-        """Whether it is the key that was sent, and still good."""
+        """Whether the sent key is this key and still valid."""
         if self.is_expired(now):
             return False
         digest = _digest(sent)
@@ -109,7 +109,7 @@ class KeyRecord(msgspec.Struct, frozen=True):
 
     @property
     def grant(self) -> Grant:
-        """What the key may do. Keys of a tenant are one client in queues."""
+        """What the key may do. All keys of a tenant count as one client in queues."""
         terms = self.terms
         scopes = ALL_SCOPES if "admin" in terms.scopes else frozenset(map(KeyScope, terms.scopes))
         return Grant(
@@ -174,7 +174,7 @@ class ApiKeys:
         )
 
     async def page(self, after: str | None, limit: int) -> Page[KeyRecord]:
-        """So many of the keys after one, the oldest first; raises UnknownKey."""
+        """Up to `limit` keys after the key `after`, the oldest first; raises UnknownKey."""
         records = await self.records()
         ids = [record.key_id for record in records]
         if after is not None and after not in ids:
@@ -195,7 +195,7 @@ class ApiKeys:
         self._forget(key_id)
 
     async def rotate(self, key_id: str, grace_s: float = DEFAULT_GRACE_S) -> MadeKey:
-        """Give a key a new secret. The last one is good for `grace_s` seconds more, earlier ones no longer.
+        """Give a key a new secret. The last secret stays valid for `grace_s` seconds; earlier ones end now.
 
         Raises UnknownKey.
         """
@@ -210,10 +210,10 @@ class ApiKeys:
                 return MadeKey(rotated, text)
 
     async def find(self, sent: bytes) -> Grant | None:
-        """The grant of a key as a client sent it; None if there is no such key.
+        """The grant of the key that a client sent; None if there is no such key.
 
         Raises:
-            KeysUnavailable: the store is out, and the key was not seen lately.
+            KeysUnavailable: the store is down, and the key was not seen lately.
         """
         matched = _KEY.fullmatch(sent)
         record = await self._looked_up(matched["key_id"].decode()) if matched else None
@@ -230,7 +230,7 @@ class ApiKeys:
             _log.warning("the store has API keys, but this gateway asks for none: set `require_keys`")
 
     async def _looked_up(self, key_id: str) -> KeyRecord | None:
-        """The record of a key, as it was read a moment ago, or longer ago if the store is out."""
+        """The record of a key, cached for a moment, or for longer if the store is down."""
         now = self._clock().timestamp()
         seen = self._seen.get(key_id)
         if seen is not None and now - seen.read_at < FRESH_S:
@@ -267,14 +267,14 @@ def _new_text(key_id: str) -> str:
 
 
 def _digest(sent: bytes) -> str:
-    """SHA-256 is enough: a key has 256 random bits, which nobody guesses however fast the digest is."""
+    """Plain SHA-256 is enough: a key has 256 random bits, too many to guess however fast the digest is."""
     return hashlib.sha256(sent).hexdigest()
 
 
 def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
-    """A record; None if it is not there or damaged, which opens nothing.
+    """Decode a record; None if it is missing or damaged, so that it grants nothing.
 
-    Nor does one with a field of a later version: it may be a bound that this version does not uphold.
+    A record with an unknown field counts as damaged: the field may be a restriction of a later version.
     """
     if content is None:
         return None

@@ -68,7 +68,7 @@ def create_app(
 ) -> Litestar:
     """The gateway as a Litestar application.
 
-    What is not given is made from the settings. What is given is closed with the rest.
+    Arguments that are None are made from the settings. All are closed with the application.
 
     Raises:
         SettingsError: the keys or the secret cannot be read.
@@ -109,7 +109,7 @@ def create_app(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """What is there before the gateway runs. Of the last three, what is None is made then."""
+    """The parts that exist before the start; the last three are made at the start if they are None."""
 
     settings: Settings
     secret: bytes
@@ -124,7 +124,7 @@ class _Parts:
 
 
 def _litestar(parts: _Parts, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
-    """The routes, which nothing guards yet."""
+    """The application with its routes, without access control yet."""
 
     def principal(request: HttpRequest) -> Principal:
         return principal_of(request.scope, trusted_proxies)
@@ -152,8 +152,8 @@ def _litestar(parts: _Parts, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
 async def _running(app: Litestar, parts: _Parts) -> AsyncIterator[None]:
     """Start the parts, and give the routes their services.
 
-    All is closed in reverse order, also what was opened before a start that fails: the runtime, the compile
-    pool, the store, the spans.
+    Everything is closed in reverse order, also if the start fails: the runtime, the compile pool, the store,
+    the spans.
     """
     settings, store, recorders = parts.settings, parts.store, parts.recorders
     async with AsyncExitStack() as opened:
@@ -244,7 +244,7 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
 
 
 def _bodies(settings: Settings) -> RequestBodies:
-    """What reads bodies, within the limits of the settings."""
+    """The reader of request bodies, with the limits of the settings."""
     return RequestBodies(
         max_bytes=settings.max_body_bytes,
         max_toolset_bytes=settings.max_toolset_bytes,
@@ -264,7 +264,7 @@ def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
 
 
 def open_compile_pool(settings: Settings) -> CompilePool:
-    """What compiles grammars: worker processes, or with `compile_workers` 0 threads of this process."""
+    """What compiles grammars: worker processes, or threads of this process if `compile_workers` is 0."""
     limits = CompileLimits(
         seconds=settings.compile_seconds,
         memory_bytes=settings.compile_bytes,

@@ -1,4 +1,4 @@
-"""Reads JSON bodies, with errors that say where and what is expected there.
+"""Reads JSON bodies; errors say where the fault is and what is expected there.
 
 >>> class Person(msgspec.Struct, forbid_unknown_fields=True):
 ...     name: str = ""
@@ -39,8 +39,9 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTAL
 def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimits = DEFAULT_LIMITS) -> Any:
     """The value of a JSON text.
 
-    A byte order mark at the start is ignored, as RFC 8259 allows. A body with an escape of half a surrogate
-    pair is malformed. With `keeps_surrogates` it is read all the same; the reader then names the field.
+    A byte order mark at the start is ignored, as RFC 8259 allows. A body with half a surrogate pair as an
+    escape is malformed. With `keeps_surrogates` it is read nevertheless, so that the caller can name the
+    field.
 
     Raises:
         MalformedBody: the text is not JSON, or (UnreadableBody) exceeds `limits`; with line and column.
@@ -92,9 +93,9 @@ def convert(value: Any, shape: type[T]) -> T:
 
 
 def _told(message: str) -> tuple[str, str]:
-    """The reason and the path of msgspec's error, which reads `reason - at `$.path``.
+    """The reason and the path in msgspec's message, which has the form `reason - at `$.path``.
 
-    The reason may quote a client's text of any length, so no expression that backtracks reads it.
+    The reason may quote client text of any length, so this uses no regular expression that backtracks.
     """
     reason, mark, rest = message.rpartition(" - at `$")
     path = rest.removesuffix("`").lstrip(".")
@@ -102,7 +103,7 @@ def _told(message: str) -> tuple[str, str]:
 
 
 def _with_surrogates(raw: bytes) -> Any:
-    """The value of a text that is JSON except for half surrogate pairs; None if it is not."""
+    """The value of a text that is JSON except for half surrogate pairs; None if it is not JSON otherwise."""
     try:
         # Decoded here: Python's decoder takes bytes for UTF-16 if they look so, which `scan` has not read.
         return json.loads(raw.decode(), parse_constant=_refuse)
@@ -115,7 +116,7 @@ def _refuse(constant: str) -> None:
 
 
 def _located(raw: bytes, reason: str) -> MalformedBody:
-    """The error of a body that is not JSON, with line and column, which msgspec does not always tell."""
+    """The error for a body that is not JSON, with line and column, which msgspec does not always give."""
     try:
         text = raw.decode()
         json.loads(text, parse_int=str, parse_float=str)
@@ -136,7 +137,7 @@ def _located(raw: bytes, reason: str) -> MalformedBody:
 
 
 def _flaw(scalar: str) -> tuple[int, str]:
-    """Where a scalar that Python reads is not JSON, and why not."""
+    """Where and why a scalar that Python accepts is not JSON."""
     if scalar.startswith('"'):
         half = _WHOLE_ESCAPES.match(scalar)
         return half.end() if half else 0, "an escape of half a surrogate pair, which is not text"
@@ -146,7 +147,7 @@ def _flaw(scalar: str) -> tuple[int, str]:
 
 
 def _too_deep(text: str, limit: int) -> UnreadableBody:
-    """The error of a text that is nested more than `limit` deep."""
+    """The error for a text that is nested more than `limit` deep."""
     depth = 0
     for found in _BRACKET.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
@@ -156,12 +157,12 @@ def _too_deep(text: str, limit: int) -> UnreadableBody:
 
 
 def _malformed(before: str, reason: str) -> MalformedBody:
-    """The error of what comes right after `before`."""
+    """The error for whatever follows `before`."""
     return MalformedBody(reason, *_position(before))
 
 
 def _position(before: str) -> tuple[int, int]:
-    """The line and column, from 1, of what comes right after `before`."""
+    """The line and column, counted from 1, right after `before`."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
@@ -178,7 +179,7 @@ class Expected:
     fields: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In words; empty if any text is admitted."""
+        """The same in words; empty if any text is admitted."""
         objects = f"an object whose {self.tag_field!r} is one of {listed(self.tags)}" if self.tags else ""
         return " or ".join(filter(None, (listed(self.texts), objects)))
 
@@ -203,9 +204,9 @@ def expected_at(shape: Any, path: str, value: Any) -> Expected:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """The value at a path; None if there is none, or if the path does not say which item.
+    """The value at a path; None if there is none, or if the path does not name a single item.
 
-    The path may be part of a client's text, and lead anywhere.
+    The path may contain client text and need not exist.
     """
     for key, index in (step.groups() for step in _STEP.finditer(path)):
         if isinstance(value, dict):
@@ -229,7 +230,7 @@ def types_below(types: Iterable[inspect.Type], name: str | None) -> Iterator[ins
 
 
 def struct_of(value: Any, types: Iterable[inspect.Type]) -> inspect.StructType | None:
-    """The struct among the types that `value` is written as; None if it is none of them."""
+    """The struct among the types that matches the tag of `value`; None if none does."""
     if not isinstance(value, dict):
         return None
     structs = (each for each in types if isinstance(each, inspect.StructType))

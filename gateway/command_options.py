@@ -1,4 +1,4 @@
-"""What commands have in common: options for the settings, errors without a traceback, lines and tables."""
+"""What commands have in common: options for settings, errors without a traceback, lines and tables."""
 
 import inspect
 import json
@@ -21,9 +21,9 @@ UNBOUNDED_WIDTH = 10_000
 
 
 def with_settings(command: Callable[..., None], names: Collection[str] | None = None) -> Callable[..., None]:
-    """Give a command an option for every setting of the table; it receives those that were given.
+    """Give a command an option for every setting; the command receives those that were given.
 
-    With `names`, it has options for these settings only.
+    With `names`, only for these settings.
     """
     options = [
         inspect.Parameter(
@@ -51,7 +51,7 @@ def with_settings(command: Callable[..., None], names: Collection[str] | None = 
 
 @contextmanager
 def errors_explained() -> Iterator[None]:
-    """Turn expected errors into their message and exit code 1, without a traceback."""
+    """For expected errors, print only the message and exit with 1, without a traceback."""
     try:
         yield
     except Exception as error:
@@ -62,7 +62,7 @@ def errors_explained() -> Iterator[None]:
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether the user's input or machine is at fault, so that the message says enough."""
+    """Whether the user's input or machine caused an error, so that its message is enough."""
     if isinstance(error, GatewayError):
         return True
     from compiler.errors import CompilerError  # noqa: PLC0415 - loads xgrammar
@@ -79,7 +79,7 @@ def output() -> Console:
 
 
 class PlainTable(Table):
-    """A table whose cells are text as it is: strangers may have written it, and markup is no part of it."""
+    """A table whose cells are plain text: strangers may have written them, so markup is not interpreted."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Add a row of texts."""
@@ -92,18 +92,18 @@ def table(*columns: str) -> PlainTable:
 
 
 def say(console: Console, line: str, style: str | None = None) -> None:
-    """A line as it is, in which every character can be seen: no markup, no folding."""
+    """Print a line as it is, with every character visible: no markup, no folding."""
     console.print(visible(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON that people can read; without characters that a terminal would not show."""
+    """A value as JSON for people, with escapes for characters that a terminal would not show."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return text if text == visible(text) else json.dumps(value, indent=2)
 
 
 def visible(text: str) -> str:
-    r"""A stranger's text, in which every character can be seen: none moves the cursor or hides others.
+    r"""Untrusted text with every character made visible: none moves the cursor or hides others.
 
     >>> print(visible("Adds.\u202e\x1b[8m"))
     Adds.\u202e\x1b[8m

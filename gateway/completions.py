@@ -1,4 +1,4 @@
-"""Completions: from a turn to a generation, the same for every wire format.
+"""Completions: from a turn to the generation that answers it, for every wire format.
 
 `Completions.start` takes these steps: find the model, resolve the toolsets, join their tools with the inline
 ones, check the tool choice, find or compile the grammar, and have the runtime generate.
@@ -36,7 +36,7 @@ INLINE = "the inline tools"
 
 @dataclass(frozen=True, slots=True)
 class _PreparedTurn:
-    """A turn, and what was found for it: all that the runtime must know."""
+    """A turn with everything that was found for it."""
 
     turn: Turn
     model: ModelCard
@@ -51,8 +51,8 @@ class _PreparedTurn:
 class Completions:
     """Finds the model, the tools and the grammar of a turn, and lets the runtime generate.
 
-    Turns of a `tenant` find no prefixes of others in the KV cache, and are not told how their grammar was
-    found.
+    Turns of a `tenant` share no prefixes with others in the KV cache, and do not learn where their grammar
+    was found.
     """
 
     def __init__(
@@ -86,15 +86,14 @@ class Completions:
     ) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
 
-        `share` stands for the client in queues. Tokens are taken from the `allowance`. The deadline counts
-        from `arrived`, by the monotonic clock, by default from now.
+        `share` stands for the client in queues. Tokens are charged to the `allowance`. The deadline counts
+        from `arrived`, a time of the monotonic clock, by default now.
 
         Raises:
-            InvalidField: fields of the turn do not fit each other.
-            ToolspecsError: a toolset or revision does not exist.
-            RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be enforced.
-            RuntimeFault: the runtime cannot answer, or not in time.
-            RateLimited: the allowance has too few tokens left.
+            InvalidField: fields of the turn contradict each other. ToolspecsError: a toolset or revision does
+            not exist. RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be
+            enforced. RuntimeFault: the runtime cannot answer, or not in time. RateLimited: the allowance has
+            too few tokens left.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
@@ -121,7 +120,7 @@ class Completions:
         chat: Chat,
         share: str,
     ) -> _PreparedTurn:
-        """The turn with its tools and its grammar; raises what `start` raises before the runtime is asked."""
+        """The turn with its tools and grammar; raises what `start` raises before it calls the runtime."""
         revisions = await self._revisions((*turn.toolsets, *suffix))
         chat.uses(revisions)
         tools = await self._joined(revisions, turn.tools)
@@ -147,8 +146,8 @@ class Completions:
     ) -> Generation:
         """The generation of a turn, whose first event has come.
 
-        While the prompt is too long for the model, and the turn lets that be mended, its oldest messages are
-        left out. Each try renders the whole prompt, so each leaves out twice as many turns as the one before.
+        If the turn allows it and the prompt is too long for the model, its oldest messages are left out. Each
+        try renders the whole prompt, so each leaves out twice as many turns as the one before.
         """
         request, num_turns = prepared.request, 1
         while True:
@@ -171,7 +170,7 @@ class Completions:
     def _generation(
         self, prepared: _PreparedTurn, request: GenerationRequest, deadline: Deadline, observer: Observer
     ) -> Generation:
-        """What the runtime begins to answer to a request for a turn."""
+        """The generation for one request of a turn; `_begun` waits for its first event."""
         turn, tools = prepared.turn, prepared.tools
         return Generation(
             request_id=request.request_id,
@@ -214,7 +213,7 @@ class Completions:
                 raise _with_remedy(error, request.tools, revisions, found) from error
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
-        """The model that the turn names, and the toolset in the model's name."""
+        """The model that the turn names, and the toolset that the model's name may contain."""
         health = await self._runtime.health()
         if not health.is_ready:
             raise NotReady(health.reason or "no model is ready")
@@ -236,7 +235,7 @@ class Completions:
         return tuple(found.values())
 
     async def _joined(self, revisions: tuple[Revision, ...], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """The tools of a request; raises what `join_tools` raises."""
+        """The tools of a request; a thread joins them if needed. Raises what `join_tools` raises."""
         if len(revisions) == 1 and not inline:
             return revisions[0].toolset.tools  # within the limits since it was registered
         return await asyncio.to_thread(join_tools, revisions, inline, self._catalog.limits)
@@ -303,14 +302,14 @@ def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, t
 
 
 def _card_of(name: str, served: tuple[ModelCard, ...]) -> ModelCard | None:
-    """The model of a name: its own, or else the first that has such an alias."""
+    """The model with this name, or else the first model with a matching alias."""
     own = (card for card in served if card.model_id == name)
     aliased = (card for card in served if any(fnmatchcase(name, alias) for alias in card.aliases))
     return next(chain(own, aliased), None)
 
 
 def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
-    """The tools of all revisions, then the inline ones. Large ones take time to measure.
+    """The tools of all revisions, then the inline ones. This takes time if the tools are large.
 
     Raises:
         ToolsetConflict: two tools share a name.
@@ -354,7 +353,7 @@ def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
 
 
 def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exception:
-    """The refusal, with the index of the first inline tool that it names, if it names one."""
+    """The refusal, with the index of the first inline tool that it names, if any."""
     refused = {name for name, _ in error.refusals}
     index = next((i for i, tool in enumerate(inline) if tool.name in refused), None)
     return error if index is None else RefusedTool(index, str(error))
@@ -363,7 +362,7 @@ def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exceptio
 def _with_remedy(
     error: PromptTooLong, shown: tuple[Tool, ...], revisions: tuple[Revision, ...], found: FoundTools | None
 ) -> PromptTooLong:
-    """The error, and how fewer tools would be shown, if tools are most of what could be left out."""
+    """The error, with advice on showing fewer tools if these are most of the prompt."""
     if len(shown) < 2:
         return error
     names = ", ".join(repr(str(revision.toolset.name)) for revision in revisions)

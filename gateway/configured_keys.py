@@ -1,6 +1,7 @@
-"""The keys of the settings: those of clients, which may do everything, and those that open `/metrics`.
+"""The API keys in the settings: clients' keys, which may do everything, and keys that only open `/metrics`.
 
-They do not change while the gateway runs. Keys that come and go are in the store (`gateway/api_keys.py`).
+They do not change while the gateway runs. Keys that are made and revoked are in the store
+(`gateway/api_keys.py`).
 """
 
 import hashlib
@@ -19,7 +20,7 @@ MIN_KEY_LENGTH = 8
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredKeys:
-    """The keys of the settings. With `metrics_keys`, these alone open `/metrics`, and nothing else."""
+    """The keys in the settings. If there are `metrics_keys`, only they open `/metrics`, and nothing else."""
 
     keys: tuple[str, ...] = ()
     metrics_keys: tuple[str, ...] = ()
@@ -28,7 +29,7 @@ class ConfiguredKeys:
 
     @classmethod
     def read(cls, settings: Settings) -> "ConfiguredKeys":
-        """As the settings say; raises SettingsError if a file gives no keys."""
+        """Read the keys; raises SettingsError if a file contains none."""
         return cls(read_keys(settings), read_metrics_keys(settings), settings.require_keys)
 
     @property
@@ -37,7 +38,7 @@ class ConfiguredKeys:
         return self.is_required or bool(self.keys)
 
     def grant_of(self, headers: Mapping[bytes, bytes]) -> Grant | None:
-        """The grant of the key that a request sends; None if it sends none of these."""
+        """The grant of the key that a request sends; None if it sends none of these keys."""
         for sent in keys_sent(headers):
             if known_key(sent, self.metrics_keys):
                 return Grant(frozenset({KeyScope.METRICS}), "metrics")
@@ -49,12 +50,12 @@ class ConfiguredKeys:
         return None
 
     def scopes_of(self, scopes: frozenset[KeyScope]) -> frozenset[KeyScope]:
-        """These scopes, without `metrics` where that has keys of its own."""
+        """`scopes`, without `metrics` if there are metrics keys."""
         return scopes - {KeyScope.METRICS} if self.metrics_keys else scopes
 
 
 def read_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys of the settings `api_key` and `api_key_file`; raises SettingsError if the file gives none."""
+    """The keys in the settings `api_key` and `api_key_file`; raises SettingsError if the file has none."""
     keys = [settings.api_key] if settings.api_key else []
     if settings.api_key_file:
         keys += _keys_of_file("api_key_file", settings.api_key_file)
@@ -62,10 +63,10 @@ def read_keys(settings: Settings) -> tuple[str, ...]:
 
 
 def read_metrics_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys that open `/metrics` alone; none if the setting names no file.
+    """The keys that only open `/metrics`; none if the setting names no file.
 
     Raises:
-        SettingsError: the file gives none, or the key of a client.
+        SettingsError: the file has no key, or a client's key.
     """
     if not settings.metrics_key_file:
         return ()
@@ -102,7 +103,7 @@ def _keys_in(text: str, setting: str, source: str) -> Iterator[str]:
 
 
 def known_key(sent: bytes, keys: Iterable[str]) -> str | None:
-    """The one of `keys` that was sent, None if none was; the time does not depend on how similar they are.
+    """The one of `keys` that was sent, or None. Its time does not depend on how similar the keys are.
 
     A header is bytes. Clients encode a key beyond ASCII as UTF-8 or as Latin-1.
     """

@@ -1,10 +1,10 @@
-"""Connections with limits: on their number, on the time and size of heads and bodies, on readers that stall.
+"""Limits on connections: their number, the time and size of heads and bodies, and clients that stop reading.
 
-A stranger needs no key to connect, so these limits hold before a request is known. uvicorn has none of them:
-a head and a body may take as long as they like, and `limit_concurrency` counts requests, which half a head is
-not. So its protocol is extended here, at the places where bytes come in.
+Anybody can connect without a key, so these limits apply before a request is complete. uvicorn has none of
+them: a head and a body may take any time, and `limit_concurrency` counts only complete requests. So its
+protocol is extended here, where bytes arrive.
 
-A connection is checked several times in each limit. What it waits for then is its phase:
+A connection is checked several times within each limit. Its phase is what it waits for:
 
 | phase   | what the connection waits for                    | limit           |
 |---------|--------------------------------------------------|-----------------|
@@ -94,7 +94,7 @@ class ServerConfig(uvicorn.Config):
 
 
 class LimitedConnection(h11.Connection):
-    """h11's reading of a connection, which refuses what another program may read differently, and floods."""
+    """h11's parser, which also refuses floods, and requests that another program might parse differently."""
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, HEAD_BYTES)
@@ -103,7 +103,7 @@ class LimitedConnection(h11.Connection):
         self._num_bytes = 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """The next event; raises RemoteProtocolError, which `fault` then is."""
+        """The next event; raises RemoteProtocolError, and keeps it as `fault`."""
         try:
             if self.their_state is h11.IDLE:
                 self._check_length()
@@ -136,7 +136,7 @@ class LimitedConnection(h11.Connection):
 
 
 def _check_framing(request: h11.Request) -> None:
-    """Refuse a body whose end programs see in different places."""
+    """Refuse a body whose end other programs might see in a different place."""
     names = {name for name, _ in request.headers}
     if b"transfer-encoding" not in names:
         return
@@ -177,7 +177,7 @@ class LimitedProtocol(H11Protocol):
         self._check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, unless there are too many that are in use."""
+        """Accept the connection, unless too many are in use."""
         super().connection_made(transport)
         self._check_limits()
         if len(self.connections) > self._limits.max_connections:
@@ -195,7 +195,7 @@ class LimitedProtocol(H11Protocol):
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is sent to."""
+        """The client reads more slowly than the gateway sends."""
         super().pause_writing()
         self._paused_at = self.loop.time()
         self._drop_unread()
@@ -211,7 +211,7 @@ class LimitedProtocol(H11Protocol):
         self._refuse(HTTPStatus(fault.error_status_hint), f"{fault}")
 
     def _should_upgrade(self) -> bool:
-        """No protocol is upgraded to: such a request is one like others, and the log stays silent."""
+        """Never upgrade the protocol: treat such a request like any other, without a line in the log."""
         return False
 
     @property
@@ -234,7 +234,7 @@ class LimitedProtocol(H11Protocol):
         return self.conn.their_state is h11.IDLE or self.phase is Phase.REFUSED
 
     def _check_limits(self) -> None:
-        """End the wait if it has been too long, else check again later."""
+        """End the connection's wait if it has been too long; otherwise check again later."""
         now, phase = self.loop.time(), self.phase
         waits_for = (phase, self.cycle, self._num_resumed)
         if waits_for != self._waits_for:
@@ -261,7 +261,7 @@ class LimitedProtocol(H11Protocol):
             self.transport.abort()
 
     def _drop_unread(self) -> None:
-        """Bound what waits for readers: the connections where it waits longest are closed."""
+        """Bound the memory for unread answers: close the connections that have not read for longest."""
         paused = [
             each for each in self.connections if isinstance(each, LimitedProtocol) and each.flow.write_paused
         ]
@@ -274,7 +274,7 @@ class LimitedProtocol(H11Protocol):
             each.transport.abort()
 
     def _make_room(self) -> None:
-        """Close the connection that has been without a request for longest, or refuse this one."""
+        """Close the connection that has been unused for longest, or else refuse this one."""
         others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
         unused = [each for each in others if each.is_unused]
         if unused:
@@ -286,7 +286,7 @@ class LimitedProtocol(H11Protocol):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "all connections of the gateway are in use")
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
-        """Write an answer without the application, if none has begun, and close the connection."""
+        """Answer without the application, unless an answer has begun, and close the connection."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True  # the application learns of it as of a client that has gone
             self.cycle.message_event.set()

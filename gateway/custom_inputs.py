@@ -7,7 +7,7 @@ from toolspecs.tool import INPUT, ToolCall
 
 
 def call_with_input(call_id: str, name: str, text: str) -> ToolCall:
-    """An earlier call of a custom tool, as the model is shown it."""
+    """An earlier call of a custom tool, in the form that the model is shown."""
     return ToolCall(call_id, name, json.dumps({INPUT: text}, ensure_ascii=False))
 
 
@@ -24,7 +24,7 @@ class InputReader:
         self._is_inside = False
 
     def read(self, text: str) -> str:
-        """The part of the input that is complete with `text`."""
+        """The part of the input that `text` completes."""
         self._pending += text
         if not self._is_inside:
             key, colon, rest = self._pending.partition(":")
@@ -46,7 +46,7 @@ class InputReader:
 
 
 def _char_size(text: str, at: int) -> int:
-    """How long the character at a position is as it is spelled, with escapes; 0 if it is not complete."""
+    """The length of the spelling of the character at a position, escapes included; 0 if it is incomplete."""
     if not text.startswith("\\", at):
         size = 1
     elif not text.startswith("\\u", at):

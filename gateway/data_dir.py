@@ -37,7 +37,7 @@ def read_secret(settings: Settings) -> bytes:
 
 
 def warn_of_own_secret(settings: Settings) -> None:
-    """Log a warning if other gateways may share the store, but cannot know this gateway's secret."""
+    """Log a warning if other gateways may share the store but cannot know this gateway's own secret."""
     if settings.shares_store and settings.secret is None:
         _log.warning(
             "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
@@ -66,7 +66,7 @@ def make_data_dir(settings: Settings) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Take the default database from other users, to whom earlier versions showed it."""
+    """Remove other users' access to the default database, which earlier versions allowed."""
     for path in folder.glob(f"{DATABASE}*"):
         with suppress(OSError):  # another user owns it
             path.chmod(path.stat().st_mode & 0o700)
@@ -75,7 +75,7 @@ def _make_private(folder: Path) -> None:
 def _make_secret(path: Path) -> None:
     """Write a new key, readable by the owner only. If several processes do so at once, the first one wins.
 
-    The file gets its name when it is whole, so that no other process reads a part of it.
+    The file gets its name only when it is complete, so that no other process reads a part of it.
     """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".secret-")
     try:

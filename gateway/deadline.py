@@ -1,4 +1,4 @@
-"""The deadline of a request. It counts from when the first byte came, whatever the request waits for."""
+"""The deadline of a request. It counts from the arrival of the first byte, whatever the request waits for."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ GRACE_S = 1.0
 
 
 class Deadline:
-    """The shortest of some timeouts, in seconds since `since`, by default from now; None is no timeout."""
+    """The earliest of some timeouts, in seconds after `since`, by default now; None is no timeout."""
 
     def __init__(self, *timeouts: float | None, since: float | None = None) -> None:
         shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
@@ -37,9 +37,9 @@ class Deadline:
 
     @asynccontextmanager
     async def enforced(self, grace_s: float = 0.0) -> AsyncIterator[None]:
-        """Cancel what the block waits for, `grace_s` after the deadline; raises DeadlineExceeded.
+        """Cancel the block `grace_s` after the deadline; raises DeadlineExceeded.
 
-        What is there without waiting is taken, also after that.
+        A block that need not wait can still finish after that.
         """
         limit = asyncio.timeout(None if self._at is None else self._at + grace_s - time.monotonic())
         try:

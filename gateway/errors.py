@@ -72,14 +72,14 @@ class TooManyBodies(GatewayError):
 
 
 class TooManyImports(GatewayError):
-    """Sources are being read, for this client or for all, and another one would be too many."""
+    """Too many sources are being read, for this client or for all clients."""
 
     def __init__(self) -> None:
         super().__init__("too many sources are being imported; send this one again later")
 
 
 class TooManyValues(GatewayError):
-    """A JSON text holds more than is decoded."""
+    """A JSON text has more values than the limit for decoding."""
 
 
 class TooDeep(TooManyValues):
@@ -118,7 +118,7 @@ class UnknownField(InvalidField):
 
 
 class ThreadUnsupported(InvalidField):
-    """A Messages request is one of a thread; Anthropic's clients then send the conversation whole."""
+    """A Messages request refers to a stored thread; Anthropic's clients then send the whole conversation."""
 
     def __init__(self) -> None:
         super().__init__("thread", "messages are not stored here: send the whole conversation in messages")
@@ -137,7 +137,7 @@ class ToolsetConflict(InvalidField):
 
 
 class UnknownResponse(GatewayError):
-    """No response is stored under this id, for this client: it was deleted, has expired or never was."""
+    """This client has no stored response with this id: it was deleted, has expired or never existed."""
 
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id
@@ -160,7 +160,7 @@ class TooManyKeys(GatewayError):
 
 
 class TooManyTools(InvalidField):
-    """The tools of a request are too many or too large together; `sources` are what it names, with sizes."""
+    """The tools of a request are too many or too large; `sources` lists their toolsets with sizes."""
 
     def __init__(self, sources: Mapping[str, int], maximum: int, unit: str) -> None:
         sizes = ", ".join(f"{source} has {size}" for source, size in list(sources.items())[:_MAX_SOURCES])
@@ -194,7 +194,7 @@ class Unauthorized(GatewayError):
 
 
 class Forbidden(GatewayError):
-    """The API key has none of the scopes of which the route needs one."""
+    """The API key has none of the scopes that the route accepts."""
 
     def __init__(self, needed: Sequence[str], scopes: Sequence[str]) -> None:
         self.needed = tuple(needed)
@@ -205,9 +205,9 @@ class Forbidden(GatewayError):
 
 
 class RateLimited(GatewayError):
-    """An API key has used up its `limit` of requests or tokens (`kind`) of a minute.
+    """An API key has used up its `limit` of requests or tokens (`kind`) per minute.
 
-    In `retry_after_s` seconds enough of it is free for this request, in `reset_s` all of it.
+    After `retry_after_s` seconds enough is free again for this request, after `reset_s` the whole limit.
     """
 
     def __init__(self, kind: str, limit: int, remaining: int, retry_after_s: float, reset_s: float) -> None:
@@ -262,7 +262,7 @@ class NotReady(GatewayError):
 
 
 class KeysUnavailable(NotReady):
-    """The store is out, so an API key that was not seen lately cannot be looked up."""
+    """The store is down, so an API key that was not seen lately cannot be looked up."""
 
     def __init__(self) -> None:
         super().__init__("the store cannot be used, so this API key cannot be looked up; send it again later")
@@ -276,7 +276,7 @@ class NoMetrics(GatewayError):
 
 
 class UnknownRequest(GatewayError):
-    """No request with this id is kept, for this client: it is too long ago, still runs, or never was."""
+    """No request of this client with this id is kept: it is too old, still runs, or never existed."""
 
     def __init__(self, request_id: str, *, is_off: bool) -> None:
         self.request_id = request_id

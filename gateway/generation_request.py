@@ -1,4 +1,4 @@
-"""What the runtime is asked for a turn: the tools that the prompt shows, and the messages that fit."""
+"""Makes the generation request of a turn: the tools that the prompt shows, and the messages that fit."""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -20,9 +20,9 @@ _THINKING_SWITCHES = ("enable_thinking", "thinking")
 def shown_tools(
     turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision] = ()
 ) -> tuple[Tool, ...]:
-    """The tools whose definitions the prompt shows; those that may be called are the grammar's matter.
+    """The tools whose definitions the prompt shows; the grammar decides which tools may be called.
 
-    The request says which, else the toolset of a tool, else the model.
+    The request decides, or else the tool's toolset, or else the model's settings.
     """
     choice = turn.choice or ToolChoice()
     toolsets = [revision.toolset for revision in revisions if revision.toolset.prompt_tools]
@@ -47,7 +47,7 @@ def generation_request(
     grammar: GrammarLookup | None,
     revisions: Iterable[Revision],
 ) -> GenerationRequest:
-    """What the runtime is asked for a turn, whose tools are joined and whose grammar is there."""
+    """The generation request of a turn with joined tools and a grammar."""
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
@@ -71,9 +71,9 @@ def generation_request(
 
 
 def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
-    """The options of the chat template that a reasoning effort sets; empty if the template has none.
+    """The chat template options that set a reasoning effort; empty if the template has none.
 
-    Some templates take the effort itself, others only whether to think.
+    Some templates take the effort itself, others only a switch for thinking.
     """
     if effort is None:
         return {}
@@ -84,10 +84,10 @@ def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
 def without_oldest(
     messages: tuple[Message, ...], error: PromptTooLong, num_turns: int = 1
 ) -> tuple[Message, ...]:
-    """The messages without the oldest turns, `num_turns` or more, so that they are probably short enough.
+    """The messages without the oldest turns: at least `num_turns`, and as many as the excess probably needs.
 
-    A turn begins with a message of the user and is dropped whole, so that no result loses its call. What
-    stands before the first turn, and the last turn, are kept.
+    A turn begins with a message of the user and is dropped whole, so that no result loses its call. Messages
+    before the first turn are kept, and so is the last turn.
 
     >>> asked, answered = Message("user", "Hi"), Message("assistant", "Hello")
     >>> chat = (Message("system", "Be brief."), asked, answered, asked, answered, asked)
@@ -107,13 +107,13 @@ def without_oldest(
 
 
 def _size(message: Message) -> int:
-    """Characters, as a measure of how many tokens a message is."""
+    """The length of a message in characters, as a measure of its tokens."""
     calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
     return 1 + len(message.content) + len(message.thought or "") + calls
 
 
 def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:
-    """The fields of a turn that change nothing for this model, or beside a grammar."""
+    """The fields of a turn that have no effect with this model or together with a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
     selection, is_greedy = turn.selection, turn.sampling.is_greedy

@@ -1,4 +1,4 @@
-"""Grants: what a request may do. A key has one, and without authentication every request has the whole one.
+"""Grants: what a request may do. Every key has one; without authentication, a grant allows everything.
 
 `gateway/route_scopes.py` says which scopes each route needs.
 """
@@ -11,7 +11,7 @@ GRANT = "callgate.grant"
 
 
 class KeyScope(StrEnum):
-    """What keys are for. `metrics` opens `/metrics` alone, and is what keys of `metrics_key_file` have."""
+    """What keys are for. `metrics`, the scope of the keys in `metrics_key_file`, opens only `/metrics`."""
 
     INVOKE = "invoke"
     REGISTER = "register"
@@ -26,9 +26,9 @@ ALL_SCOPES = frozenset(KeyScope)
 class Grant:
     """What the requests of one key may do.
 
-    `key_id` names the key in the log and tells nothing about its secret; without authentication it is empty.
-    `share` and `owner` are those of the principal, empty where the client's address says who it is. `tenant`
-    is whose toolsets it sees. Of what is None, it may use all.
+    `key_id` names the key in the log and reveals nothing about its secret; it is empty without
+    authentication. `share` and `owner` are those of the principal, empty if the client's address identifies
+    it. `tenant` says whose toolsets the requests see. Fields that are None are not restricted.
     """
 
     scopes: frozenset[KeyScope] = ALL_SCOPES
@@ -43,14 +43,14 @@ class Grant:
 
     @property
     def sees_all(self) -> bool:
-        """Whether there is nothing that it does not see: no tenant, and no bounds."""
+        """Whether it sees everything: it has no tenant and no restriction."""
         return self.tenant is None and self.toolsets is None and self.models is None
 
     @property
     def has_limits(self) -> bool:
-        """Whether its requests are counted."""
+        """Whether it has limits per minute."""
         return self.requests_per_minute is not None or self.tokens_per_minute is not None
 
     def has_any(self, needed: frozenset[KeyScope]) -> bool:
-        """Whether one of the scopes that a route needs is among its own."""
+        """Whether it has one of the scopes that a route accepts."""
         return not self.scopes.isdisjoint(needed)

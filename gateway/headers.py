@@ -1,7 +1,7 @@
-"""Headers that every answer has: the request's id, and for pages of other sites what lets them read it.
+"""Headers of every answer: the request's id, and the CORS headers for pages of other sites.
 
-Litestar's own middleware runs only for paths that have a route, and its CORS only inside `AccessControl`,
-which would refuse a preflight: browsers send no key with it.
+Litestar's own middleware runs only for paths that have a route. Its CORS support would run inside
+`AccessControl`, which refuses preflights, because browsers send no key with them.
 """
 
 import re
@@ -39,9 +39,9 @@ _ORIGIN = re.compile(r"https?://[^/\s,*]+")
 
 
 class RequestIds:
-    """Gives every request an id, that of its header `X-Request-ID` if it has a usable one, and returns it.
+    """Gives every request an id and returns it: a usable id in the header `X-Request-ID`, or else a new one.
 
-    It is the first to see a request, so it notes when that came.
+    It sees a request first, so it also notes the time of arrival.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -60,10 +60,10 @@ class RequestIds:
 
 
 async def name_methods(message: Message, scope: Scope) -> None:
-    """Let `Allow` of an answer to OPTIONS name all methods of its path.
+    """Make the header `Allow` of an answer to OPTIONS name all methods of the path.
 
-    Litestar's own answer names those of one handler, since controllers register theirs one by one. Whoever is
-    refused before the path is looked up learns none.
+    Litestar's own answer names the methods of one handler only, since controllers register their handlers one
+    by one. A request that is refused before routing learns no methods.
     """
     if (
         message["type"] == "http.response.start"
@@ -79,7 +79,7 @@ def read_origins(settings: Settings) -> frozenset[str]:
     """The origins whose pages may call, `*` for all.
 
     Raises:
-        SettingsError: one is no origin, or all may call and no key is needed.
+        SettingsError: a value is not an origin, or all may call and no key is needed.
     """
     origins = frozenset(part.strip().lower() for part in (settings.cors_origins or "").split(",")) - {""}
     for origin in origins - {"*"}:
@@ -92,7 +92,7 @@ def read_origins(settings: Settings) -> frozenset[str]:
 
 
 class CrossOrigin:
-    """Lets pages of other sites call, by the protocol CORS: it answers preflights, and marks the answers."""
+    """Lets pages of other sites call (CORS): answers preflights, and adds the headers to other answers."""
 
     def __init__(self, app: ASGIApp, origins: frozenset[str]) -> None:
         self._app = app
@@ -127,7 +127,7 @@ class CrossOrigin:
 
 
 def _with_headers(send: Send, headers: Iterable[tuple[bytes, bytes]]) -> Send:
-    """`send` for an answer that gets some headers more."""
+    """`send`, with some headers added to the answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

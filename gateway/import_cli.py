@@ -1,7 +1,7 @@
-"""`callgate tools import`: the tools of a source as a toolset, and what changed there since.
+"""`callgate tools import`: registers the tools of a source, and shows what has changed there since.
 
-Tools are pinned. What the source says on a later import changes nothing that is served: the command shows the
-difference, and `gateway/review_cli.py` decides on it.
+Tools are pinned: a later import changes nothing that is served. The command shows the differences, and
+`callgate tools accept` and `decline` decide on them (`gateway/review_cli.py`).
 """
 
 import difflib
@@ -125,7 +125,7 @@ def import_tools(
 
 
 def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]:
-    """The tools of a source as a gateway takes them."""
+    """The tools of a source as the body of an import request, which sends them as a `listing`."""
     return {
         "kind": imported.kind,
         "location": imported.location,
@@ -142,7 +142,7 @@ def _imported(
     header: Sequence[str],
     selection: OperationFilter,
 ) -> Imported:
-    """The tools of the one source that is named; ends the command if it cannot be read."""
+    """The tools of the one source on the command line; ends the command if it cannot be read."""
     if sum(bool(source) for source in (functions, openapi, mcp)) != 1:
         raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
     if selection != EVERYTHING and not openapi:
@@ -157,8 +157,8 @@ def read_source(
 ) -> Imported:
     """The tools of an MCP server, or of an OpenAPI document at a URL or in a file.
 
-    Ends the command if it cannot be read. Only one that `is_trusted` is shown the headers and the tokens of
-    the environment.
+    Ends the command if it cannot be read. The headers and the tokens of the environment are sent only to a
+    source that `is_trusted`.
     """
     given = _headers(header) if is_trusted else {}
 
@@ -180,7 +180,7 @@ def _read(read: Callable[[], Imported]) -> Imported:
 
 
 def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
-    """What an import did."""
+    """Print what an import did."""
     for fault in reply.refused:
         say(console, fault_line(fault), "yellow")
     show_differences(console, reply.differences, with_new=reply.toolset is not None)
@@ -205,7 +205,7 @@ def _tell(console: Console, toolset: str, reply: ImportReply) -> None:
 def show_differences(
     console: Console, differences: Sequence[DifferenceReply], *, with_new: bool = True
 ) -> None:
-    """A table of the tools that differ, and line by line how; of new ones all, `with_new`."""
+    """Print the tools that differ and their differences line by line; new tools only `with_new`."""
     if not differences:
         return
     shown = table("tool", "change")
@@ -238,9 +238,10 @@ def _tell_faults(imported: Imported, *, is_fatal: bool) -> None:
 
 
 def _diff(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[str]:
-    """The difference of two tools, line by line, as `diff -u` writes it; None is no tool.
+    """The difference of two tools, line by line, as `diff -u` writes it; None stands for no tool.
 
-    Of very long ones it is all lines: comparing them could take hours, and a source may have written both.
+    Very long tools are shown whole: comparing them could take hours, and a hostile source may have written
+    both.
     """
     before, after = (
         [line for line in json.dumps(tool, indent=2, ensure_ascii=False).split("\n") if tool]

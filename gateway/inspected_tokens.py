@@ -1,4 +1,4 @@
-"""Inspected tokens as clients get them, with the place in the schema of the tool that each of them writes."""
+"""Inspected tokens as clients get them, each with the place in the tool's schema that describes it."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -19,7 +19,7 @@ DIGITS = 4
 class InspectedTokens:
     """The inspected tokens of one answer, as JSON, until they are sent.
 
-    Each is encoded when it comes: an answer may have thousands, and the event loop waits.
+    Each token is encoded as it comes: encoding thousands at the end would block the event loop.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -27,7 +27,7 @@ class InspectedTokens:
         self._tokens: list[msgspec.Raw] = []
 
     def add(self, token: InspectedToken) -> None:
-        """One more has come."""
+        """Add the next token."""
         inspection = token.inspection
         mass_removed = None if inspection.mass_removed is None else round(inspection.mass_removed, 6)
         told = {
@@ -50,7 +50,7 @@ class InspectedTokens:
         self._tokens.append(msgspec.Raw(msgspec.json.encode(told)))
 
     def take(self) -> list[msgspec.Raw]:
-        """Those that were not taken yet."""
+        """Return the tokens added since the last call."""
         tokens, self._tokens = self._tokens, []
         return tokens
 
@@ -78,8 +78,8 @@ class ToolSchema:
     def pointer(self, path: tuple[str | int, ...]) -> str | None:
         """The pointer into the tool's parameters; None if it is too long.
 
-        Of several schemas it is the first that a reader meets, and where none describes the place, that of
-        the value around it.
+        If several schemas describe the place, it is the first in the document; if none does, the schema of
+        the enclosing value.
         """
         pointer = self._location(path).pointer
         return pointer if len(pointer) <= MAX_POINTER else None

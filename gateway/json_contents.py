@@ -1,10 +1,11 @@
-"""What a JSON text holds, told before it is decoded.
+"""Measures what a JSON text contains before it is decoded.
 
-Decoding holds the interpreter's lock: 4 MB of `[]` stop every other request for a quarter of a second, and
-take 100 MB. So the text is scanned first: how many values it has, how deeply they are nested, how many of its
-numbers are long. The scan takes milliseconds per megabyte, in pieces between which other threads run.
+Decoding holds the interpreter's lock: 4 MB of `[]` stop every other request for a quarter of a second and
+take 100 MB. So the text is scanned first for the number of its values, their depth, and the number of long
+numbers. The scan takes milliseconds per megabyte and releases the lock between pieces.
 
-The scan takes the text for JSON. A decoder stops where it is none, and up to there the scan is exact.
+The scan assumes that the text is JSON. If it is not, the decoder stops at the first error, and the scan is
+exact up to there.
 
 >>> scan(b'{"a": [1, "[[[", {}]}', ContentLimits())
 6
@@ -29,7 +30,7 @@ _LONG_NUMBER = b"0" * 21
 
 @dataclass(frozen=True, slots=True)
 class ContentLimits:
-    """The most that a JSON text may hold. Python's stack allows somewhat more than `depth`."""
+    """The most that a JSON text may contain. Python's stack allows somewhat more than `depth`."""
 
     num_values: int = 250_000
     depth: int = 500
@@ -40,7 +41,7 @@ DEFAULT_LIMITS = ContentLimits()
 
 
 def scan(text: bytes, limits: ContentLimits) -> int:
-    """How many values a JSON text in UTF-8 has: objects, arrays, and what is in them, and few more.
+    """The number of values in a UTF-8 JSON text, or a little more; keys are not counted.
 
     Raises:
         TooManyValues, TooDeep: the text holds more than the limits allow.
@@ -65,7 +66,7 @@ def scan(text: bytes, limits: ContentLimits) -> int:
 
 
 def _outside_strings(text: bytes, max_strings: int) -> Iterator[bytes]:
-    """What of the text is not in strings, piece by piece; raises TooManyValues."""
+    """The parts of the text outside strings, piece by piece; raises TooManyValues."""
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     if bare.count(b'"') // 2 > max_strings:
         raise TooManyValues(f"it holds more than {max_strings} strings")

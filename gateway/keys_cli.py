@@ -1,4 +1,4 @@
-"""`callgate keys`: the API keys of a store, from a shell. Gateways that run see what changes."""
+"""`callgate keys`: manages the API keys of a store. Running gateways see the changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -107,7 +107,7 @@ def revoke(key_id: KeyArgument, *, config: ConfigOption = None, **options: Any) 
 
 
 def _done(options: dict[str, Any], config: Path | None, work: Callable[[ApiKeys], Awaitable[T]]) -> T:
-    """What `work` makes of the keys of the store that the settings name."""
+    """The result of `work` on the keys of the store in the settings."""
     settings = load(options, config=config)
 
     async def worked() -> T:

@@ -1,11 +1,11 @@
 """The MCP front: a toolset as an MCP server, which lists its tools and checks arguments of calls.
 
-The tools are run by whoever owns them. The one tool that runs here, `check_arguments`, tells which arguments
-of a call are at fault, and why.
+The gateway does not run the tools. The only tool that it runs itself, `check_arguments`, says which arguments
+of a call are invalid, and why.
 
-The SDK speaks the protocol, in all its versions, and asks a `ToolsetFront` for what is listed and called. A
-server is made for each request, of the revision that its key sees: nothing is kept from one request to the
-next, so any replica answers any of them. This module needs the extra `mcp`.
+The MCP SDK implements the protocol, in all its versions, and calls a `ToolsetFront` to list and call tools.
+Each request gets a server of its own, with the revision that its key sees. Nothing is kept between requests,
+so any replica can answer any of them. This module needs the extra `mcp`.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ Judge = Callable[[Tool, Any], Awaitable[tuple[ArgumentFault, ...]]]
 def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
     """An MCP server for one request: streamable HTTP, without sessions, every answer one JSON object.
 
-    `max_bytes` is the size of the request's body, which was read already. Whoever calls this has checked
-    `Host` and `Origin`.
+    `max_bytes` is the size of the request's body, which has been read. The caller has checked `Host` and
+    `Origin`.
     """
     front = ToolsetFront(revision, judge)
     toolset = revision.toolset
@@ -84,7 +84,7 @@ def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
 
 
 def _hiding_failures(answer: Callable[[Any, Any], Awaitable[T]]) -> Callable[[Any, Any], Awaitable[T]]:
-    """The same, but errors that are not meant for clients go to the log: the SDK would send their text."""
+    """`answer`, except that unexpected errors are logged; the SDK would send their text to clients."""
 
     async def answered(context: Any, params: Any) -> T:
         try:
@@ -100,14 +100,14 @@ def _hiding_failures(answer: Callable[[Any, Any], Awaitable[T]]) -> Callable[[An
 
 @dataclass(frozen=True, slots=True)
 class ToolsetFront:
-    """What an MCP client is told of one revision."""
+    """What an MCP client sees of one revision."""
 
     revision: Revision
     judge: Judge
 
     @property
     def check_name(self) -> str:
-        """The name of our own tool, which none of the toolset has."""
+        """The name of our own tool, chosen so that no tool of the toolset has it."""
         name = CHECK
         while name in self.revision.toolset:
             name = f"callgate_{name}"
@@ -116,11 +116,11 @@ class ToolsetFront:
     async def list_tools(
         self, _context: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """One page of the tools in their order, on the first page after our own."""
+        """One page of the tools in their order; the first page begins with our own tool."""
         return await asyncio.to_thread(self._page, params.cursor if params else None)
 
     def _page(self, cursor: str | None) -> types.ListToolsResult:
-        """The page after a cursor. Tools are measured here, which may take long."""
+        """The page after a cursor. This may take long, as it measures the tools."""
         try:
             page = self.revision.toolset.page(after=cursor, limit=PAGE)
         except UnknownTool as error:
@@ -132,7 +132,7 @@ class ToolsetFront:
         return types.ListToolsResult(tools=[*own, *map(listed, shown)], next_cursor=following)
 
     async def call_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Check arguments, or say that a tool is not run here."""
+        """Check arguments, or answer that the tool does not run here."""
         if params.name == self.check_name:
             return await self._check(params.arguments or {})
         try:
@@ -163,7 +163,7 @@ class ToolsetFront:
 
 
 def _num_fitting(tools: Sequence[Tool]) -> int:
-    """How many of the first tools fit on a page."""
+    """The number of tools, from the first, that fit on a page."""
     num_bytes = num_values = 0
     for number, tool in enumerate(tools):
         num_bytes += tool.num_bytes
@@ -178,9 +178,9 @@ def _num_values(tool: Tool) -> int:
 
 
 def listed(tool: Tool) -> types.Tool:
-    """A tool as MCP lists it: with the documents that it refers to, and without what is about running it.
+    """A tool as MCP lists it: with the documents that it refers to, without fields about running it.
 
-    Informational fields are left out if they are not as the protocol has them.
+    Informational fields are left out if they do not conform to the protocol.
     """
     if (num_values := _num_values(tool)) > PAGE_VALUES:
         reason = f"(The schema of its arguments is not listed: it is made of {num_values} JSON values.)"
@@ -245,7 +245,7 @@ def _check_tool(name: str) -> types.Tool:
 
 
 def _verdict(name: str, faults: Sequence[ArgumentFault]) -> types.CallToolResult:
-    """The verdict, in words for models and as JSON for programs; it is no error if arguments are invalid."""
+    """The verdict, as text for models and JSON for programs; invalid arguments are no protocol error."""
     lines = [f"{fault.pointer or 'the arguments'}: {fault.message} ({fault.keyword})" for fault in faults]
     text = "\n".join(lines) or f"The arguments are valid for {name!r}."
     told = [{"pointer": each.pointer, "keyword": each.keyword, "message": each.message} for each in faults]

@@ -1,8 +1,8 @@
-"""The principal: who sends a request, as far as fairness must know.
+"""The principal: who sends a request, for the purpose of fairness and quotas.
 
-With API keys, everybody who sends the same key is one principal. Without keys, it is the client's address. An
-IPv6 client has a whole /64 network of addresses, so these are one principal. `X-Forwarded-For` is believed
-only from the proxies that the operator names: anybody can send it.
+With API keys, everybody who sends the same key is one principal. Without keys, a principal is a client's
+address. An IPv6 client has a whole /64 network of addresses, so that network is one principal.
+`X-Forwarded-For` is trusted only from the proxies that the operator names, because anybody can send it.
 
 >>> principal_of({"client": ("2001:db8::1:2", 40000), "headers": []}).share
 '2001:db8::/64'
@@ -26,10 +26,10 @@ _IPV6_PREFIX = 64
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`share` stands for the principal in queues; it tells nothing about the key.
+    """`share` stands for the principal in queues; it reveals nothing about the key.
 
-    `owner` is whose stored responses a request can read: those of its key. Without keys, everybody who may
-    call the gateway is one owner.
+    `owner` says whose stored responses a request can read, and whose quota it uses: those of its key. Without
+    keys, all clients are one owner.
     """
 
     share: str
@@ -46,7 +46,7 @@ def read_networks(text: str) -> tuple[IPNetwork, ...]:
 
 
 def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:
-    """The principal of a request, which `AccessControl` has let in."""
+    """The principal of a request that `AccessControl` has let in."""
     grant: Grant | None = scope.get(GRANT)
     if grant is not None and grant.share:
         return Principal(grant.share, grant.owner)
@@ -57,7 +57,7 @@ def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] 
 
 
 def _client_behind(peer: str, forwarded: str, trusted: Sequence[IPNetwork]) -> str:
-    """The address that the last trusted proxy saw. Whatever stands to the left of it, the client wrote."""
+    """The address that the last trusted proxy saw. The client may have written anything to the left of it."""
     client = peer
     for hop in reversed(forwarded.split(",")):
         address = _address(client)
@@ -77,7 +77,7 @@ def _network_of(host: str) -> str:
 
 
 def _address(host: str) -> IPAddress | None:
-    """The address; an IPv4 address is one however it is written. None if it is not an address."""
+    """The address, with an IPv4-mapped IPv6 address as IPv4; None if the text is not an address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
 """Errors as clients see them: one table from error types to statuses, and four shapes.
 
 Registry and key routes answer with problem details (RFC 9457), Messages with Anthropic's error object, the
-MCP front with JSON-RPC's, all other routes with OpenAI's: the clients show no other.
+MCP front with JSON-RPC's, and all other routes with OpenAI's, because their clients understand no other.
 
 >>> problem_of(gateway.InvalidField("n", "at most 16 choices are served, this asks for 20"))
 Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
@@ -158,7 +158,7 @@ _ANTHROPIC_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error, ready for either shape; `param` is the field at fault, `extensions` are further members."""
+    """An error, ready for any shape; `param` is the field at fault, `extensions` are further members."""
 
     status: int
     kind: str
@@ -169,12 +169,12 @@ class Problem:
 
     @property
     def is_gateway_failure(self) -> bool:
-        """Whether the gateway itself failed, so that its log should say how."""
+        """Whether the gateway itself failed, so that the error is logged."""
         return self.status >= 500 and self.kind not in _EXPECTED_KINDS
 
     @property
     def is_bug(self) -> bool:
-        """Whether the log should say where in the code it failed."""
+        """Whether the log needs a traceback."""
         return self.is_gateway_failure and self.status == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
@@ -194,7 +194,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def respond(request: HttpRequest, error: Exception) -> Response[Any]:
-    """The response to an error, in the shape of the route."""
+    """The response to an error, in the shape of the route's API."""
     problem = problem_of(error)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
@@ -220,7 +220,7 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
 
 
 def writer_of(path: str) -> Callable[[Problem], dict[str, Any]]:
-    """What writes the errors of a route that has no problem details."""
+    """The function that writes the errors of a route without problem details."""
     if is_mcp(path):
         return json_rpc_error
     return anthropic_error if path.startswith(MESSAGES) else openai_error
@@ -232,7 +232,7 @@ def is_mcp(path: str) -> bool:
 
 
 async def send_error(scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
-    """Answer a request that comes to no route with an error."""
+    """Answer a request that reaches no route with an error."""
     request = HttpRequest(scope, receive, send)
     await respond(request, error).to_asgi_response(app=None, request=request)(scope, receive, send)
 
@@ -257,7 +257,7 @@ def _no_such_route(method: str, path: str) -> str:
 
 
 def wire_name(path: str, name: str) -> str:
-    """What the API of a route calls a field that code outside its wire format names."""
+    """The name that the API of a route has for a field that code outside its wire format names."""
     return _NAMES.get(path, {}).get(name, name)
 
 
@@ -303,7 +303,7 @@ def anthropic_error(problem: Problem) -> dict[str, Any]:
 
 
 def json_rpc_error(problem: Problem) -> dict[str, Any]:
-    """JSON-RPC's error object, for a message that was not read: so it has no id."""
+    """JSON-RPC's error object for a message that was not read, and so without an id."""
     code = -32700 if problem.kind == "malformed_body" else -32600  # parse error, invalid request
     return {
         "jsonrpc": "2.0",
@@ -313,7 +313,7 @@ def json_rpc_error(problem: Problem) -> dict[str, Any]:
 
 
 def model_route_status(problem: Problem) -> int:
-    """The status on the model routes: their APIs have no 422, there a bad schema is a bad request."""
+    """The status on the model routes: their APIs have no 422 and use 400 for a bad schema."""
     return 400 if problem.status == 422 else problem.status
 
 
@@ -324,7 +324,7 @@ def _response(content: dict[str, Any], status: int, problem: Problem, media_type
 
 
 def _with_remedy(error: Exception) -> str:
-    """The message, and the route that helps; the packages below raise the error and know no routes."""
+    """The message, with the route that helps: the lower packages that raise the error know no routes."""
     message = str(error)
     match error:
         case toolspecs.DeletedToolset(name=name, latest=latest):

@@ -1,7 +1,7 @@
-"""How many cores this process may use: its affinity, and the limit of its container.
+"""The number of cores that this process may use, by its affinity and the limit of its container.
 
-torch asks for the affinity alone. In a container limited to one core of sixteen it would start sixteen
-threads, which use up the limit at once and then all stand still.
+torch considers only the affinity. In a container limited to one core of sixteen it would start sixteen
+threads, which use up the limit at once and are then all stopped.
 """
 
 import math

@@ -1,15 +1,15 @@
-"""Limits a minute of API keys, upheld by all gateways of a store together.
+"""Limits per minute for API keys, enforced by all gateways that share a store.
 
-Each key has a counter for every five seconds, in the store. A request adds to the present counter, then reads
-the twelve before it and the next one; if they exceed the limit together, it takes back what it added and is
-refused. So no gateway waits for another, and nothing is compared and set. Of requests that are let in, each
-saw all that were let in before it added: in no minute more is let in than the limit. The counters reach over
-60 to 65 seconds, so that a key that always asks gets 96% of its limit on average. (Two counters that are
-weighed, as is usual, let in twice the limit around the end of a window.) The next counter is read since the
-clocks of gateways differ: if by up to five seconds, the minute is shorter by as much, and no more.
+The store has a counter for each key and every five seconds. A request adds to the current counter, then reads
+the twelve before it and the next one. If their sum exceeds the limit, the request subtracts what it added and
+is refused. So no gateway waits for another, and no compare-and-set is needed. Every admitted request has seen
+all requests admitted before it, so no minute exceeds the limit. The counters cover 60 to 65 seconds, so a key
+that always asks gets 96% of its limit on average. (The usual two weighted counters admit up to twice the
+limit around the end of a window.) The next counter is read because the clocks of gateways differ: a
+difference of up to five seconds only shortens the minute by as much.
 
-Tokens are reserved before they are known and settled when an answer ends. While the store is out, each
-gateway upholds the whole limit alone.
+Tokens are reserved by an estimate and settled when an answer ends. While the store is down, each gateway
+enforces the whole limit alone.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _KEPT_S = BUCKET_S * (NUM_BUCKETS + 3)
 
 
 class Limited(StrEnum):
-    """What is limited; the names are those of the headers."""
+    """What is limited; the values are the names in the headers."""
 
     REQUESTS = "requests"
     TOKENS = "tokens"
@@ -40,7 +40,7 @@ class Limited(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Part of a limit that a request has taken: where it is counted, and what was left then."""
+    """The part of a limit that a request has taken: its counter, and what was left then."""
 
     counter: str
     bucket: int
@@ -85,14 +85,14 @@ class RateLimits:
         return Taken(counter, bucket, amount, limit, limit - total, _leaves_at(used) - now, store)
 
     def settle(self, taken: Taken, amount: int) -> None:
-        """Count `amount` instead of what was taken, in a task of its own: answers do not wait for it."""
+        """Count `amount` instead of what was taken, in a background task, so that answers do not wait."""
         if amount != taken.amount:
             task = asyncio.get_running_loop().create_task(self._settle(taken, amount - taken.amount))
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
 
     async def _settle(self, taken: Taken, more: int) -> None:
-        """Correct the counter; of an answer that took over a minute, what exceeds is counted now."""
+        """Correct the counter. If the answer took over a minute, an excess is counted now."""
         now = int(self._clock() // BUCKET_S)
         is_old = taken.bucket < now - NUM_BUCKETS
         if not is_old or more > 0:
@@ -104,7 +104,7 @@ class RateLimits:
                 return  # the counters are gone in a minute
 
     async def close(self) -> None:
-        """Settle what is open."""
+        """Finish what is being settled."""
         await asyncio.gather(*self._settling)
         await self._own.close()
 
@@ -114,7 +114,7 @@ def _key(counter: str, bucket: int) -> str:
 
 
 def _count(content: bytes | None) -> int:
-    """A counter's number; what cannot be read is none, so that a damaged counter locks nobody out."""
+    """A counter's number; a damaged counter is 0, so that it locks nobody out."""
     try:
         return int(content or 0)
     except ValueError:
@@ -122,7 +122,7 @@ def _count(content: bytes | None) -> int:
 
 
 def _leaves_at(used: dict[int, int], amount: int | None = None) -> float:
-    """When so much (None: all) of what is used is older than the counters reach, in seconds."""
+    """In how many seconds `amount` (None: all) of what is used is too old to count."""
     last, freed = min(used), 0
     for bucket in sorted(used):
         if used[bucket] > 0 and (amount is None or freed < amount):

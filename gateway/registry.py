@@ -1,4 +1,4 @@
-"""The registry: it compiles every tool before the catalog stores it, and says how each keyword is enforced.
+"""The registry: compiles every tool before the catalog stores it, and reports how each keyword is enforced.
 
 One `PUT /v1/toolsets/{toolset}` takes these steps: `read_toolset` reads what was submitted, the grammar cache
 compiles each tool for each model served, `Submission.checked` raises every fault in one error, and
@@ -30,7 +30,7 @@ from toolspecs.toolset import Revision, Toolset
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a `put` would do: the reports of all tools, and the changes against the current revision."""
+    """What `put` would do: the reports of all tools, and the changes from the current revision."""
 
     reports: tuple[ToolReport, ...]
     changes: Mapping[str, Change]
@@ -60,8 +60,7 @@ class Registration:
 class Registry:
     """Checks, compiles and stores toolsets. Grammars are compiled for every model served.
 
-    The argument `share` stands for the client in the compile queue, and `owner` is whose quota a write counts
-    for.
+    `share` stands for the client in the compile queue; a write counts for the quota of `owner`.
     """
 
     def __init__(self, catalog: Catalog, grammars: GrammarCache, runtime: Runtime) -> None:
@@ -70,7 +69,7 @@ class Registry:
         self._runtime = runtime
 
     def budget(self, share: str) -> CompileBudget:
-        """What one request of a client may spend on compiling."""
+        """The compile budget for one request of a client."""
         return self._grammars.compile_budget(share)
 
     async def put(
@@ -113,7 +112,7 @@ class Registry:
         share: str = "",
         owner: str = "",
     ) -> Registration:
-        """Add or replace the tool `tool_name`, which may refer to the toolset's documents.
+        """Add or replace the tool `tool_name`; it may refer to the toolset's documents.
 
         With `if_none_match` the tool is only added: the toolset must not have it yet.
 
@@ -158,10 +157,10 @@ class Registry:
     async def compare_revisions(
         self, name: str, number: int, since: int | None = None, *, share: str = ""
     ) -> RevisionChanges:
-        """What a revision changed since an earlier one (None: the one before it).
+        """What changed from an earlier revision (None: the one before) to this one.
 
         Raises:
-            UnknownRevision, DroppedRevision: there is no such revision, or the named earlier one.
+            UnknownRevision, DroppedRevision: one of the two revisions is missing.
         """
         revision = await self.catalog.get(name, number)
         earlier = await self._earlier(name, number, since)
@@ -192,8 +191,8 @@ class Registry:
     async def faults(self, tool: Tool, arguments: Any, *, share: str = "") -> tuple[ArgumentFault, ...]:
         """What is wrong with the arguments of a call of a stored tool; nothing if they are valid.
 
-        The vocabulary only names a compile worker: the schema judges, no grammar. Raises what
-        `GrammarCache.faults` raises.
+        Arguments are validated against the schema, not a grammar; the vocabulary only selects a compile
+        worker. Raises what `GrammarCache.faults` raises.
         """
         model, *_ = await self._runtime.models()
         return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=share)
@@ -208,7 +207,7 @@ class Registry:
         prompt_tools: ShownTools | None = None,
         tool_search: ToolSearch | None = None,
     ) -> tuple[CheckedToolset, list[ToolReport]]:
-        """Read what was submitted and compile its tools; one error names everything that is wrong.
+        """Read a submitted toolset and compile its tools; a single error names everything that is wrong.
 
         Raises what `put` raises before it stores anything.
         """
@@ -246,7 +245,7 @@ class Registry:
             raise InvalidTools(faults) from error
 
     async def _reports(self, tools: Sequence[Tool], budget: CompileBudget) -> list[ToolReport]:
-        """The reports for the first model. For the other models it is only checked that grammars exist."""
+        """The reports for the first model. For the other models, this only checks that the tools compile."""
         reports: list[list[ToolReport]] = [
             await self._grammars.check(tools, prepared=model.prepared, syntax=model.syntax, budget=budget)
             for model in await self._runtime.models()
@@ -254,7 +253,7 @@ class Registry:
         return reports[0] if reports else []
 
     async def covers(self, budget: CompileBudget) -> Covers:
-        """What proves that one tool admits all arguments of another."""
+        """A function that proves whether one tool admits all arguments of another."""
         models = await self._runtime.models()
 
         async def covers(outer: Tool, inner: Tool) -> bool:
@@ -271,7 +270,7 @@ def _submitted_fault(checked: CheckedTool, refusal: UnsupportedSchema) -> Fault:
 
 
 def _submitted_pointer(pointer: str, schema_pointer: str) -> str:
-    """The pointer of a refusal in what was submitted: below the tool's schema, or in a document by its URI.
+    """The pointer of a refusal in the submitted body: below the tool's schema, or in a document by its URI.
 
     >>> _submitted_pointer("/properties/to", "/tools/0/inputSchema")
     '/tools/0/inputSchema/properties/to'

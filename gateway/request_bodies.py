@@ -1,4 +1,4 @@
-"""Request bodies: how large they may be, and how many large ones are in memory at once."""
+"""Reads request bodies, with limits on their size and on the number of large ones in memory."""
 
 import asyncio
 from collections import Counter
@@ -21,11 +21,11 @@ WAIT_S = 10.0
 
 
 class RequestBodies:
-    """Reads bodies, and lets few large ones in at once.
+    """Reads bodies, and only a few large ones at a time.
 
-    All clients together have `max_large` large bodies in memory, and one client, which `share` stands for,
-    has half of them. They are decoded one after the other: the interpreter's lock allows no more, and while
-    one is decoded, the event loop waits.
+    All clients together have at most `max_large` large bodies in memory, and one client (`share`) at most
+    half of them. They are decoded one after the other, because decoding holds the interpreter's lock, and the
+    event loop waits meanwhile.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RequestBodies:
         share: str,
         max_bytes: int | None = None,
     ) -> T:
-        """What `reader` makes of the body; for a large body, it runs in a thread.
+        """The result of `reader` on the body; for a large body, it runs in a thread.
 
         Raises:
             LargeBody: the body is larger than `max_bytes`, by default that of most routes.
@@ -85,7 +85,7 @@ class RequestBodies:
 
     @asynccontextmanager
     async def _room_for(self, share: str) -> AsyncIterator[None]:
-        """Wait until another large body of `share` may come in; raises TooManyBodies."""
+        """Wait until another large body of `share` may be read; raises TooManyBodies."""
         try:
             async with asyncio.timeout(WAIT_S), self._changed:
                 await self._changed.wait_for(lambda: self._has_room(share))

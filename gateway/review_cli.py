@@ -1,4 +1,4 @@
-"""`callgate tools accept` and `decline`: decides on what differs at the sources of a toolset."""
+"""`callgate tools accept` and `decline`: decide on the tools that differ at the sources of a toolset."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -34,16 +34,16 @@ NOTHING = "toolset {} is as its sources were when they were imported last"
 
 
 class _DifferencesReply(msgspec.Struct):
-    """What differs at the sources of a revision; what was declined stands apart."""
+    """The differences at the sources of a revision, and separately those that were declined."""
 
     etag: str
     differences: list[DifferenceReply]
     declined: list[DifferenceReply]
 
     def chosen(self, names: Sequence[str], source: str | None) -> Sequence[DifferenceReply]:
-        """The differences of one source or of all; those that names and patterns mean, or all.
+        """The differences that match names or patterns, or all of them; of one source, or of all.
 
-        One that was declined is meant by its whole name only. Ends the command if a name means nothing.
+        A declined difference is matched only by its full name. Ends the command if a name matches nothing.
         """
         differing = [each for each in self.differences if source in {None, each.source}]
         if not names:
@@ -100,7 +100,7 @@ def decline_tools(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Leave differences aside: they are not reported again until the source changes these tools again."""
+    """Decline differences: they are not reported again until the source changes these tools again."""
     with open_gateway(url, api_key) as (client, console):
         found = _differences(client, toolset, source)
         chosen = found.chosen(tool or (), source)
@@ -126,7 +126,7 @@ def _decide(
     chosen: Sequence[DifferenceReply],
     source: str | None,
 ) -> httpx.Response:
-    """Accept or decline what was shown, and nothing that came since; without `chosen`, all that differ."""
+    """Accept or decline the differences that were shown, or all of them if `chosen` is empty."""
     names = {"tools": [each.tool for each in chosen]} if chosen else {}
     body: dict[str, Any] = {**names, **({"source": source} if source else {})}
     return client.post(path, json=body, headers={"If-Match": found.etag})

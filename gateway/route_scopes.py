@@ -1,14 +1,14 @@
-"""Which scopes a key needs for which route: the one table that decides, and that the API document shows.
+"""The scopes that each route accepts: the only table that decides this; the API document shows it.
 
 A new route gets a row: `create_app` refuses to start without one. Rows have the names of the handlers.
 
-- `OPEN`: needs no key. For probes and for pages, which tell nothing about this gateway.
-- `USING`: calls models, or costs what they cost.
-- `READING`: tells what is registered; whoever may call or register may know.
+- `OPEN`: needs no key. For probes and pages, which reveal nothing about this gateway.
+- `USING`: calls models, or costs as much.
+- `READING`: shows what is registered, to anybody who may call or register.
 - `REGISTERING`: writes what is registered.
-- `ADMIN`: makes keys, or tells what all clients together do or have cached.
+- `ADMIN`: makes keys, or shows what all clients do or have cached.
 
-A key with the scope `admin` may do all that keys may.
+A key with the scope `admin` may do everything.
 """
 
 from collections.abc import Iterator, Mapping
@@ -85,10 +85,10 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
 
 
 class Authorization(ASGIMiddleware):
-    """Refuses requests whose grant has no scope for the route that they reached.
+    """Refuses requests whose grant has none of the scopes that their route accepts.
 
-    It asks the handler that the router chose, and no path: however a path is spelled, what runs is what was
-    authorised. `AccessControl` has found the grant before.
+    It checks the handler that the router chose, not the path. So however a path is spelled, the handler that
+    runs is the one that was authorised. `AccessControl` has already found the grant.
     """
 
     scopes = (ScopeType.HTTP, ScopeType.ASGI)
@@ -106,7 +106,7 @@ class Authorization(ASGIMiddleware):
 
 
 def scopes_of(handler: BaseRouteHandler) -> frozenset[KeyScope]:
-    """The scopes of which a route needs one; Litestar's own answers to OPTIONS tell only methods."""
+    """The scopes that a route accepts; Litestar's own answers to OPTIONS show only methods and need none."""
     if isinstance(handler, HTTPRouteHandler) and handler.http_methods == {"OPTIONS"}:
         return READING
     return ROUTE_SCOPES[_name(handler)]
@@ -120,14 +120,14 @@ def _name(handler: BaseRouteHandler) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenPaths:
-    """The paths that need no key: `whole` ones, and whatever begins as a path with parameters does."""
+    """The paths that need no key; `prefixes` are the beginnings of those with parameters."""
 
     whole: frozenset[str]
-    beginnings: tuple[str, ...]
+    prefixes: tuple[str, ...]
 
     @classmethod
     def of(cls, app: Litestar) -> "OpenPaths":
-        """Those of an application, each of whose handlers must have a row, and a name of its own."""
+        """The open paths of an application. Each handler must have a row in the table, and a unique name."""
         named: dict[str, object] = {}
         paths = set()
         for path, handler in _handlers(app):
@@ -141,11 +141,11 @@ class OpenPaths:
 
     def __contains__(self, path: str) -> bool:
         """Whether a request for the path may come in without a key; `Authorization` decides in the end."""
-        return path in self.whole or path.startswith(self.beginnings)
+        return path in self.whole or path.startswith(self.prefixes)
 
 
 def _handlers(app: Litestar) -> Iterator[tuple[str, BaseRouteHandler]]:
-    """Every route's path and handlers, but for Litestar's own answers to OPTIONS."""
+    """The path and handlers of every route, without Litestar's own answers to OPTIONS."""
     for route in app.routes:
         match route:
             case HTTPRoute():

@@ -1,4 +1,4 @@
-"""The models that the settings ask for: loaded here, or run by engines elsewhere, behind one runtime."""
+"""Starts the models in the settings, loaded here or run by external engines, behind one runtime."""
 
 import ssl
 from collections.abc import Callable
@@ -34,7 +34,7 @@ OnVocabulary = Callable[[PreparedVocabulary], None]
 
 
 def start_runtime(settings: Settings, on_vocabulary: OnVocabulary) -> Runtime:
-    """Load the models, and start the engines of those that run here; blocks for seconds.
+    """Load the models, and start the engines of those that run in this process; blocks for seconds.
 
     Raises:
         ModelLoadError: a model cannot be loaded; with path and reason.
@@ -66,7 +66,7 @@ def start_model(settings: Settings, model: ModelSettings, on_vocabulary: OnVocab
 
 
 def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVocabulary) -> Runtime:
-    """The runtime of a model that engines elsewhere run; only its tokenizer is loaded.
+    """The runtime of a model that external engines run; only its tokenizer is loaded.
 
     Raises:
         ModelLoadError: the tokenizer cannot be loaded.
@@ -118,7 +118,7 @@ def open_clients(model: ModelSettings, prepared: PreparedVocabulary) -> list[Eng
 
 
 def load_embedder(settings: Settings) -> Embedder | None:
-    """The model that embeds tools and requests for searches; None if the settings ask for none.
+    """The model that embeds tools and requests for tool search; None if the settings name none.
 
     Raises:
         ModelLoadError: it cannot be loaded.
@@ -134,7 +134,7 @@ def load_embedder(settings: Settings) -> Embedder | None:
 
 
 def default_selection(settings: Settings) -> Selection:
-    """How answers are selected where a request does not say. Raises SettingsError for two ways at once."""
+    """How answers are selected if a request does not say; raises SettingsError if the settings contradict."""
     ways = {
         "accept": Selection("accept", settings.accept),
         "particles": Selection("particles", settings.particles),

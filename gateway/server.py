@@ -1,4 +1,4 @@
-"""`callgate serve`: check the settings, listen, load the model, and run until interrupted."""
+"""`callgate serve`: checks the settings, listens, loads the model, and serves until interrupted."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ ABORT_S = 2
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server, except that answers end with an error `drain_s` seconds after an interrupt."""
+    """Uvicorn's server; `drain_s` seconds after an interrupt, unfinished answers end with an error."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Server(uvicorn.Server):
         self._meters = meters
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and exclude what is loaded from garbage collections, which stop every thread."""
+        """Start, and exclude everything loaded so far from garbage collection, which stops every thread."""
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
@@ -81,7 +81,7 @@ class Server(uvicorn.Server):
         await self._runtime.close()
 
     def _tell_of_force(self) -> None:
-        """Say it in one line. Behind it, uvicorn would log a traceback for each task that is cancelled."""
+        """Log one line. Uvicorn would log a traceback for each cancelled task after it."""
         _log.warning("interrupted twice: %d requests are cut off", len(self.server_state.tasks))
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 

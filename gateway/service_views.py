@@ -1,6 +1,7 @@
-"""The services as a key sees them: toolsets of its tenant, and of these and of the models what it may use.
+"""The services as a key sees them: only the toolsets and models that it may use, in its tenant.
 
-Routes get their services from here, so no route has to ask what a key may see: what it may not is not there.
+Routes get their services from here. So no route has to check what a key may see: the rest does not exist for
+it.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
@@ -23,7 +24,7 @@ ServicesOver = Callable[[Catalog, Runtime, Grant], Services]
 
 
 class ServiceViews:
-    """Makes the services of each request. `catalog_of` opens a catalog, `over` connects what uses it."""
+    """Makes the services of each request. `catalog_of` opens a catalog, `over` makes services over it."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class ServiceViews:
         self.whole = over(self._catalog, runtime, Grant())
 
     def of(self, grant: Grant | None) -> Services:
-        """The services of a request with this grant; without one, the route tells nothing of toolsets."""
+        """The services for a grant; None is for routes without keys, which show no toolsets."""
         if grant is None or grant.sees_all:
             return self.whole
         catalog = self._catalog if grant.tenant is None else self._tenants_catalog(grant.tenant)
@@ -60,7 +61,7 @@ class ServiceViews:
 
 
 class NarrowedRuntime:
-    """A runtime that serves some of its models only; those of other names are unknown."""
+    """A runtime that serves only some of its models; the others are unknown models."""
 
     def __init__(self, runtime: Runtime, model_ids: Collection[str]) -> None:
         self._runtime = runtime

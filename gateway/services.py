@@ -43,9 +43,10 @@ class Services:
     """Whether requests with fields that have no effect are refused."""
 
     async def unready_reason(self, *, names_models: bool = False) -> str:
-        """Why requests cannot be served; empty if they can.
+        """Why requests cannot be served now; empty if they can.
 
-        Anyone may ask the probes: it tells no address or path, and names of models only if they are wanted.
+        Anybody may read it in the probes, so it contains no address or path, and model names only if
+        `names_models`.
         """
         health = await self.runtime.health()
         if health.is_lost:

@@ -35,7 +35,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     config: str | Path | None = None,
 ) -> Settings:
-    """Merge the sources; `options` are the command line's, by the names of the fields, None if not given.
+    """Merge all sources. `options` come from the command line, by field name; None means not given.
 
     Raises:
         SettingsError: a setting is unknown or bad, or an open address has no authentication.
@@ -76,7 +76,7 @@ def client_settings(
 
 
 def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCredentials:
-    """What a source is shown that a client command reads, from the environment.
+    """The credentials that a client command sends to a source of tools, from the environment.
 
     Raises:
         SettingsError: an OAuth client lacks its issuer.
@@ -89,13 +89,13 @@ def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCr
 
 
 def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that the libraries of a child process may need, and no others: others may be secrets."""
+    """Only the variables that the libraries of a child process may need: others may be secrets."""
     environment = os.environ if environment is None else environment
     return {name: environment[name] for name in _LIBRARY_VARIABLES if name in environment}
 
 
 def source_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of a process that reads a source: as for libraries, and who signs certificates."""
+    """The variables for a process that reads a source: those for libraries, and the trusted certificates."""
     environment = os.environ if environment is None else environment
     kept = (*_LIBRARY_VARIABLES, "SSL_CERT_FILE", "SSL_CERT_DIR")
     return {name: environment[name] for name in kept if name in environment}
@@ -104,8 +104,8 @@ def source_environment(environment: Mapping[str, str] | None = None) -> dict[str
 def let_threads_wait() -> None:
     """Let OpenMP's threads sleep while they wait for one another; call it before torch is imported.
 
-    By default they compute in a loop for milliseconds. Beside other busy processes that takes the time of the
-    very thread that they wait for, and answers take several times longer. A policy of the user's own holds.
+    By default they spin for milliseconds. Next to other busy processes, that takes time from the very thread
+    that they wait for, and answers take several times longer. A policy that the user has set is kept.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -122,7 +122,7 @@ def _check_exposure(settings: Settings, source_of: Mapping[str, str]) -> None:
 
 
 def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
-    """Check that every model has an engine, and that only one place says which models there are."""
+    """Check that every model has an engine, and that models are set in one place only."""
     own = sorted(set(source_of) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
     if settings.models and own:
         raise SettingsError(own[0], source_of[own[0]], "the models are those of [[models]]; set it there")
@@ -188,7 +188,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
 
 
 def _plain(reason: str) -> str:
-    """What msgspec says of a text that is too short, in words."""
+    """The message of msgspec, in plainer words if it says that a text is too short."""
     matched = _TOO_SHORT.fullmatch(reason)
     return f"it must have at least {matched[1]} characters" if matched else reason
 

@@ -33,12 +33,12 @@ EngineURL = Annotated[str, Meta(pattern=r"^https?://[^/\s]+")]
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One model; a TOML file may have several, as tables `[[models]]` with these fields.
 
-    They mean what the settings of the same names mean. `aliases` are other names under which clients ask for
-    the model, such as `gpt-4o`; `*` stands for any text. `engine_headers` are sent to its engines.
-    `engine_seeds` false keeps seeds of clients from them. With `engine_shared_prefixes`, a client finds the
-    prefixes of other clients in an engine's cache, which it can tell by the time they take. `engine_images`:
-    the model reads images, and its engine is sent those of messages. `engine_units` inline: the compiled
-    tools go to its engine with each request, and not by the store.
+    The fields mean the same as the settings with the same names. `aliases` are other names under which
+    clients ask for the model, such as `gpt-4o`; `*` stands for any text. `engine_headers` are sent to its
+    engines. With `engine_seeds` false, clients' seeds are not sent. With `engine_shared_prefixes`, clients
+    share prefixes in an engine's cache, which they can notice by response times. `engine_images`: the model
+    reads images, and its engine is sent the images of messages. With `engine_units` inline, compiled tools
+    are sent to the engine with each request, not through the store.
     """
 
     model: Annotated[str, Meta(min_length=1)]
@@ -471,12 +471,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def source_access(self) -> SourceAccess:
-        """What the gateway may import from, and what it shows there; raises SettingsError."""
+        """Where the gateway may import tools from, and its credentials there; raises SettingsError."""
         return SourceAccess(self.source_networks or "", self.source_credentials, self.source_origins or "")
 
     @property
     def source_credentials(self) -> SourceCredentials:
-        """What sources are shown."""
+        """The credentials that are sent to sources of tools."""
         return SourceCredentials(
             self.source_token, self.source_client_id, self.source_client_secret, self.source_issuer
         )
@@ -488,7 +488,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def metrics_endpoint(self) -> str | None:
-        """The URL for metrics; None if OpenTelemetry's own variables say it, or nothing does."""
+        """The URL that metrics are sent to; None if these settings do not determine one."""
         if self.otlp_metrics_endpoint or not self.otlp_endpoint:
             return self.otlp_metrics_endpoint
         base, separator, rest = self.otlp_endpoint.rpartition("/v1/traces")
@@ -496,12 +496,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def sends_metrics(self) -> bool:
-        """Whether it is known where metrics are sent."""
+        """Whether metrics can be sent; False if the URL for traces determines none for metrics."""
         return self.metrics_endpoint is not None or self.otlp_endpoint is None
 
     @property
     def _shared_endpoint(self) -> str | None:
-        """The URL for traces where it is also that for metrics: gRPC has no paths."""
+        """The URL for traces if metrics go there too: with gRPC, as its URLs have no paths."""
         return self.otlp_endpoint if self.otlp_protocol == "grpc" else None
 
     @property

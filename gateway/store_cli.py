@@ -1,4 +1,4 @@
-"""`callgate store`: upkeep of a store, from a shell."""
+"""`callgate store`: maintenance of a store."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from toolspecs.collector import Collected
 
 
 def collect(settings: Settings, *, is_dry_run: bool) -> str:
-    """Collect what is old in the store of the settings; returns what was removed, for a reader.
+    """Remove what is old from the store in the settings; returns a description of what was removed.
 
     Raises:
         SettingsError, StoreError: the store cannot be opened, or failed.

@@ -1,6 +1,6 @@
-"""What a gateway does for its store while it serves: about once an hour it collects what is old.
+"""Maintains the store while the gateway serves: about once an hour it removes what is old.
 
-Of several gateways that share a store, one does so each time.
+If several gateways share a store, one of them does so each time.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 def retention_of(settings: Settings) -> Retention:
-    """What the settings keep."""
+    """The retention that the settings ask for."""
     return Retention(settings.store_revisions, settings.store_deleted_days)
 
 
 @asynccontextmanager
 async def collecting(store: Store, retention: Retention) -> AsyncIterator[None]:
-    """Collect now and then for the length of a block."""
+    """Collect regularly for the length of the block."""
     task = asyncio.create_task(_collect_regularly(store, retention))
     try:
         yield
@@ -54,7 +54,7 @@ async def _collect_regularly(store: Store, retention: Retention) -> None:
 
 
 async def collect_all(store: Store, retention: Retention, *, is_dry_run: bool = False) -> Collected:
-    """Collect what is old, also in the parts of the store of tenants; raises StoreError."""
+    """Collect what is old, including the tenants' parts of the store; raises StoreError."""
     total = Collected()
     for part in await all_stores(store):
         total += await Collector(part, retention).collect(is_dry_run=is_dry_run)

@@ -1,7 +1,7 @@
-"""Stored responses: a client continues a conversation by the id of its last response, at any replica.
+"""Stored responses: a client can continue a conversation by the id of its last response, at any gateway.
 
 An entry holds a response and the whole input that it answered, so that one look-up gives the conversation.
-The entries of one owner are bounded: what exceeds the limits drops the oldest. All of them expire.
+The entries of one owner are bounded: beyond the limits, the oldest are dropped. All entries expire.
 
 An item of an output has the id of its response in its own id, so that `item_reference` needs no other index.
 
@@ -64,11 +64,11 @@ class StoredResponse:
 
 
 class StoredResponses:
-    """The responses of all owners, in a store; with a lifetime of 0 there are none.
+    """The stored responses of all owners; with a lifetime of 0, none are stored.
 
-    `max_bytes` bounds the compressed entries of one owner. An entry holds no more than `contents`: it costs
-    whoever names it as much time and memory as a body of that size, but the client sends only an id. Those of
-    one owner are decoded one after the other, since the event loop waits meanwhile, and owners take turns.
+    `max_bytes` bounds the compressed entries of one owner. `contents` bounds one entry, because a client who
+    names it costs as much time and memory as with a body of that size, but sends only an id. The entries of
+    one owner are decoded one after the other, as the event loop waits meanwhile; owners take turns.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class StoredResponses:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def expanded(self, body: Any, owner: str) -> Any:
-        """A body with the conversation that it continues, and the items that it refers to, in `input`.
+        """The body, with the conversation that it continues and referenced items put into `input`.
 
         Raises:
             InvalidField: no response is stored under an id.
@@ -112,7 +112,7 @@ class StoredResponses:
         return {**body, "input": [*before, *items]}
 
     async def save(self, owner: str, response: JSON, items: list[JSON]) -> bool:
-        """Store a response; returns whether it is stored, which a store that fails prevents."""
+        """Store a response; returns False if the store fails."""
         if not self._lifetime_s:
             return False
         content = await asyncio.to_thread(_packed, response, items, self._contents)
@@ -136,7 +136,7 @@ class StoredResponses:
         return await self._load(owner, response_id, _unpacked)
 
     async def _load(self, owner: str, response_id: str, unpack: Callable[[bytes, ContentLimits], T]) -> T:
-        """What `unpack` makes of an entry; raises UnknownResponse, StoreError."""
+        """The result of `unpack` on an entry; raises UnknownResponse, StoreError."""
         content = None
         if self._lifetime_s and _RESPONSE_ID.fullmatch(response_id):
             content = await self._store.get(_key(owner, response_id))
@@ -164,10 +164,11 @@ class StoredResponses:
             raise InvalidField("previous_response_id", str(error)) from error
 
     async def _without_references(self, items: list[Any], owner: str) -> list[Any]:
-        """The items, with those that others refer to in the places of the references.
+        """The items, with each reference replaced by the item that it refers to.
 
         Raises:
-            InvalidField: an item is not stored or referred to twice, or all of them are too long.
+            InvalidField: a referenced item is not stored or is referenced twice, or all are too long
+            together.
         """
         wanted = _references(items)
         found: dict[str, JSON] = {}
@@ -196,9 +197,9 @@ class StoredResponses:
             raise InvalidField(f"input[{position}].id", str(error)) from error
 
     async def _listed(self, owner: str, response_id: str, size: int) -> list[str] | None:
-        """Enter a response into the owner's list; returns the ids of those that must go.
+        """Add a response to the owner's list; returns the ids of those that must be dropped.
 
-        None if other replicas wrote the list each time: what is not listed is not counted, nor stored.
+        None if other gateways changed the list at every try. A response that is not listed is not stored.
         """
         key = f"responses:{owner}"
         for _ in range(_ATTEMPTS):
@@ -220,14 +221,14 @@ class StoredResponses:
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Some items of an input, each with a type and an id: clients leave them out of messages."""
+    """A page of an input's items, each with a type and an id, which clients may leave out of messages."""
 
     items: list[JSON]
     has_more: bool
 
     @classmethod
     def of(cls, stored: StoredResponse, *, after: str | None, limit: int, is_descending: bool) -> "ItemPage":
-        """At most `limit` items after the one with the id `after`; there may be very many in all."""
+        """At most `limit` items after the item with the id `after`."""
         prefix = f"in_{stored.response['id'].removeprefix('resp_')}"
         places = range(len(stored.items))
         order = places[::-1] if is_descending else places
@@ -250,13 +251,13 @@ def _is_reference(item: Any) -> bool:
 
 
 def _response_of(reference: Mapping[str, Any]) -> str | None:
-    """The id of the response that the item of a reference belongs to."""
+    """The id of the response that a referenced item belongs to."""
     matched = _ITEM_ID.fullmatch(str(reference.get("id")))
     return f"resp_{matched['request_id']}" if matched else None
 
 
 def _references(items: list[Any]) -> frozenset[str]:
-    """The ids that are referred to, each once: repeated, a small request would stand for a large one."""
+    """The referenced ids; each may occur only once, or a small request could expand to a huge one."""
     wanted: set[str] = set()
     for position, item in enumerate(items):
         if _is_reference(item):
@@ -272,7 +273,7 @@ def _size(items: list[JSON]) -> int:
 
 
 def _referred(items: list[Any]) -> Iterable[str]:
-    """The ids of the responses whose items are referred to."""
+    """The ids of the responses whose items are referenced."""
     found: dict[str, None] = {}
     for position, item in enumerate(items):
         if _is_reference(item):
@@ -306,13 +307,13 @@ class _Output(msgspec.Struct):
 
 
 class _OutputEntry(msgspec.Struct):
-    """An entry of which only the output is decoded: a request may refer to items of many."""
+    """An entry with only its output decoded, because a request may refer to items of many entries."""
 
     response: _Output
 
 
 def _packed(response: JSON, items: list[JSON], limits: ContentLimits) -> bytes | None:
-    """An entry's bytes; None if it is too long, or holds too much."""
+    """The bytes of an entry; None if it is too long or has too many values."""
     content = msgspec.json.encode({"response": response, "items": items})
     if len(content) > MAX_ENTRY_BYTES:
         return None
@@ -333,7 +334,7 @@ def _unpacked_output(content: bytes, limits: ContentLimits) -> list[JSON]:
 
 
 def _scanned(content: bytes, limits: ContentLimits) -> bytes:
-    """The JSON of an entry; raises ValueError, TooManyValues. Earlier versions had no limits."""
+    """The JSON of an entry; raises ValueError, and TooManyValues for a large entry of an earlier version."""
     entry = decompress(content)
     if len(entry) > MAX_ENTRY_BYTES:
         raise ValueError(f"it has more than {MAX_ENTRY_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""`callgate study`: runs a study, shows its progress and tables, and says what was written where."""
+"""`callgate study`: runs a study, shows its progress and tables, and says where the results are."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Tenants: whose toolsets lie in a part of the store of their own."""
+"""Tenants: each has its own part of the store for its toolsets."""
 
 from toolspecs.namespaces import NamespacedStore
 from toolspecs.store import Store

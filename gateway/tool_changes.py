@@ -1,4 +1,4 @@
-"""Changes of tools: what became of the arguments that are valid, by proof of containment."""
+"""Changes of tools: how the set of valid arguments changed, proved by schema containment."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,10 +12,10 @@ Covers = Callable[[Tool, Tool], Awaitable[bool]]
 
 
 class Change(StrEnum):
-    """What became of a tool: what is proved about its set of valid arguments and the set before.
+    """How a tool changed: what is proved about its sets of valid arguments before and after.
 
-    `widened` and `narrowed` are proved in one direction. The other direction is disproved, or a proof of it
-    was too hard or took too long. So the sets may even be equal.
+    `widened` and `narrowed` are proved in one direction. In the other direction, containment is disproved or
+    could not be proved in time, so the sets may even be equal.
     """
 
     ADDED = "added"

@@ -1,9 +1,10 @@
-"""Finds the tools that a conversation calls for, where a request has more than a prompt should show.
+"""Finds the tools that a conversation needs, if a request has more tools than a prompt should show.
 
-The request says how (`tool_search`), else the toolset of a tool, else the model's settings. Tools are
-searched in groups: all of a request that says, else those of each toolset that says, and the rest. What a
-group keeps is shown in the order in which it was registered, so that prompts share prefixes. The grammar is
-that of the tools shown. Nothing is remembered but indexes, so every replica finds the same.
+`tool_search` says how: that of the request, or else of the tool's toolset, or else of the model's settings.
+If the request has one, all tools are searched as one group. Otherwise the tools of each toolset that has one
+are a group, and the other tools are another. The tools kept of a group are shown in the order of
+registration, so that prompts share prefixes. The grammar is that of the tools shown. Only indexes are kept
+between requests, so every gateway finds the same tools.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ _NUM_SEARCH_THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Tools that are searched together, how, and what tells them from others."""
+    """Tools that are searched together, how they are searched, and the key of their index."""
 
     tools: tuple[Tool, ...]
     search: ToolSearch
@@ -49,14 +50,14 @@ class _Group:
 
 
 class _Indexes:
-    """The indexes of what was searched last; threads can share them."""
+    """The indexes that were used last; threads can share them."""
 
     def __init__(self, max_bytes: int) -> None:
         self._indexes: LruCache[ToolIndex] = LruCache(max_bytes)
         self._lock = Lock()
 
     def of(self, tools: Sequence[Tool], key: str) -> ToolIndex:
-        """The index of some tools, which the key stands for."""
+        """The index of the tools that have this key."""
         with self._lock:
             index = self._indexes.get(key)
         if index is None:
@@ -68,9 +69,9 @@ class _Indexes:
 
 @dataclass(frozen=True, slots=True)
 class ToolSearcher:
-    """Searches the tools of requests. A tenant has indexes of its own: time tells nobody what others have.
+    """Searches the tools of requests. Tenants share no indexes, so that times reveal nothing of others.
 
-    With `vectors`, tools are found by their words and by their meaning, else by their words alone.
+    With `vectors`, tools are found by their words and their meaning, otherwise only by their words.
     """
 
     tenant: str = ""
@@ -83,7 +84,7 @@ class ToolSearcher:
         return replace(self, tenant=tenant or "")
 
     def close(self) -> None:
-        """Take no more searches."""
+        """Accept no more searches."""
         self.threads.shutdown()
         if self.vectors:
             self.vectors.close()
@@ -98,12 +99,12 @@ class ToolSearcher:
         *,
         remaining_s: float | None = None,
     ) -> tuple[tuple[Tool, ...], FoundTools | None]:
-        """The tools that are shown, and what was found; None if nothing had to be searched.
+        """The tools to show, and what the search found; None instead if nothing had to be searched.
 
-        The request has `remaining_s` left, of which a search waits for vectors half at most.
+        A search waits for vectors for at most half of `remaining_s`, the time that the request has left.
 
         Raises:
-            InvalidField: `always` names a tool that the request has not.
+            InvalidField: `always` names a tool that the request does not have.
         """
         _check_always(turn, tools)
         groups = list(_groups(turn, model, tools, revisions))
@@ -126,7 +127,7 @@ class ToolSearcher:
     async def _meanings(
         self, groups: Sequence[_Group], turn: Turn, share: str, remaining_s: float | None
     ) -> Sequence[Scores | None]:
-        """How well the tools of each group fit by their meaning; None if that is not known of all in time."""
+        """How well the tools of each group fit by meaning; None if this is not known in time for all."""
         if self.vectors is None:
             return [None] * len(groups)
         wait_s = PATIENCE_S if remaining_s is None else min(PATIENCE_S, remaining_s / 2)
@@ -141,7 +142,7 @@ class ToolSearcher:
         return found if all(scores is not None for scores in found) else [None] * len(groups)
 
     def _search(self, group: _Group, turn: Turn, meaning: Scores | None) -> list[SearchedTool]:
-        """What a group keeps, in its order: what must stay, then the best up to the limit."""
+        """The tools that a group keeps, in its order: those that must stay, then the best up to the limit."""
         index = self.indexes.of(group.tools, f"{self.tenant}\n{group.key}")
         words = index.scores(_texts(turn, group.search))
         scores = words if meaning is None else fused(words, meaning)
@@ -155,13 +156,13 @@ class ToolSearcher:
 
 
 def fused(words: Sequence[float], meaning: Scores) -> list[float]:
-    """How well each tool fits by its words and its meaning, from 0 to 1, the best: reciprocal rank fusion."""
+    """The score of each tool from 0 to 1 (best), from words and meaning by reciprocal rank fusion."""
     scores: list[float] = scaled(_reciprocal_ranks(np.asarray(words)) + _reciprocal_ranks(meaning)).tolist()
     return scores
 
 
 def _reciprocal_ranks(scores: NDArray[Any]) -> Scores:
-    """What the rank of each tool gives: of equal scores the same, of 0 nothing."""
+    """The reciprocal rank of each tool: equal for equal scores, and 0 for the score 0."""
     rounded = np.round(scores, 4)  # the last digits of vectors differ between processors
     ranks = 1 + np.searchsorted(np.sort(-rounded), -rounded)
     return np.where(rounded > 0, 1 / (_RANK_OFFSET + ranks), 0).astype(np.float32)
@@ -180,7 +181,7 @@ def _groups(
 def _searches(
     turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Sequence[Revision]
 ) -> Iterator[tuple[tuple[Tool, ...], ToolSearch | None]]:
-    """All tools in groups, each with how it is searched; None shows all of a group."""
+    """All tools in groups, each with its search; None means that all tools of the group are shown."""
     if turn.tool_search is not None:
         yield tools, turn.tool_search or None
         return
@@ -192,7 +193,7 @@ def _searches(
 
 
 def _texts(turn: Turn, search: ToolSearch) -> Mapping[str, float]:
-    """What is searched for: the query, else the messages of the user, of which the last counts most."""
+    """The texts to search for: the query, or else the user's messages, of which the last counts most."""
     if search.query is not None:
         return {search.query: 1.0}
     said = [message.content for message in turn.messages if message.role == "user" and message.content]
@@ -203,7 +204,7 @@ def _texts(turn: Turn, search: ToolSearch) -> Mapping[str, float]:
 
 
 def _kept(turn: Turn, search: ToolSearch) -> dict[str, str]:
-    """The tools that are shown whatever is found, and why."""
+    """The tools that are shown in any case, and why."""
     called = (call.name for message in turn.messages for call in message.calls)
     chosen = turn.choice.allowed or () if turn.choice else ()
     return {

@@ -1,7 +1,8 @@
-"""Vectors of tools and of requests, for searching by meaning: made in threads, and kept while there is room.
+"""Vectors of tools and of requests, for searching by meaning: made in threads, and kept in an LRU cache.
 
-A tool takes some 25 ms to embed, a request somewhat less. So a search waits for a few tools at most: where
-more are missing, it goes by words, and the vectors are made meanwhile, for the searches that follow.
+Embedding a tool takes about 25 ms, and a request somewhat less. So a search waits for a few tools at most. If
+more vectors are missing, the search uses only words, and the vectors are made in the background for later
+searches.
 """
 
 import asyncio
@@ -49,14 +50,14 @@ class Embedder(Protocol):
     """Makes vectors of length 1; threads can share it."""
 
     def query(self, parts: Sequence[str]) -> Vector:
-        """The vectors of the parts of a text that is searched for, of which the first is all of it."""
+        """The vectors of the parts of a query; the first part is the whole text."""
 
     def document(self, text: str) -> Vector:
         """The vector of a text that may be found."""
 
 
 class ToolVectors:
-    """The vectors that were used last. A tenant has its own: time tells nobody what others have."""
+    """The vectors that were used last. Tenants share none, so that times reveal nothing of others."""
 
     def __init__(self, embedder: Embedder, *, max_bytes: int = MAX_BYTES) -> None:
         self._embedder = embedder
@@ -73,7 +74,7 @@ class ToolVectors:
         return self._vectors.num_bytes
 
     def num_waiting(self, share: str) -> int:
-        """Messages of a share whose vectors are being made, or will be."""
+        """The number of vectors of a share that are being made or wait for a thread."""
         return self._of_requests.num_of(share)
 
     def close(self) -> None:
@@ -94,9 +95,9 @@ class ToolVectors:
         share: str = "",
         wait_s: float = PATIENCE_S,
     ) -> Scores | None:
-        """How well each tool fits some texts by its meaning, from 0 to 1, the best; as `ToolIndex.scores`.
+        """How well each tool fits some texts by meaning, from 0 to 1 (best), as `ToolIndex.scores` does.
 
-        None if vectors are missing and take longer than `wait_s`. They are made nonetheless.
+        None if missing vectors take longer than `wait_s`; they are made nevertheless.
         """
         if not texts:
             return np.zeros(len(tools), np.float32)
@@ -139,14 +140,14 @@ class ToolVectors:
         return vectors if len(vectors) == len(found) else None
 
     def _begin(self, threads: FairThreads, share: str, key: str, work: Callable[[], Vector]) -> Future[None]:
-        """Have a vector made, unless it is being made."""
+        """Start making a vector, unless it is being made already."""
         with self._lock:
             if key not in self._pending:
                 self._pending[key] = threads.submit(share, partial(self._make, key, work))
             return self._pending[key]
 
     def _make(self, key: str, work: Callable[[], Vector]) -> None:
-        """Make a vector and keep it. A text that cannot be embedded is found by its words."""
+        """Make a vector and keep it. A text that cannot be embedded is searched by words only."""
         try:
             vector = work()
         except Exception:  # noqa: BLE001 - whatever a model does with a text, the search goes by words then
@@ -159,7 +160,7 @@ class ToolVectors:
 
 
 def alike(tools: Sequence[Vector], asked: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
-    """How well tools fit some texts, by the vectors of the tools and those `asked` by each text."""
+    """How well tools fit some texts, from the tools' vectors and the vectors `asked` of each text."""
     matrix = np.stack(tools)
     return fit(texts, {text: list(np.maximum(rows @ matrix.T, 0)) for text, rows in asked.items()})
 

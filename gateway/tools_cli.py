@@ -1,6 +1,6 @@
-"""`callgate tools`: the toolsets of a running gateway, over its REST API.
+"""`callgate tools`: manages the toolsets of a running gateway over its REST API.
 
-The structs mirror the gateway's JSON, as far as the commands show it.
+The structs have those fields of the gateway's JSON that the commands show.
 """
 
 import json
@@ -63,7 +63,7 @@ class _SummaryReply(msgspec.Struct):
 
 
 class UnenforcedPart(msgspec.Struct):
-    """A part of a schema that is not enforced, most likely because of a slip."""
+    """A part of a schema that is not enforced, most likely by mistake."""
 
     tool: str
     pointer: str
@@ -72,7 +72,7 @@ class UnenforcedPart(msgspec.Struct):
 
 
 class ApplyReply(_SummaryReply):
-    """What `apply` did."""
+    """The result of `apply`."""
 
     warnings: list[UnenforcedPart] = []
 
@@ -101,7 +101,7 @@ class ToolsetReply(msgspec.Struct):
 
     @property
     def others(self) -> dict[str, Any]:
-        """The other fields that `PUT` takes, those that are not empty."""
+        """The other fields that `PUT` accepts, if they are not empty."""
         return _given({name: getattr(self, name) for name in OTHER_FIELDS})
 
 
@@ -124,7 +124,7 @@ class _ToolReply(msgspec.Struct):
 
 
 class CheckReply(msgspec.Struct):
-    """What `apply` would do."""
+    """The result of `check`: what `apply` would do."""
 
     changes: dict[str, str]
     tools: list[_ToolReply]
@@ -132,7 +132,7 @@ class CheckReply(msgspec.Struct):
 
 
 class FaultReply(msgspec.Struct):
-    """What is wrong with a tool or a document."""
+    """A fault of a tool or a document."""
 
     tool: str | int | None
     pointer: str
@@ -217,7 +217,7 @@ def rm(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = Non
 
 
 def registered_toolset(client: httpx.Client, read: ToolsetReply) -> ToolsetReply:
-    """A toolset, `read` in OpenAI's shape, with each tool in a shape that has all of its fields."""
+    """A toolset, `read` in OpenAI's shape, with each tool rewritten in a shape that has all its fields."""
     path = f"{toolset_path(read.name)}/revisions/{read.revision}"
     tools = read.tools
     for shape in ("mcp", "anthropic"):
@@ -268,7 +268,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def open_gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Client, Console]]:
-    """A client of a running gateway, and where to print; ends the command if there is none."""
+    """A client of a running gateway, and the console to print to; ends the command if no gateway answers."""
     base, key = client_settings(url, api_key)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
@@ -284,7 +284,7 @@ def open_gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.C
 
 
 def checked_answer(response: httpx.Response, shape: type[T]) -> T:
-    """The gateway's answer as a struct; prints the faults and exits with 1 if the request failed."""
+    """The gateway's answer as a struct; if the request failed, prints the faults and exits with 1."""
     try:
         if response.is_success:
             return msgspec.json.decode(response.content or b"null", type=shape)
@@ -322,13 +322,13 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
 
 
 def warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:
-    """Show what is not enforced of schemas."""
+    """Print the parts of schemas that are not enforced."""
     for line in _in_groups(warnings):
         say(console, line, "yellow")
 
 
 def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:
-    """Warnings of the same cause in one line: documents repeat the same formats in hundreds of places."""
+    """One line for all warnings with the same cause: documents may repeat a format hundreds of times."""
     groups: dict[tuple[str, str], list[UnenforcedPart]] = {}
     for warning in warnings:
         groups.setdefault((warning.keyword, warning.note), []).append(warning)
@@ -345,6 +345,6 @@ def count_tools(num_tools: int) -> str:
 
 
 def failure(message: str) -> typer.Exit:
-    """Print what went wrong; raise the result to end the command."""
+    """Print what went wrong; the caller raises the result to end the command."""
     say(Console(stderr=True), message, "red")
     return typer.Exit(1)

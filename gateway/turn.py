@@ -26,16 +26,16 @@ from toolspecs.toolset import RevisionSummary, ToolsetReference
 class Turn:
     """One request for the assistant's next turn.
 
-    `prompt_tools` None shows the tools that the model's settings say, and `tool_search` None likewise; False
-    searches none. `choice` None is the default of the
-    wire formats: `auto` with tools, `none` without. `response_format` None is any text. `key_order` None
-    leaves the order of keys to each tool. `prompt` is one that the client wrote instead of messages.
-    `min_tokens`, `stop` and `stop_token_ids` apply to text, and never to what a grammar constrains.
-    `reasoning_effort` sets the thinking switch of the model's chat template, if it has one. `truncates` lets
-    the oldest messages be left out if the conversation is too long for the model. After `timeout_s` seconds
-    the client no longer wants the answer. `selection` None is the engine's default. `model` may name a
-    toolset too, as `model:toolset`. `has_custom_calls`: the API writes the input of a custom tool as
-    text, and not as an argument.
+    With None, `prompt_tools` and `tool_search` are those of the toolset or the model's settings; with
+    `tool_search` False, nothing is searched. `choice` None is the default of the wire formats: `auto` with
+    tools, `none` without. `response_format` None is any text. `key_order` None leaves the order of keys to
+    each tool. `prompt` is a prompt that the client wrote instead of messages. `min_tokens`, `stop` and
+    `stop_token_ids` apply only to text, never to output that a grammar constrains. `reasoning_effort` sets
+    the thinking switch of the model's chat template, if it has one. `truncates` lets the oldest messages be
+    left out if the conversation is too long for the model. After `timeout_s` seconds the client no longer
+    wants the answer. `selection` None is the engine's default. `model` may name a toolset too, as
+    `model:toolset`. `has_custom_calls`: the API writes the input of a custom tool as text, and not as an
+    argument.
     """
 
     model: str
@@ -67,13 +67,13 @@ class Turn:
 
 
 class Observer(Protocol):
-    """Observes a generation, as a span does. The methods are called in order, `ended` at least once."""
+    """Observes one generation. The methods are called in this order, `ended` at least once."""
 
     def began(self) -> None:
         """The first event came."""
 
     def observed(self, event: Event) -> None:
-        """An event is passed on, the first one too."""
+        """An event is passed on, including the first one."""
 
     def ended(self, error: BaseException | None) -> None:
         """No more events will come; `error` says why if the answer is not complete."""
@@ -81,7 +81,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchedTool:
-    """A tool that a search left in: how well it fits, 1 being the best, and why it stayed."""
+    """A tool that a search kept: how well it fits (1 is best), and why it was kept."""
 
     name: str
     score: float
@@ -93,7 +93,7 @@ SearchedBy = Literal["words", "words and meaning"]
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """The tools that searching left in, of so many, in the order of the prompt; and what it went by."""
+    """The tools that a search kept, in the order of the prompt; how many were searched, and by what."""
 
     num_searched: int
     tools: tuple[SearchedTool, ...]
@@ -136,9 +136,9 @@ class Generation:
     _is_ended: bool = False
 
     async def begin(self) -> None:
-        """Wait for the first event, so that a refusal is raised before anything is sent.
+        """Wait for the first event, so that an error is raised before anything is sent.
 
-        The observer is not told of an error: who began may try again.
+        The observer does not hear of an error here, because the caller may try again.
         """
         try:
             async with self.deadline.enforced(GRACE_S):
@@ -183,7 +183,7 @@ class Generation:
         await self._end(None if len(self.finished) == self.num_choices else ClientGone())
 
     def _shown(self, event: Event) -> Event | None:
-        """The event as wire formats get it; None if it completes no character of an input."""
+        """The event for wire formats; None if it completes no character of a custom tool's input."""
         match event:
             case CallStarted(choice, index, name) if name in self.custom:
                 self._inputs[choice, index] = InputReader()

@@ -1,4 +1,4 @@
-"""`callgate tools watch`: asks sources again and again whether their tools changed, and changes nothing."""
+"""`callgate tools watch`: reports regularly which tools have changed at their sources; changes nothing."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class _SourceReply(msgspec.Struct):
 
     @property
     def filter(self) -> OperationFilter:
-        """The operations that are imported of it."""
+        """The filter for the operations to import from it."""
         kinds = (self.selection.get(kind, ()) for kind in ("tags", "paths", "operations"))
         return OperationFilter(*map(tuple, kinds))
 
@@ -104,7 +104,7 @@ def watch_tools(
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """The toolsets to watch, and what was reported of each of their sources last."""
+    """The toolsets to watch, and the differences that were last reported for each of their sources."""
 
     toolsets: tuple[str, ...]
     files: tuple[str, ...]
@@ -115,7 +115,7 @@ class _Watch:
     reported: dict[tuple[str, str], Sequence[DifferenceReply]] = field(default_factory=dict)
 
     def round(self) -> int:
-        """Look at all sources once: 0 if nothing differs, else CHANGED or UNREAD."""
+        """Check all sources once; returns 0 if nothing differs, otherwise CHANGED or UNREAD."""
         results = {0}
         try:
             with open_gateway(self.url, self.api_key) as (client, console):
@@ -140,7 +140,7 @@ class _Watch:
                 yield UNREAD
 
     def _look(self, client: httpx.Client, console: Console, toolset: str, source: _SourceReply) -> int:
-        """Read one source and compare; raises typer.Exit if that fails, once it was said why."""
+        """Read one source and compare; if that fails, prints why and raises typer.Exit."""
         imported = self._read(toolset, source)
         listing = {**listing_of(imported, source.filter), "location": source.location}
         body = {"listing": listing, "skip_refused": True, "dry_run": True}
@@ -154,7 +154,7 @@ class _Watch:
         return CHANGED if reply.differences else 0
 
     def _read(self, toolset: str, source: _SourceReply) -> Imported:
-        """The tools that a source has now; raises typer.Exit if it cannot be read, once it was said why."""
+        """The tools that a source has now; if it cannot be read, prints why and raises typer.Exit."""
         if is_url(source.location):
             is_trusted = origin_of_url(source.location) in map(origin_of_url, self.origins)
             return read_source(

@@ -1,10 +1,9 @@
-"""The HTTP API, described: an OpenAPI document of every route, and a page that shows it.
+"""Describes the HTTP API: an OpenAPI document of every route, and a page that shows it.
 
-The document is made of what the routes themselves use. Paths and parameters are those that Litestar finds in
-the handlers, request bodies are the structs and the tables of fields that the wire formats read with, and
-errors are those of the table of statuses. Only the answers are described apart (`gateway.wire.answers`),
-because writers make plain dictionaries. The tests compare every request that was answered, and every answer,
-with the document.
+The document is derived from what the routes themselves use: paths and parameters from Litestar's handlers,
+request bodies from the structs and field tables that the wire formats read with, and errors from the table of
+statuses. Only the answers are described separately (`gateway.wire.answers`), because writers make plain
+dictionaries. The tests compare every answered request, and every answer, with the document.
 
     document = describe(routes)              # {"openapi": "3.1.0", "paths": …}
     page = write_page(document)              # HTML without a script, and without anything from elsewhere

@@ -1,4 +1,4 @@
-"""The OpenAPI document: paths as Litestar finds them, bodies, answers and errors from the tables."""
+"""Writes the OpenAPI document: paths from Litestar's handlers; bodies, answers and errors from the tables."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
 
 
 def _operation_id(handler: Any, _method: Any, path: Any) -> str:
-    """The name of the handler; of a handler with several paths, each has its own."""
+    """The name of the handler; if a handler has several paths, each path has its own name."""
     name = str(handler.fn.__name__)
     own = "_".join(str(part) for part in path if isinstance(part, str))
     return name if len(handler.paths) == 1 else f"{name}:{own}"
@@ -94,7 +94,7 @@ def _answer_types() -> Iterator[Any]:
 def _components(types: Sequence[Any]) -> tuple[tuple[JSON, ...], dict[str, JSON]]:
     """The schemas of some types, and the components that they refer to.
 
-    Structs of equal names have the names of their modules too, of which the last but one says enough.
+    Structs with equal names are told apart by the last but one part of their modules' names.
     """
     refs, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     names = {name: _short(name) for name in components}
@@ -121,7 +121,7 @@ class _Described:
         self._refs = refs
 
     def operation(self, path: str, found: Mapping[str, Any]) -> JSON:
-        """One operation, of which Litestar found the parameters and the handler's docstring."""
+        """One operation; `found` has the parameters and the docstring that Litestar took from the handler."""
         operation_id = found["operationId"]
         name = operation_id.partition(":")[0]
         row = OPERATIONS[name]
@@ -183,7 +183,7 @@ class _Described:
 
 
 def _security(name: str) -> Iterator[JSON]:
-    """A key with one of the scopes of a route, or none where the gateway asks for none."""
+    """A key with one of the route's scopes, or no key if the gateway asks for none."""
     for scope in sorted(ROUTE_SCOPES[name]):
         yield from ({scheme: [scope]} for scheme in ("key", "key_header"))
     if ROUTE_SCOPES[name]:
@@ -196,5 +196,5 @@ def _header(name: str) -> JSON:
 
 
 def _parameter(found: Mapping[str, Any]) -> JSON:
-    """A parameter without what means nothing."""
+    """A parameter, without fields that have their default values."""
     return {name: value for name, value in found.items() if value not in (False, None)}

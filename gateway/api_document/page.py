@@ -84,7 +84,7 @@ def _json(value: Any) -> str:
 
 
 def _linked(text: str) -> str:
-    """Escaped JSON with its references as links; browsers open the details that a link leads to."""
+    """Escaped JSON with its references as links; following one opens the `details` that it leads to."""
     return _REFERENCE.sub(r'<a href="#\1">\1</a>', text)
 
 
@@ -93,5 +93,5 @@ def _text(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Text with what stands between backticks as code."""
+    """Text, with everything between backticks marked as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

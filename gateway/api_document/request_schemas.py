@@ -1,4 +1,4 @@
-"""Schemas of request bodies, from the structs and tables that the wire formats read with."""
+"""Schemas of request bodies, from the structs and field tables that the wire formats read with."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -102,7 +102,7 @@ def _body_schema(body: RequestBody, components: Mapping[str, JSON], refs: Mappin
 
 
 def _ruled(rules: FieldRules) -> Iterator[tuple[str, JSON]]:
-    """The fields that a table rules on."""
+    """The fields of a table of rules."""
     for name in sorted(rules.silent):
         yield name, {"description": "Changes nothing in the answer."}
     for name in rules.hints:

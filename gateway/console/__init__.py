@@ -1,7 +1,7 @@
 """The console: web pages that show what the gateway does, at `/console`.
 
-`assets/` holds what a browser gets, and nothing builds it: one HTML page, a style sheet and JavaScript
-modules. The pages call the public API and nothing else, with the key that the user types in.
+`assets/` holds the files that a browser gets, without a build step: one HTML page, a style sheet and
+JavaScript modules. The pages call only the public API, with the key that the user types in.
 
     index.html     the frame of every page: its heading, navigation and key
     shell.js       shows the page that the address names: `#/toolsets/weather`

@@ -1,6 +1,6 @@
 """The files of the console, read once.
 
-The address of every file but the page has the digest of them all, so browsers keep files for good, and no
+The URL of every file except the page contains a digest of all files. So browsers cache files forever, and no
 page mixes the files of two versions.
 """
 

@@ -1,4 +1,4 @@
-"""The routes that call models, and those that count tokens: what every wire format asks of a turn."""
+"""The routes that call models or count tokens, in every wire format."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,11 +57,11 @@ def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
 
 
 class WireRequest(Protocol):
-    """What every wire format reads a request into."""
+    """A request as every wire format reads it."""
 
     @property
     def turn(self) -> Turn:
-        """What is asked."""
+        """The turn that is asked for."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ async def _answer(
     asked: WireRequest,
     writer_of: Callable[[Generation], AnswerWriter],
 ) -> Response[Any]:
-    """The answer to a turn, whole or as server-sent events; a header names the ignored fields."""
+    """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
     allowance = allowance_of(request.scope)
     starting = services.completions.start(asked.turn, principal.share, allowance, arrived=arrived)

@@ -1,4 +1,4 @@
-"""The routes that say whether the gateway and its engines work: probes, metrics, the version."""
+"""The routes about the state of the gateway and its engines: probes, metrics, the version."""
 
 import asyncio
 import importlib.metadata
@@ -33,7 +33,7 @@ async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
 
 @get("/v1/engines")
 async def list_engines(services: WiredServices) -> dict[str, Any]:
-    """The engines elsewhere that run models: whether each takes requests, and if not, why."""
+    """The external engines: whether each takes requests, and if not, why."""
     health = await services.runtime.health()
     return {"object": "list", "data": [_engine(state) for state in health.engines]}
 
@@ -50,7 +50,7 @@ def _engine(state: EngineState) -> dict[str, Any]:
 
 @get("/metrics")
 async def metrics(services: WiredServices) -> Response[bytes]:
-    """What all clients together do and cost, in Prometheus' text format."""
+    """The metrics of all clients together, in Prometheus' text format."""
     if services.meters.registry is None:
         raise NoMetrics
     text = await asyncio.to_thread(services.meters.text)

@@ -1,4 +1,4 @@
-"""The routes of API keys: made, listed, rotated, revoked. Only the answer that makes a key has it."""
+"""The routes that make, list, rotate and revoke API keys. Only the answer that makes a key contains it."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ class KeyController(Controller):
     async def create_key(
         self, request: HttpRequest, services: WiredServices, principal: RequestPrincipal
     ) -> JSON:
-        """Make a key. The answer is the only one that has it: the store keeps its SHA-256."""
+        """Make a key. Only this answer contains it: the store keeps its SHA-256."""
         terms = convert(await read_body(request, services, principal.share), KeyTerms)
         return _made_json(await services.keys.create(terms))
 

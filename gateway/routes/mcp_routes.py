@@ -1,4 +1,4 @@
-"""The route of the MCP front. It needs the extra `mcp`, and says so without it."""
+"""The route of the MCP front. Without the extra `mcp`, it answers that the extra is missing."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ MAX_VALUES = 25_000
 
 
 class McpMessage(msgspec.Struct, omit_defaults=True):
-    """A message of JSON-RPC 2.0, of the Model Context Protocol; one without an id wants no answer."""
+    """A JSON-RPC 2.0 message of the Model Context Protocol; a message without an id gets no answer."""
 
     jsonrpc: str
     method: str
@@ -40,7 +40,7 @@ async def mcp_message(
     """A message to the MCP server that lists the tools of a toolset, written `name` or `name@revision`.
 
     It offers one tool of its own, `check_arguments`, and runs no other. There are no sessions: each message
-    is answered for itself, with one JSON object.
+    is answered separately, with one JSON object.
     """
     front = await asyncio.to_thread(_front)
     reference = ToolsetReference.parse(toolset)
@@ -54,7 +54,7 @@ async def mcp_message(
 
 
 def _front() -> ModuleType:
-    """The module that the extra is for; importing it takes a second."""
+    """The module that needs the extra; importing it takes a second."""
     try:
         from gateway import mcp_front  # noqa: PLC0415 - needs an extra
     except ImportError as error:
@@ -63,13 +63,13 @@ def _front() -> ModuleType:
 
 
 def _checked(raw: bytes, **limits: Any) -> bytes:
-    """The body as it came, once it was read as all other bodies are: the SDK reads NaN, and any depth."""
+    """The raw body, after a check with our own reader: the SDK accepts NaN and any depth."""
     read_json(raw, **limits)
     return raw
 
 
 def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:
-    """An application that receives a body which was read already."""
+    """An ASGI application that receives a body that was read already."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]

@@ -35,7 +35,7 @@ async def list_models(
 async def _named_models(
     cards: tuple[ModelCard, ...], catalog: Catalog, after_id: str | None, limit: int
 ) -> AsyncIterator[dict[str, Any]]:
-    """Up to `limit` names of models after `after_id`; raises InvalidField if that is none."""
+    """Up to `limit` names of models after `after_id`; raises InvalidField if there is no such name."""
     last = None if after_id is None else split_model(after_id, cards)
     is_behind = last is None
     for card in cards:

@@ -1,4 +1,4 @@
-"""The routes that show what the gateway does: recent requests, the system, a grammar; and their JSON."""
+"""The routes for operators: recent requests, the system, grammars; and their JSON."""
 
 import asyncio
 import importlib.metadata
@@ -43,7 +43,7 @@ _NOT_KNOWN = {
 
 
 class OperationsController(Controller):
-    """What the gateway does."""
+    """The routes for operators."""
 
     path = "/v1"
     before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
@@ -57,10 +57,10 @@ class OperationsController(Controller):
         before: Annotated[int | None, QueryParameter(ge=1)] = None,
         limit: PageSize = 100,
     ) -> JSON:
-        """The last requests to models that have ended, the newest first, with the times of their steps.
+        """The most recent finished requests to models, the newest first, with the times of their steps.
 
-        A key sees its own requests, and one with the scope `admin` sees all. They are of this process only,
-        and have no content.
+        A key sees its own requests; a key with the scope `admin` sees all. They are those of this process,
+        without content.
         """
         owner = _seen_by(request)
         page = services.requests.page(owner, before=before, limit=limit)
@@ -74,7 +74,7 @@ class OperationsController(Controller):
     async def get_request(
         self, request_id: FromPath[str], services: WiredServices, request: HttpRequest
     ) -> JSON:
-        """The last request with this id, which its answer had in `X-Request-ID`."""
+        """The last request with this id; an answer has its request's id in `X-Request-ID`."""
         name = request_id.removeprefix("/")
         owner = _seen_by(request)
         found = services.requests.find(owner, name)
@@ -105,10 +105,12 @@ class OperationsController(Controller):
 
     @get("/grammars/{digest:str}")
     async def get_grammar(self, digest: FromPath[str], services: WiredServices) -> JSON:
-        """A grammar that this process has used: its parts, where they are cached, and of a part its text.
+        """A grammar that this process has used, with its parts and where they are cached.
 
-        The digest is that of a request's grammar, or that of a tool's grammar in a report. Tenants share
-        grammars, so only `admin` may ask.
+        A grammar that is a single part also has its text.
+
+        The digest is that of a request's grammar, or of a tool's grammar in a report. Tenants share grammars,
+        so this needs the scope `admin`.
         """
         found = await services.grammars.find(digest)
         if found is None:
@@ -117,18 +119,18 @@ class OperationsController(Controller):
 
 
 def _seen_by(request: HttpRequest) -> str | None:
-    """Whose requests the sender may see; None if it may see all."""
+    """The owner whose requests the sender may see; None for all."""
     grant: Grant = request.scope[GRANT]  # type: ignore[literal-required]
     return None if grant.has_any(ADMIN) else grant.owner
 
 
 def request_json(request: RecentRequest, owner: str | None) -> JSON:
-    """A recent request, as an owner (None: whoever may see all) sees it."""
+    """A recent request as its owner sees it, or (None) as somebody who may see all sees it."""
     return {"number": request.number_for(owner), **_NOT_KNOWN, **request.values}
 
 
 def embedded_json(load: EngineLoad) -> JSON:
-    """The engine of this process, for one model."""
+    """The engine of this process for one model."""
     return {
         "model": load.model_id,
         "engine": "embedded",
@@ -145,13 +147,13 @@ def embedded_json(load: EngineLoad) -> JSON:
 
 
 def elsewhere_json(state: EngineState) -> JSON:
-    """An engine elsewhere, with the fields of an embedded one."""
+    """An external engine, with the same fields as an embedded one."""
     is_ready = state.circuit is Circuit.CLOSED
     return {**state_json(state), "is_ready": is_ready, "waiting": None, "used_pages": None, "pages": None}
 
 
 def state_json(state: EngineState) -> JSON:
-    """What is known of an engine elsewhere."""
+    """The state of an external engine."""
     return {
         "model": state.model_id,
         "engine": state.name,
@@ -164,7 +166,7 @@ def state_json(state: EngineState) -> JSON:
 
 
 def grammar_json(found: CachedGrammar) -> JSON:
-    """A grammar with its parts; a part alone also has its text, unless it has left memory."""
+    """A grammar with its parts; a single part also has its text, if it is still in memory."""
     recipe = found.recipe
     alone = found.parts[0].entry if recipe is None else None
     parts = [_part_json(part, found.are_stored) for part in found.parts]

@@ -1,4 +1,4 @@
-"""Toolsets, revisions, tools and reports as the registry's routes answer them."""
+"""The JSON of toolsets, revisions, tools and reports in the registry's answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -36,12 +36,12 @@ def summary_json(summary: RevisionSummary) -> JSON:
 
 
 def registration_json(registration: Registration) -> JSON:
-    """A revision that was written, without its tools but with warnings."""
+    """A revision that was written: its summary, and warnings."""
     return summary_json(registration.revision.summary) | {"warnings": _warnings(registration.reports)}
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
-    """A revision with its tools and all else, in the form that `PUT` takes, and its sources."""
+    """A revision with its tools and options, in the form that `PUT` takes, and its sources."""
     return summary_json(revision.summary) | {
         "tools": [tool_json(tool, shape) for tool in revision.toolset],
         "documents": revision.toolset.documents,
@@ -67,7 +67,7 @@ def listed_tool_json(tool: Tool) -> JSON:
 
 
 def reports_json(reports: Iterable[ToolReport]) -> list[JSON]:
-    """How tools are enforced; the entries of those that no longer fit into one answer are null."""
+    """How tools are enforced; the entries of tools that do not fit into one answer are null."""
     told, num_left = [], MAX_REPORT
     for report in reports:
         num_left -= report.report.num_characters
@@ -112,7 +112,7 @@ def revision_changes_json(found: RevisionChanges) -> JSON:
 
 
 def import_json(outcome: ImportOutcome) -> JSON:
-    """What an import found, and the revision that is current now."""
+    """What an import found, and the current revision."""
     revision = outcome.revision
     return {
         "toolset": summary_json(revision.summary) if revision else None,
@@ -129,12 +129,12 @@ def import_json(outcome: ImportOutcome) -> JSON:
 
 
 def differences_json(revision: Revision, differences: Iterable[Difference]) -> JSON:
-    """What differs at the sources of a revision from what it serves."""
+    """The differences between a revision and its sources."""
     return summary_json(revision.summary) | _differences_json(tuple(differences))
 
 
 def _differences_json(differences: Sequence[Difference]) -> JSON:
-    """The differences that somebody has to decide on, and those that were declined."""
+    """The differences to decide on, and those that were declined."""
     return {
         "differences": [_difference_json(each) for each in differences if not each.is_declined],
         "declined": [_difference_json(each) for each in differences if each.is_declined],
@@ -142,7 +142,7 @@ def _differences_json(differences: Sequence[Difference]) -> JSON:
 
 
 def _difference_json(difference: Difference) -> JSON:
-    """A tool that differs at its source, whole as it is served and as it is offered."""
+    """A tool that differs at its source, in full: as it is served and as it is offered."""
     served, offered = (
         write_tool(tool, Shape.MCP, all_extras=True) if tool else None
         for tool in (difference.served, difference.offered)
@@ -159,7 +159,7 @@ def _difference_json(difference: Difference) -> JSON:
 
 
 def _source_json(source: PinnedSource) -> JSON:
-    """A source without its tools; `differing` are those that are not as they were accepted or declined."""
+    """A source without its tools; `differing` counts those that are neither as accepted nor declined."""
     return {
         "source": source.source_id,
         "kind": source.kind,
@@ -176,9 +176,9 @@ def _different(changes: Mapping[str, Change]) -> JSON:
 
 
 def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
-    """The parts of schemas that are not enforced, most likely because of slips, and undeclared dialects.
+    """Warnings: parts of schemas that are not enforced, most likely by mistake, and undeclared dialects.
 
-    Those of the first `MAX_WARNINGS`.
+    At most `MAX_WARNINGS` of them.
     """
     warnings = (
         {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}

@@ -40,7 +40,7 @@ class ToolsetSearch(msgspec.Struct, forbid_unknown_fields=True):
     always: ToolNames = []
 
     def value(self) -> ToolSearch:
-        """The same, as a toolset keeps it."""
+        """The same as a `ToolSearch`."""
         return ToolSearch(self.limit, tuple(dict.fromkeys(self.always)))
 
 
@@ -71,7 +71,7 @@ class ToolsetController(Controller):
         limit: PageSize = 100,
         search: SearchText = "",
     ) -> JSON:
-        """One page of the toolsets, sorted by name; with `search`, of those with this text in their names."""
+        """One page of the toolsets, sorted by name; with `search`, those with this text in their names."""
         page = await services.registry.catalog.list(after=after, limit=limit, search=search)
         return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
@@ -136,8 +136,8 @@ class ToolsetController(Controller):
     ) -> JSON:
         """One page of the tools, in their order, with names and the beginnings of descriptions.
 
-        `num_differing` tools differ at their sources and were not declined; null where none were imported.
-        With `search`, only tools whose names or descriptions have all of its words in them.
+        `num_differing` tools differ at their sources and were not declined; null if no tools were imported.
+        With `search`, only tools whose names or descriptions contain all its words.
         """
         found = await services.registry.catalog.get(toolset, revision)
         # In a thread: a search reads descriptions of megabytes.
@@ -211,7 +211,7 @@ class ToolsetController(Controller):
     ) -> JSON:
         """One page of the revisions, the newest first; also those of a deleted toolset.
 
-        Revisions before `dropped_before` were dropped as too old, but for those that requests still name.
+        Revisions before `dropped_before` were dropped as too old, except those that requests still name.
         """
         catalog = services.registry.catalog
         page = await catalog.revisions(toolset, before=before, limit=limit)
@@ -244,9 +244,9 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
         since: RevisionNumber = None,
     ) -> JSON:
-        """What a revision changed since an earlier one; by default, since the one before it.
+        """What changed in a revision since an earlier one, by default the one before it.
 
-        Tools and documents that are equal are left out. Where there is no revision before it, all are added.
+        Equal tools and documents are left out. If there is no earlier revision, all count as added.
         """
         found = await services.registry.compare_revisions(toolset, number, since, share=principal.share)
         return revision_changes_json(found)
@@ -278,7 +278,7 @@ class ToolsetController(Controller):
     ) -> JSON:
         """How every keyword of every tool is enforced, and the size and compile time of its grammar.
 
-        With `tool`, only of the tool of that name. Of very many tools, the last have no entries.
+        With `tool`, only of that tool. If there are very many tools, the last ones have no entries.
         """
         found, reports = await services.registry.report(toolset, revision, tool, share=principal.share)
         unguarded = [model.model_id for model in await services.runtime.models() if not model.holds_guards]

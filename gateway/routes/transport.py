@@ -1,4 +1,4 @@
-"""HTTP that the routes share: reading requests, noticing clients that leave, and server-sent events."""
+"""HTTP code that the routes share: reading requests, noticing clients that leave, server-sent events."""
 
 import asyncio
 import logging
@@ -57,10 +57,10 @@ class AnswerWriter(Protocol):
         """The whole answer, once it is complete."""
 
     def events(self) -> AsyncGenerator[JSON]:
-        """The answer while it comes."""
+        """The events of the answer, as it is generated."""
 
     def failed(self, problem: Problem) -> JSON:
-        """The last event of a stream that an error ends early."""
+        """The last event of a stream that ends early with an error."""
 
 
 def check_query(request: HttpRequest) -> None:
@@ -74,13 +74,13 @@ def check_query(request: HttpRequest) -> None:
 
 
 async def read_body(request: HttpRequest, services: Services, share: str) -> Any:
-    """The value of a body. Raises MalformedBody, and as `RequestBodies.read`."""
+    """The value of a body; raises MalformedBody and what `RequestBodies.read` raises."""
     bodies = services.bodies
     return await bodies.read(request, partial(read_json, limits=bodies.contents), share=share)
 
 
 async def read_registry_body(request: HttpRequest, services: Services, share: str) -> Any:
-    """The value of a body that may hold a toolset. Raises MalformedBody, and as `RequestBodies.read`."""
+    """The value of a body that may hold a toolset; raises as `read_body` does."""
     bodies = services.bodies
     reader = partial(read_json, keeps_surrogates=True, limits=bodies.contents)
     return await bodies.read(request, reader, share=share, max_bytes=bodies.max_toolset_bytes)
@@ -94,9 +94,9 @@ async def read_wire_request(
     *,
     expand: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> RequestT_co:
-    """The request in a wire format; `expand` puts into the decoded body what it refers to.
+    """The request in a wire format; `expand` inserts into the decoded body what the body refers to.
 
-    Raises MalformedBody, and as `RequestBodies.read`.
+    Raises MalformedBody and what `RequestBodies.read` raises.
     """
     bodies = services.bodies
     decode = partial(read_json, limits=bodies.contents)
@@ -116,7 +116,7 @@ async def read_wire_request(
 
 
 def told(ignored: Iterable[str]) -> dict[str, str]:
-    """The header that names the ignored fields; none if there are none.
+    """The header that names the ignored fields, if there are any.
 
     >>> told(["prediction", "messages[].cache control"])
     {'X-Callgate-Ignored': 'prediction, messages[].cache%20control'}
@@ -126,7 +126,7 @@ def told(ignored: Iterable[str]) -> dict[str, str]:
 
 
 def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]) -> Stream:
-    """Send what a writer makes of a generation as server-sent events."""
+    """Send a generation as server-sent events, in the writer's wire format."""
     return Stream(
         _sent(generation, writer),
         media_type="text/event-stream",
@@ -158,7 +158,7 @@ def _event_text(event: JSON) -> str:
 
 
 async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, WorkT]) -> WorkT:
-    """Do `work`; cancel it and raise ClientGone if the client leaves. The body must have been read."""
+    """Run `work`; cancel it and raise ClientGone if the client leaves. The body must have been read."""
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)

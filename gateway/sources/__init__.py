@@ -1,1 +1,1 @@
-"""Sources of tools: files, URLs and servers, and what a gateway reads of them for its clients."""
+"""Reads tools from sources: files, URLs and MCP servers, for a user or, confined, for a gateway's clients."""

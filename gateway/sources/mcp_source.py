@@ -1,4 +1,4 @@
-"""The tools that an MCP server lists, over streamable HTTP; by the MCP SDK, which is an extra."""
+"""Reads the tools that an MCP server lists, over streamable HTTP, with the MCP SDK (an extra)."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ async def read_listing(
 ) -> tuple[str, list[dict[str, Any]]]:
     """The name of a server, and its tools as JSON, page by page.
 
-    With `credentials` of an OAuth client, the SDK gets a token from their issuer, and sends it.
+    With the `credentials` of an OAuth client, the SDK gets a token from the issuer and sends it.
     """
     listed: list[dict[str, Any]] = []
     async with (
@@ -61,7 +61,7 @@ def _oauth(url: str, credentials: SourceCredentials | None) -> httpx2.Auth | Non
 
 
 class _NoStorage:
-    """Keeps no token: an import takes seconds, and gets one of its own."""
+    """Stores no token: an import takes seconds and gets a token of its own."""
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -77,7 +77,7 @@ class _NoStorage:
 
 
 class _CheckedAsyncTransport(httpx2.AsyncBaseTransport):
-    """What `CheckedTransport` is, for the SDK's client. A host is looked up in the thread of the loop."""
+    """`CheckedTransport` for the SDK's async client. Looking up a host blocks the event loop."""
 
     def __init__(self, hosts: CheckedHosts, num_bytes: int) -> None:
         self._hosts = hosts

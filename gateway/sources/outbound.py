@@ -1,4 +1,4 @@
-"""Where an import may send requests that somebody else asked for, and how much may come back.
+"""Guards the requests that an import sends for a client: where they may go, and how much may come back.
 
 A gateway stands where its clients do not: beside services on loopback, in a private network, at a cloud's
 metadata service. A client that names a URL must not reach these through it. So a host is looked up once, the
@@ -67,7 +67,7 @@ def read_source_origins(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SourceCredentials:
-    """What a source is shown: a bearer token, or the token that its `issuer` gives this OAuth client."""
+    """What is sent to a source: a bearer token, or the token that `issuer` gives this OAuth client."""
 
     token: str | None = None
     client_id: str | None = None
@@ -75,7 +75,7 @@ class SourceCredentials:
     issuer: str | None = None
 
     def check(self) -> None:
-        """Raise SettingsError if an OAuth client has no issuer, or the other way round."""
+        """Raise SettingsError if an OAuth client has no issuer, or an issuer no client."""
         if bool(self.client_id) != bool(self.issuer):
             missing, given = (
                 ("source_issuer", "source_client_id")
@@ -85,7 +85,7 @@ class SourceCredentials:
             raise SettingsError(missing, "", f"it is missing; {given} needs it")
 
     def headers(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The headers to send; those that are `given` win."""
+        """The headers to send; the headers `given` take precedence."""
         names = {name.lower() for name in given}
         has_own = self.token and not self.client_id and "authorization" not in names
         return {**({"Authorization": f"Bearer {self.token}"} if has_own else {}), **given}
@@ -93,10 +93,10 @@ class SourceCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SourceAccess:
-    """What a gateway may read for its clients besides public addresses, and what it shows to its own sources.
+    """Networks that a gateway may import from besides public addresses, and its credentials for some origins.
 
-    Anybody who may register names URLs, so the `credentials` go to the sources of these `origins` alone, such
-    as `https://tools.example`; commas stand between several, as between `networks`.
+    Anybody who may register tools can name a URL, so `credentials` are sent only to these `origins`, such as
+    `https://tools.example`. Both `origins` and `networks` are separated by commas.
     """
 
     networks: str = ""
@@ -109,13 +109,13 @@ class SourceAccess:
         read_source_origins(self.origins)
 
     def credentials_for(self, url: str | None) -> SourceCredentials:
-        """What the source at a URL is shown."""
+        """The credentials for the source at a URL."""
         is_known = url and origin_of_url(url) in read_source_origins(self.origins)
         return self.credentials if is_known else SourceCredentials()
 
 
 def origin_of_url(url: str) -> str:
-    """Scheme, host and port of a URL, the port only where it is not the scheme's own; empty where it is none.
+    """The web origin of a URL: scheme, host, and a port that is not the default; empty if it has none.
 
     >>> origin_of_url("HTTPS://Tools.example:443/mcp"), origin_of_url("http://tools.example:8080")
     ('https://tools.example', 'http://tools.example:8080')
@@ -131,7 +131,7 @@ def origin_of_url(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """Which addresses may be connected to: public ones, and those of `networks`."""
+    """The addresses that may be connected to: public ones, and those in `networks`."""
 
     networks: Sequence[IPRange] = ()
 
@@ -148,7 +148,7 @@ def _unmapped(address: _Address) -> _Address:
 
 
 def _is_public(address: _Address) -> bool:
-    """Whether everybody can reach it. Of translators to IPv4, 64:ff9b::/96 counts as reserved."""
+    """Whether an address is public. The IPv4 translation prefix 64:ff9b::/96 counts as reserved."""
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
         return False
     is_special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_loopback
@@ -160,7 +160,7 @@ def _is_public(address: _Address) -> bool:
 class CheckedHosts:
     """The address of each host, looked up once.
 
-    `refusal` is the first error that this raised: some libraries report another one in its place.
+    `refusal` is the first error that this raised, because some libraries replace it with another.
     """
 
     rules: AddressRules
@@ -177,7 +177,7 @@ class CheckedHosts:
         return self._found[known]
 
     def refused(self, url: str, reason: str) -> UnreadableSource:
-        """The error to raise; it is kept."""
+        """Make the error to raise, and keep it as `refusal`."""
         error = UnreadableSource(url, reason)
         self.refusal = self.refusal or error
         return error
@@ -200,21 +200,21 @@ class CheckedHosts:
 
 @dataclass(slots=True)
 class ByteBudget:
-    """How many bytes may still come, of all answers together."""
+    """How many more bytes may come, in all answers together."""
 
     num_bytes: int
     hosts: CheckedHosts
     url: str
 
     def spend(self, num_bytes: int) -> None:
-        """Count what came; raises UnreadableSource."""
+        """Count received bytes; raises UnreadableSource if they are too many."""
         self.num_bytes -= num_bytes
         if self.num_bytes < 0:
             raise self.hosts.refused(self.url, "what it sends is larger than an import may be")
 
 
 def check_answer(hosts: CheckedHosts, url: str, status: int, headers: Mapping[str, str]) -> None:
-    """Refuse answers that lead elsewhere, or that are not what they seem; raises UnreadableSource."""
+    """Refuse redirects and compressed answers; raises UnreadableSource."""
     if 300 <= status < 400:
         target = shorten(headers.get("location", "nowhere"), 200)
         raise hosts.refused(url, f"it redirects to {target}; import from there if you trust it")
@@ -223,7 +223,7 @@ def check_answer(hosts: CheckedHosts, url: str, status: int, headers: Mapping[st
 
 
 class CheckedTransport(httpx.BaseTransport):
-    """Connects to checked addresses only. A connection is used once: it was opened for one host's name."""
+    """Connects to checked addresses only. Connections are not reused: each was opened for one host."""
 
     def __init__(self, hosts: CheckedHosts, num_bytes: int) -> None:
         self._hosts = hosts
@@ -255,7 +255,7 @@ class CheckedTransport(httpx.BaseTransport):
         return response
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         self._transport.close()
 
 

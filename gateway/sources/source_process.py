@@ -1,11 +1,10 @@
 """Sources that a gateway reads for its clients: each import in a process of its own.
 
-What a source sends is hostile input, and so is the URL. A process that reads one has bounded processor time
-and memory, ends with its import, and has nothing of the gateway but what it needs for this one import. It
-reads a `SourceOrder` and writes tools as JSON in MCP shape; the gateway then treats these as if the client
-itself had sent them.
+A source's answers are hostile input, and so is its URL. The process has bounded processor time and memory,
+ends with its import, and knows nothing of the gateway except what this import needs. It reads a `SourceOrder`
+and writes tools as JSON in MCP shape. The gateway then treats them as if the client had sent them.
 
-The workers that compile schemas do not serve: they are cut off from the network.
+The compile workers cannot do this: they have no network.
 """
 
 import asyncio
@@ -66,7 +65,7 @@ read_order()
 
 
 class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read. What is the gateway's own is filled in by `SourceProcesses`, from `credentials` on."""
+    """What to read. `SourceProcesses` fills in the fields from `credentials` on."""
 
     kind: Literal["mcp", "openapi"]
     url: str | None = None
@@ -94,7 +93,7 @@ class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadSource(msgspec.Struct, frozen=True):
-    """What was found: tools in MCP shape, and what no tool could be made of."""
+    """What was found: tools in MCP shape, and the faults of those that could not be read."""
 
     kind: str
     location: str
@@ -103,7 +102,7 @@ class ReadSource(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, imported: Imported) -> "ReadSource":
-        """The same as what an import makes."""
+        """The same from an `Imported`."""
         tools = [write_tool(tool, Shape.MCP) for tool in imported.tools]
         faults = [(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in imported.faults]
         return cls(imported.kind, imported.location, tools, faults)
@@ -114,7 +113,7 @@ class ReadSource(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct):
-    """What the process writes: one of these."""
+    """What the process writes; exactly one field is set."""
 
     found: ReadSource | None = None
     unreadable: tuple[str, str] | None = None
@@ -134,7 +133,7 @@ class _Answer(msgspec.Struct):
 
 
 class SourceProcesses:
-    """Reads sources, few at once; their processes have the environment variables of `environment` alone."""
+    """Reads sources, a few at a time; `environment` has all variables of their processes."""
 
     def __init__(
         self,
@@ -155,13 +154,13 @@ class SourceProcesses:
         self._running: Counter[str] = Counter()
 
     async def read(self, order: SourceOrder, share: str = "") -> ReadSource:
-        """What an order's source has. `share` stands for the client.
+        """The tools of a source. `share` stands for the client.
 
         Raises:
             UnreadableSource: the source may not or cannot be read, or it took too much time or memory.
-            LimitExceeded: it has more tools than a toolset may have.
-            ExtraMissing: what reads such sources is not installed.
-            TooManyImports: too many sources are being read, of this client or in all.
+            LimitExceeded: it has more tools than a toolset may have. ExtraMissing: the library for such
+            sources is not installed. TooManyImports: too many sources are being read, for this client or in
+            all.
         """
         name = order.url or "the document"
         shown = self._access.credentials_for(order.url)
@@ -218,7 +217,7 @@ class SourceProcesses:
 
 
 async def _read_all(stream: asyncio.StreamReader, max_bytes: int) -> bytes:
-    """What comes until the end, or a little more than `max_bytes`."""
+    """Read to the end, or a little more than `max_bytes`."""
     received = bytearray()
     while len(received) <= max_bytes and (part := await stream.read(1 << 16)):
         received += part
@@ -227,7 +226,7 @@ async def _read_all(stream: asyncio.StreamReader, max_bytes: int) -> bytes:
 
 @asynccontextmanager
 async def _process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that reads one source; it is gone afterwards, whatever it does."""
+    """A process that reads one source; it is killed at the end of the block."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", _ENTRY, json.dumps(sys.path)),
         stdin=asyncio.subprocess.PIPE,
@@ -246,7 +245,7 @@ async def _process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subp
 
 
 def read_order() -> None:
-    """What runs in the process: read an order, write an answer."""
+    """The main function of the process: read an order, write an answer."""
     # What a library prints may not stand in the answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -258,7 +257,7 @@ def read_order() -> None:
 
 
 def confine(certificates: Sequence[str] = ()) -> list[str]:
-    """Give up all files but libraries and what looking up hosts takes; returns what could not be given up."""
+    """Give up all files except libraries and those for looking up hosts; returns what is still open."""
     readable = (*_FILES, *certificates, str(Path(__file__).parents[1]))
     return list(still_open("files", lambda: drop_files(readable)))
 
@@ -280,7 +279,7 @@ def _answer_to(order: SourceOrder) -> _Answer:
 
 
 def _bound(processor_s: int) -> None:
-    """Bound this process; systems that cannot bound memory bound the time."""
+    """Limit this process's time, and its memory where the system can."""
     bounds: Sequence[tuple[int, int]] = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, processor_s),

@@ -1,10 +1,10 @@
 """Reads the sources of an import.
 
-A document may only refer to others beside it: files below its own folder, or URLs of its own origin. A
-stranger's document could otherwise have any file of the user's read, or any address of their network asked.
+A document may refer only to files below its own folder, or to URLs of its own origin. Otherwise a stranger's
+document could make the user's machine read any file, or call any address in the user's network.
 
-`hosts` are given where a gateway reads for its clients. Without them, a user reads on their own machine, with
-their own rights.
+`hosts` is given if a gateway reads for its clients. Without it, a user reads on their own machine, with their
+own rights.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ TIMEOUT_S = 60.0
 def from_openapi(
     source: str, headers: Mapping[str, str], selection: OperationFilter, hosts: CheckedHosts | None = None
 ) -> Imported:
-    """The tools of an OpenAPI document, by its path or URL; `headers` are sent with every request for a URL.
+    """The tools of an OpenAPI document at a path or URL; `headers` are sent with every request for a URL.
 
     Raises:
         UnreadableSource: it cannot be read, or is not such a document.
@@ -50,7 +50,7 @@ def from_openapi(
 
 
 def from_document(text: str, selection: OperationFilter) -> Imported:
-    """The tools of the text of an OpenAPI document, which may refer to no other; raises UnreadableSource."""
+    """The tools of an OpenAPI text that refers to no other documents; raises UnreadableSource."""
     return import_openapi("document:", text, unreachable, selection)
 
 
@@ -137,7 +137,7 @@ def _same_folder(folder: Path) -> Retrieve:
 
 
 def _fetch(client: httpx.Client, url: str) -> str:
-    """The text at a URL. Redirects are not followed: they would take the headers elsewhere."""
+    """The text at a URL. Redirects are not followed, because the headers would be sent elsewhere."""
     try:
         with client.stream("GET", url) as response:
             if response.is_redirect:

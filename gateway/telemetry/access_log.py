@@ -1,8 +1,8 @@
-"""The access log: one line for each request, also for those that may not come in.
+"""The access log: one line for each request, including refused ones.
 
-It tells the method, the route, the status, how long it took, whose key came, and the id of the trace. It
-tells no path, no header but the request's id, and nothing of a body: paths and bodies may hold what a client
-alone may know. Whoever learns something of a request adds it to its line, numbers and our own words.
+A line has the method, the route, the status, the duration, the key's id, and the id of the trace. It has no
+path, no header except the request's id, and nothing from a body, because paths and bodies may contain a
+client's secrets. Other code adds fields to the line: numbers, and words of our own.
 """
 
 import logging
@@ -31,7 +31,7 @@ _log = logging.getLogger(REQUEST_LOG)
 
 @dataclass(frozen=True, slots=True)
 class LoggedFields:
-    """What the log says of one request."""
+    """The fields of one request's line."""
 
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -40,18 +40,18 @@ _current: ContextVar[LoggedFields | None] = ContextVar("callgate_logged_fields",
 
 
 def add_to_log(**values: Any) -> None:
-    """Add to the log's line of the request that is being answered, if one is."""
+    """Add fields to the line of the request that is being answered, if there is one."""
     if (fields := _current.get()) is not None:
         fields.values.update({name: value for name, value in values.items() if value is not None})
 
 
 def method_of(scope: HTTPScope) -> str:
-    """The method of a request, if it is a known one: a client may send any word."""
+    """The method of a request, if it is a known one, because clients may send any word."""
     return scope["method"] if scope["method"] in METHODS else OTHER
 
 
 def route_of(scope: HTTPScope) -> str:
-    """The route that a request reached, with the names of its parameters, if it reached one."""
+    """The route that a request reached, with the names of its parameters; None if it reached none."""
     return scope.get("path_template") or OTHER
 
 
@@ -87,7 +87,7 @@ def _with_status(send: Send, fields: LoggedFields) -> Send:
 
 
 def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:
-    """Write the line; a client that left before the answer began got no status."""
+    """Write the line; there is no status if the client left before the answer began."""
     method, route = method_of(scope), route_of(scope)
     grant: Grant | None = scope.get(GRANT)  # type: ignore[assignment]
     known = {

@@ -1,4 +1,4 @@
-"""What is recorded of one turn: the span `chat MODEL` with those below it.
+"""Records one turn as the span `chat MODEL` and the spans below it.
 
     POST /v1/chat/completions
     └── chat tiny                  from when the model is known to the end; an event for each call
@@ -69,12 +69,12 @@ Redactor = Callable[[str, str], str | None]
 
 
 def as_it_is(attribute: str, text: str) -> str:  # noqa: ARG001 - a redactor
-    """Redact nothing."""
+    """The redactor that changes nothing."""
     return text
 
 
 class Telemetry:
-    """Records turns, and what the grammar cache does for them (it is a `CacheObserver`).
+    """Records turns, and as a `CacheObserver` what the grammar cache does for them.
 
     Without `redact`, no content is recorded.
     """
@@ -104,7 +104,7 @@ class Telemetry:
         return Chat(self, model_id, self.tracer.start_span(f"chat {model_id}", kind=SpanKind.INTERNAL))
 
     def record_content(self, span: Span, attribute: str, text: str) -> None:
-        """Record content as the redactor leaves it; if it fails, the content is not recorded."""
+        """Record redacted content; if the redactor fails, the content is not recorded."""
         assert self._redact is not None, "content is captured"
         try:
             redacted = self._redact(attribute, text)
@@ -145,7 +145,7 @@ class Telemetry:
 
     @contextmanager
     def joining(self, key: str) -> Iterator[None]:
-        """A span of the wait, linked to the span of the compilation if there was one."""
+        """A span for waiting on another request's compilation, linked to its span if there is one."""
         with self.tracer.start_as_current_span(
             "compile", attributes=compile_attributes(key), record_exception=False
         ) as span:
@@ -181,7 +181,7 @@ class Chat:
 
     @contextmanager
     def beginning(self) -> Iterator[None]:
-        """What the block does belongs to the turn. An error that leaves it ends the turn."""
+        """Make the block part of the turn's span. An error that leaves the block ends the turn."""
         try:
             with trace.use_span(self._span, record_exception=False, set_status_on_exception=False):
                 yield
@@ -193,13 +193,13 @@ class Chat:
             raise
 
     def uses(self, revisions: Sequence[Revision]) -> None:
-        """The turn's toolsets."""
+        """Record the turn's toolsets."""
         names = [f"{r.toolset.name}@{r.number}" for r in revisions[:_MAX_KEPT_TOOLSETS]]
         keep_of_request(toolsets=names)
         self._toolset = self._telemetry.metrics.toolset_label([r.toolset.name for r in revisions])
 
     def found(self, found: FoundTools | None) -> None:
-        """The tools that were found for the prompt."""
+        """Record the tools that a search found for the prompt."""
         if found is not None and self._span.is_recording():
             self._span.set_attributes(search_attributes(found))
 
@@ -216,13 +216,13 @@ class Chat:
                 self._grammar_ns = (start_ns, time.time_ns())
 
     def headers(self) -> Mapping[str, str]:
-        """The W3C headers that put an engine's spans below this turn."""
+        """The W3C trace headers that make an engine's spans children of this turn."""
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, trace.set_span_in_context(self._span))
         return carrier
 
     def asked(self, request: GenerationRequest) -> None:
-        """Record what the runtime is asked for; of several tries, the last one counts."""
+        """Record the request to the runtime; if there are several tries, the last one counts."""
         self._request = request
         if not self._span.is_recording():
             return
@@ -285,13 +285,13 @@ class Chat:
         self._add_steps(time.time_ns())
 
     def _add_steps(self, end: int) -> None:
-        """Spans for the steps that the request came to."""
+        """Add a span for each step that the request reached."""
         below = trace.set_span_in_context(self._span)
         for name, start, until in self._steps(end):
             self._telemetry.tracer.start_span(name, below, start_time=start).end(until)
 
     def _steps(self, end: int) -> list[tuple[str, int, int]]:
-        """The steps that the request came to: when each began, and until when it went, which is the next."""
+        """The steps that the request reached; each one ends where the next one begins."""
         if self._request is None:
             return []
         times, found, until = self._request.times, [], end

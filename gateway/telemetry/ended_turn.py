@@ -1,4 +1,4 @@
-"""What is known of a turn when it ends: its metrics, and its part of the log."""
+"""A turn when it has ended: its metrics, and its fields in the log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ PROVIDER = "callgate"
 
 @dataclass(frozen=True, slots=True)
 class EndedTurn:
-    """A turn that is answered or has failed.
+    """A turn that was answered or has failed.
 
-    `toolset` is its label, if it has one. Times are of `time.perf_counter`: the turn began at `start`, and
-    its first token came at `first_at`. `finished` are the choices that came to their end. What is said of
-    tokens and masks needs one of them.
+    `toolset` is the label of its toolset, if it has one. The turn began at `start`, and its first token came
+    at `first_at`, both by `time.perf_counter`. `finished` has the choices that completed; token counts and
+    mask statistics come from these.
     """
 
     model_id: str
@@ -92,16 +92,16 @@ class EndedTurn:
 
     @property
     def closed_by(self) -> str | None:
-        """What closed the first choice that did not end by itself; None if all did."""
+        """What closed the first choice that did not end by itself; None if all ended by themselves."""
         return next((one.closed_by for one in self.finished if one.closed_by), None)
 
     @property
     def time_to_first_token_s(self) -> float | None:
-        """Finding the grammar and queueing included; None if no token came."""
+        """The time to the first token, with finding the grammar and queueing; None if no token came."""
         return None if self.first_at is None else self.first_at - self.start
 
     def log_values(self) -> dict[str, Any]:
-        """What the log's line of the request says of it; what is not known is None."""
+        """The turn's fields in the request's log line; unknown values are None."""
         values: dict[str, Any] = {
             "model": self.model_id,
             "error": type(self.error).__qualname__ if self.error is not None else None,
@@ -120,14 +120,14 @@ class EndedTurn:
         return values
 
     def kept_values(self) -> dict[str, Any]:
-        """What the ring of recent requests says of it, beside what the log says."""
+        """The turn's values in the ring of recent requests that the log line does not have."""
         if not self.finished:
             return {}
         removed = self.mass_removed
         return {"mass_removed": None if removed is None else round(removed, 4)}
 
     def add_to(self, totals: TurnTotals) -> None:
-        """Count it."""
+        """Add the turn to the totals."""
         totals.turns += 1
         totals.failed += self.error is not None
         if self.finished:
@@ -158,7 +158,7 @@ class EndedTurn:
             metrics.record(TIME_PER_OUTPUT_TOKEN, (self.end - self.first_at) / (longest - 1), labels)
 
     def _record_masks(self, metrics: Metrics, labels: Labels) -> None:
-        """Record what masks cost and changed; what the engine cannot tell is left out."""
+        """Record what masks cost and changed, as far as the engine reports it."""
         stats = self.stats
         metrics.add(PROMPT_TOKENS, sum(one.num_prompt_tokens for one in stats), labels)
         metrics.add(CACHED_TOKENS, sum(one.num_cached_tokens for one in stats), labels)
@@ -176,7 +176,7 @@ class EndedTurn:
             metrics.record(MASS_REMOVED, removed, labels)
 
     def _record_drafts(self, metrics: Metrics, labels: Labels) -> None:
-        """Record what became of drafts, if there were any."""
+        """Record the outcomes of drafts, if there were any."""
         for selection in (one.selection for one in self.stats if one.selection is not None):
             ends = [draft.place.part for draft in selection.broken]
             for end in (*ends, "taken") if selection.is_exact else ends:

@@ -1,7 +1,6 @@
-"""Metrics that are asked for when somebody reads them: the grammar cache's, the store's and the engines'.
+"""Metrics that are measured when they are read: those of the grammar cache, the store and the engines.
 
-Whoever reads metrics does so in a thread of its own. The runtime is asked on its event loop, once for all
-metrics of a reading.
+Metrics are read in other threads. Each reading asks the runtime once, on its event loop, for all metrics.
 """
 
 import asyncio
@@ -64,7 +63,7 @@ class EngineMeasures:
 
     @asynccontextmanager
     async def of(self, runtime: Runtime, grammars: GrammarCache, store: Store) -> AsyncIterator[None]:
-        """Measure these for the length of a block; after it, the last values stay, for the last export."""
+        """Measure these for the length of the block. The last values stay after it, for the last export."""
         self._asked = (runtime, grammars, store, asyncio.get_running_loop())
         try:
             yield
@@ -87,7 +86,7 @@ class EngineMeasures:
 def _answer(
     runtime: Runtime, grammars: GrammarCache, store: Store, loop: asyncio.AbstractEventLoop
 ) -> tuple[Measured, ...]:
-    """What is measured on the event loop; nothing if it does not answer in time."""
+    """The values measured on the event loop; empty if it does not answer in time."""
     asking = _measure(runtime, grammars, store)
     try:
         answer = asyncio.run_coroutine_threadsafe(asking, loop)

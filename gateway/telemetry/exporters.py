@@ -1,4 +1,4 @@
-"""OpenTelemetry's SDK, set up as the settings say: where spans and metrics go."""
+"""Sets up OpenTelemetry's SDK as the settings say: where spans and metrics are sent."""
 
 import sys
 import threading
@@ -18,7 +18,7 @@ from gateway.settings import Settings
 
 
 def open_provider(settings: Settings) -> TracerProvider | None:
-    """The SDK's provider of spans for the settings, None for no traces; raises ExtraMissing."""
+    """The SDK's tracer provider for the settings, None if there are no traces; raises ExtraMissing."""
     if settings.telemetry == "none":
         return None
     exporter = ConsoleSpanExporter(out=sys.stdout) if settings.telemetry == "console" else _spans_to(settings)
@@ -39,12 +39,12 @@ class Meters:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Send what is left; it waits for the collector, so call it in a thread."""
+        """Send what is left. This waits for the collector, so call it in a thread."""
         if self._sdk is not None:
             self._sdk.shutdown()
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format; it asks the event loop, so call it in a thread."""
+        """All metrics in Prometheus' text format. This asks the event loop, so call it in a thread."""
         assert self.registry is not None, "the route asks whether there are metrics"
         with self._lock:  # a collector hands the metrics of two readings at once to one of them
             return generate_latest(self.registry)

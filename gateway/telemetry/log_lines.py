@@ -1,4 +1,4 @@
-"""The log: text for people, or one JSON object a line for programs.
+"""The format of the log: text for people, or one JSON object per line for programs.
 
 The lines of requests are those of `gateway/telemetry/access_log.py`, unless the setting `access_log` is off.
 """
@@ -52,8 +52,8 @@ class JSONLines(logging.Formatter):
 class TextLines(logging.Formatter):
     """Writes a record as a line of text, with its fields after the message; a traceback is indented below.
 
-    Control characters, which clients and engines may have chosen, are escaped: they would move the cursor of
-    a terminal, or look like lines of their own.
+    Control characters are escaped. Clients and engines could otherwise move a terminal's cursor or forge
+    lines.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -69,8 +69,9 @@ class TextLines(logging.Formatter):
 def _message_of(record: logging.LogRecord, formatter: logging.Formatter) -> tuple[str, str]:
     """The message of a record, and the traceback below it, empty if there is none.
 
-    Litestar writes a traceback itself where the start or the end of the application fails, and uvicorn logs
-    it as the message. What clients and engines have written is an argument of a message, and no traceback.
+    If the application's start or shutdown fails, Litestar formats a traceback itself and uvicorn logs it as
+    the message. Text of clients and engines is always an argument of a message, so it cannot pass for a
+    traceback.
     """
     message = record.getMessage() if record.args else record.getMessage().rstrip("\n")  # uvicorn ends some so
     if record.exc_info:
@@ -82,7 +83,7 @@ def _message_of(record: logging.LogRecord, formatter: logging.Formatter) -> tupl
 
 @dataclass(slots=True)
 class _Repeated:
-    """Lines of one kind: how many were written, and left out, since `start`."""
+    """The lines of one kind since `start`: how many were written, and how many left out."""
 
     start: float
     num_written: int = 0
@@ -90,11 +91,12 @@ class _Repeated:
 
 
 class FewRepeats(logging.Filter):
-    """Lets `MOST_REPEATS` warnings or errors of one kind through in `REPEATS_S` seconds.
+    """A filter that passes at most `MOST_REPEATS` warnings or errors of one kind in `REPEATS_S` seconds.
 
-    The first one after that says how many were left out. Of one kind are lines of the same logger and text,
-    whose arguments have the same types: requests that fail by the same class of error. While no engine works,
-    each request would else be a line. Lines with a traceback are faults of ours, and none is left out.
+    The first line after that says how many were left out. Lines are of one kind if they have the same logger
+    and text, and arguments of the same types, such as requests that fail with the same class of error.
+    Otherwise every request would write a line while no engine works. Lines with a traceback are our own bugs
+    and are never left out.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -104,7 +106,7 @@ class FewRepeats(logging.Filter):
         self._lock = Lock()  # any thread may log
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written; one after others that were left out says so."""
+        """Whether the record is written; the first one after a gap says how many were left out."""
         if record.levelno < logging.WARNING or record.exc_info:
             return True
         arguments = record.args if isinstance(record.args, tuple) else ()
@@ -118,7 +120,7 @@ class FewRepeats(logging.Filter):
         return is_written
 
     def _repeated(self, kind: object) -> tuple[_Repeated, int]:
-        """The lines of a kind, and how many were left out before, if these are counted anew."""
+        """The lines of a kind, and the number left out in the period that has just ended, if one has."""
         found, now = self._kinds.get(kind), self._clock()
         if found is not None and now - found.start < REPEATS_S:
             return found, 0
@@ -130,7 +132,7 @@ class FewRepeats(logging.Filter):
 
 
 def set_up_logging(settings: Settings) -> None:
-    """Let the root logger write as the settings say."""
+    """Make the root logger write as the settings say."""
     written = logging.StreamHandler()
     written.addFilter(FewRepeats())
     written.setFormatter(JSONLines() if settings.log_format == "json" else TextLines())

@@ -3,8 +3,8 @@
 Names and buckets follow OpenTelemetry's semantic conventions where these have them. The others begin with
 `callgate.`. Prometheus writes `_` for `.`, and appends the unit and `_total`.
 
-Labels take few values: the models served, routes, statuses, our own words. What clients choose is never a
-label, except for names of toolsets where the settings allow it, and then only the first `MAX_TOOLSETS`.
+Labels take few values: the models served, routes, statuses, words of our own. Text from clients is never a
+label, except names of toolsets if the settings allow it, and then only the first `MAX_TOOLSETS`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ Labels = Mapping[str, str | int]
 
 
 class Kind(Enum):
-    """How a metric is measured: counted, its values sorted into buckets, or asked for when it is read."""
+    """The kind of a metric: a counter, a histogram, or a value that is measured when it is read."""
 
     COUNTER = auto()
     HISTOGRAM = auto()
@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A row of the table. `labels` are what each value may be labelled with; `buckets` are of a histogram."""
+    """A row of the table. Its values may have the labels `labels`; only a histogram has `buckets`."""
 
     name: str
     kind: Kind
@@ -295,8 +295,8 @@ METRICS = (
 class Metrics:
     """Records values of the table's counters and histograms; any thread may call it.
 
-    Counters are added up here, and the SDK asks for them when somebody reads metrics: its own counters take
-    many times as long to add a value, and do so once for each export.
+    Counters are added up here, and the SDK reads them when metrics are read. The SDK's own counters take many
+    times as long to add a value, and do so once per exporter.
     """
 
     def __init__(self, meter: Meter, *, labels_toolsets: bool = False) -> None:
@@ -320,7 +320,7 @@ class Metrics:
         self._toolsets: set[str] = set()
 
     def add(self, metric: Metric, value: float, labels: Labels) -> None:
-        """Add to a counter; 0 adds nothing, and makes no series."""
+        """Add to a counter; adding 0 does nothing and creates no series."""
         if value:
             counted, key = self._counted[metric.name], frozenset(labels.items())
             with self._lock:
@@ -335,7 +335,7 @@ class Metrics:
             return [Observation(value, dict(labels)) for labels, value in self._counted[name].items()]
 
     def toolset_label(self, names: Sequence[str]) -> Labels:
-        """The label of a turn's toolset, if the settings allow it and the turn has just one."""
+        """The label of a turn's toolset, if the settings allow it and the turn has exactly one."""
         if not self._labels_toolsets or len(names) != 1:
             return {}
         name = names[0]
@@ -347,7 +347,7 @@ class Metrics:
 
 
 def refused_keyword(refusal: UnsupportedSchema) -> str:
-    """The label of a refusal. Keywords that the specification does not know are in clients' own words."""
+    """The label of a refusal: its keyword, if the specification has it; others are clients' own words."""
     if refusal.keyword in ASSERTIONS:
         return refusal.keyword
     if isinstance(refusal, LimitReached):

@@ -1,4 +1,4 @@
-"""The last requests to models, with the times of their steps: kept in memory, without content.
+"""Keeps the last requests to models in memory, with the times of their steps and without content.
 
 ring = RequestRing(500)
 ring.add("an owner", {"id": "7f3a", "status": 200, …})
@@ -33,10 +33,10 @@ _MAX_OWNERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
-    """A request that has ended; `values` are what the API tells of it.
+    """A request that has ended; `values` are the fields that the API shows.
 
-    `number` counts up over all requests, `own_number` over those of its owner: who sees only these must not
-    learn how many others there are.
+    `number` counts all requests, `own_number` those of its owner. An owner sees only the latter, so as not to
+    learn how many other requests there are.
     """
 
     number: int
@@ -52,7 +52,8 @@ class RecentRequest:
 class RequestRing:
     """The last requests of every owner, `capacity` in all.
 
-    Where it is full, the oldest of the owner goes who has most, so nobody's push out those of others.
+    When it is full, the oldest request of the owner with most requests is dropped, so nobody can push out the
+    requests of others.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -89,7 +90,7 @@ class RequestRing:
         return Page(items[:limit], str(items[limit - 1].number_for(owner)) if has_more else None)
 
     def find(self, owner: str | None, request_id: str) -> RecentRequest | None:
-        """The last request with an id, of an owner (None: of anyone); None if there is none, or no longer."""
+        """The last request with an id, of an owner (None: of anyone); None if it is not kept."""
         found = (each for each in self._newest_first(owner) if each.values["id"] == request_id)
         return next(found, None)
 
@@ -111,7 +112,7 @@ _current: ContextVar[dict[str, Any] | None] = ContextVar("callgate_kept_values",
 
 
 def keep_of_request(**values: Any) -> None:
-    """Keep something of the request that is being answered: numbers, our own words, names of toolsets.
+    """Keep values of the request that is being answered: numbers, words of our own, names of toolsets.
 
     `steps` are names, each with when it began and ended, in nanoseconds since the epoch.
     """
@@ -120,7 +121,7 @@ def keep_of_request(**values: Any) -> None:
 
 
 class KeptRequests(ASGIMiddleware):
-    """Puts requests to models into the ring when the last byte of their answer is sent."""
+    """Adds requests to models to the ring when the last byte of their answer is sent."""
 
     scopes = (ScopeType.HTTP,)
 
@@ -145,7 +146,7 @@ class KeptRequests(ASGIMiddleware):
         return not self._ring.is_off and scope["method"] == "POST" and route_of(scope) in KEPT_ROUTES
 
     def _keep(self, scope: HTTPScope, values: dict[str, Any], start_ns: int, duration_s: float) -> None:
-        """Keep the request; its steps are counted from its beginning."""
+        """Keep the request, with the times of its steps counted from its beginning."""
         steps = [
             {"name": name, "start_ms": _ms(since_ns - start_ns), "duration_ms": _ms(until_ns - since_ns)}
             for name, since_ns, until_ns in values.pop("steps", ())
@@ -178,7 +179,7 @@ def _with_status(send: Send, values: dict[str, Any]) -> Send:
 
 @dataclass(slots=True)
 class TurnTotals:
-    """What all turns of this process came to, since it started."""
+    """The totals over all turns of this process since it started."""
 
     turns: int = 0
     failed: int = 0

@@ -1,4 +1,4 @@
-"""All that records, wired once for an application."""
+"""All recorders of an application, wired in one place."""
 
 import asyncio
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gateway.telemetry.served_requests import ServedRequests
 
 @dataclass(frozen=True, slots=True)
 class Recorders:
-    """What records turns, HTTP requests and engines, where the metrics go, and the last requests."""
+    """The recorders of turns, requests and engines, the destination of metrics, and recent requests."""
 
     telemetry: Telemetry
     requests: ServedRequests
@@ -32,7 +32,7 @@ class Recorders:
     def open(
         cls, settings: Settings, provider: trace.TracerProvider | None = None, meters: Meters | None = None
     ) -> "Recorders":
-        """As the settings say; what is not given is made, and closed by `close`.
+        """Make the recorders that the settings ask for; `close` closes what this made.
 
         Raises:
             SettingsError: there is no such redactor.
@@ -56,7 +56,7 @@ class Recorders:
         )
 
     async def close(self) -> None:
-        """Send what is left, in threads: it waits for a collector, and asks the event loop for measures."""
+        """Send what is left, in threads: this waits for a collector and for the event loop."""
         if self._own_provider:
             await asyncio.to_thread(self._own_provider.shutdown)
         if self._has_own_meters:

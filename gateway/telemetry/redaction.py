@@ -1,4 +1,4 @@
-"""The operator's own function, which captured content passes before it is recorded."""
+"""The operator's redactor: a function that changes captured content before it is recorded."""
 
 import pkgutil
 
@@ -8,10 +8,10 @@ from gateway.telemetry.chat_spans import Redactor, as_it_is
 
 
 def read_redactor(settings: Settings) -> Redactor | None:
-    """What content passes; None if none is captured. The module of `content_redactor` is imported.
+    """The redactor, None if no content is captured; imports the module that `content_redactor` names.
 
     Raises:
-        SettingsError: there is no such function, or it would never be called: no content is captured.
+        SettingsError: there is no such function, or it would never be called because no content is captured.
     """
     name = settings.content_redactor
     if not settings.capture_content:

@@ -1,4 +1,4 @@
-"""What is recorded of each HTTP request that may come in: the server span and its duration.
+"""Records each HTTP request that has access: its server span and its duration.
 
 A request has a server span, which is a child of the caller's span if the caller sends a W3C `traceparent`.
 """
@@ -21,7 +21,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 class ServedRequests(ASGIMiddleware):
     """Records requests, from their head to the last byte of the answer.
 
-    It runs for requests that may come in only, so nobody else writes into the traces.
+    It sees only requests that have access, so nobody else can write into the traces.
     """
 
     scopes = (ScopeType.HTTP,)

@@ -45,7 +45,7 @@ CONVENTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
-    """What a runtime is asked for; `names` are those of a version of the conventions."""
+    """The attributes of a request to a runtime, with the `names` of a version of the conventions."""
     sampling = request.sampling
     asked = _named(
         names,
@@ -68,7 +68,7 @@ def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> 
 
 
 def response_attributes(names: Mapping[str, str], turn: EndedTurn, request_id: str | None) -> dict[str, Any]:
-    """What came of a turn whose choices have finished, and what its masks did."""
+    """The attributes of a turn whose choices have finished, and of its masks."""
     answered = _named(
         names,
         {
@@ -95,7 +95,7 @@ def response_attributes(names: Mapping[str, str], turn: EndedTurn, request_id: s
 
 
 def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any]:
-    """How the answers of a turn were selected, of all choices together; empty if none was."""
+    """The attributes of how a turn's answers were selected, over all choices; empty if none was."""
     if not selections:
         return {}
     sizes = [one.effective_size for one in selections if one.effective_size is not None]
@@ -112,12 +112,12 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
 
 
 def _place(place: TokenPlace) -> str:
-    """Where a draft left the grammar; without the pointer, in which there are keys that the model wrote."""
+    """Where a draft left the grammar, without the pointer, which may contain keys that the model wrote."""
     return place.part if place.tool is None else f"{place.part} {place.tool}"
 
 
 def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
-    """Names and revisions of the toolsets of a turn: of one toolset values, of more lists."""
+    """The names and revisions of a turn's toolsets: plain values for one toolset, lists for several."""
     if len(revisions) == 1:
         [only] = revisions
         return {"callgate.toolset": only.toolset.name, "callgate.toolset.revision": only.number}
@@ -128,7 +128,7 @@ def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
 
 
 def search_attributes(found: FoundTools) -> dict[str, Any]:
-    """The tools that a search left in, and how well each fits."""
+    """The tools that a search kept, and their scores."""
     return {
         "callgate.tool_search.searched": found.num_searched,
         "callgate.tool_search.by": found.by,
@@ -138,7 +138,7 @@ def search_attributes(found: FoundTools) -> dict[str, Any]:
 
 
 def compile_attributes(key: str, kind: str | None = None) -> dict[str, Any]:
-    """Of a compilation its kind; without one, another request compiles the unit."""
+    """The attributes of a compilation; `kind` None means that another request compiles the unit."""
     attributes: dict[str, Any] = {"callgate.unit.key": key, "callgate.compile.is_joined": kind is None}
     return attributes | ({GRAMMAR_KIND: kind} if kind else {})
 

@@ -38,7 +38,7 @@ class EngineFormats(msgspec.Struct, kw_only=True):
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`structured_outputs`. What says how blanks are written, and which engine of vLLM works, is not used."""
+    """`structured_outputs`. Its options about white space and about vLLM's grammar engines are not used."""
 
     json: dict[str, Any] | bool | str | None = None
     json_object: bool | None = None

@@ -1,8 +1,8 @@
-"""What becomes of the fields of a request: each is honoured, refused, or left out and named to the client.
+"""Decides on every field of a request: it is honoured, refused, or left out and named to the client.
 
-Clients send fields that mean something to other servers: hints, and what an earlier answer of another server
-had in it. Such a field is left out, and the header `X-Callgate-Ignored` of the answer names it. A field that
-would change the answer is refused, and so is one whose name is probably a slip of a field that exists here.
+Clients send fields that are meant for other servers: hints, and fields of another server's earlier answers.
+Such a field is left out, and the header `X-Callgate-Ignored` of the answer names it. A field that would
+change the answer is refused, and so is a field whose name is probably a typing error for one that exists.
 
 >>> from msgspec import Struct
 >>> reader = FieldReader()
@@ -69,8 +69,8 @@ Fixed = Mapping[str, tuple[tuple[Any, ...], str]]
 class FieldRules:
     """The fields of a body that are not honoured.
 
-    `silent` ones change nothing by their own definition. `hints` change nothing here, and the client is told,
-    unless they have one of the values listed. `refused` gives the reason of each refusal.
+    `silent` fields never change an answer. `hints` change nothing here, and the client is told so unless they
+    have one of the listed values. `refused` has the reason for each refused field.
     """
 
     silent: frozenset[str]
@@ -86,10 +86,10 @@ class FieldRules:
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """What a request of an API may be, for its description: its fields, and those that are read apart.
+    """The request body of an API, for the API document: its fields, and those that are read separately.
 
-    `parts` are structs whose fields say more of fields of `fields`. Unknown fields inside `lenient` ones are
-    left out, as those of `fields` are. Inside the others they are refused.
+    `parts` are structs that describe some of these fields in more detail. Unknown fields are left out at the
+    top level and inside the fields `lenient`; inside other fields they are refused.
     """
 
     fields: type[Struct]
@@ -101,7 +101,7 @@ class RequestBody:
 class FieldReader:
     """Reads the objects of one request, and remembers which fields it left out.
 
-    With `is_strict` it leaves out none: hints and unknown fields are refused.
+    With `is_strict`, hints and unknown fields are refused instead.
     """
 
     def __init__(self, *, is_strict: bool = False) -> None:
@@ -158,7 +158,7 @@ class FieldReader:
         return convert(self._known(value, types, ""), shape)
 
     def leaves_out(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
-        """Whether a field that is not `known` is left out; if not, it is a slip. `path` names it."""
+        """Whether an unknown field is left out; if not, its name is a typing error. `path` leads to it."""
         if value is None or shorten(path, 2 * MAX_NAME) in self._ignored:
             return True
         if self._is_strict or (name not in FOREIGN and near_matches(name, known, 1, cutoff=SLIP)):
@@ -167,7 +167,7 @@ class FieldReader:
         return True
 
     def _known(self, value: Any, types: tuple[inspect.Type, ...], path: str) -> Any:
-        """A value without the unknown fields of its objects, however deep in it."""
+        """A value without the unknown fields of its objects at any depth."""
         if isinstance(value, list):
             inner = tuple(types_below(types, None))
             return [self._known(item, inner, f"{path}[]") for item in value] if inner else value

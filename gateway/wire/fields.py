@@ -96,11 +96,13 @@ SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 
 
 class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer.
+    """`callgate`: options that no other server has.
 
-    `accept` draws at most so many answers until one is accepted; `particles` draws so many together; with
-    `draft`, the model writes freely first. 1 or false is plain masking. `inspect` asks of every token how it
-    came about, what the mask removed, and its place.
+    `key_order` applies to all tools and to a response format's schema.
+
+    `accept` draws at most that many answers until one is accepted; `particles` draws that many together; with
+    `draft`, the model first writes without a mask. 1 or false is plain masking. `inspect` returns for every
+    token how it came about, what the mask removed, and its place.
     """
 
     key_order: KeyOrder | None = None
@@ -115,7 +117,7 @@ ToolNames = Annotated[list[str], Meta(max_length=256)]
 
 
 class ToolSearchFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`tool_search`: how many tools the prompt shows; `query` is searched for, not what the user wrote."""
+    """`tool_search`: how many tools the prompt shows; `query` replaces the user's messages as search text."""
 
     limit: SearchLimit = 20
     always: ToolNames = []
@@ -171,7 +173,7 @@ def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[To
 
 
 def read_timeout(field: float | None, header: str | None) -> float | None:
-    """Seconds: the shorter of the field `timeout` and the header `X-Request-Timeout`. Raises InvalidField."""
+    """The shorter of `timeout` and the header `X-Request-Timeout`, in seconds; raises InvalidField."""
     timeouts = [field] if field is not None else []
     if header is not None:
         try:
@@ -196,7 +198,7 @@ def read_sampling(fields: TurnFields) -> Sampling:
 
 
 def read_tool_search(fields: TurnFields) -> ToolSearch | Literal[False] | None:
-    """How tools are searched: False not at all, None as the toolset or the settings say."""
+    """How tools are searched: False is not at all, None is as the toolset or the settings say."""
     match field := fields.tool_search:
         case ToolSearchFields():
             return ToolSearch(field.limit, tuple(dict.fromkeys(field.always)), field.query)
@@ -227,7 +229,7 @@ def read_selection(fields: TurnFields) -> Selection | None:
 
 
 def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: str | None) -> Turn:
-    """A turn of what every API spells alike; each adds its messages, and what it spells in its own way.
+    """A turn with the fields that all APIs have in common; each API then adds its own fields.
 
     Raises:
         InvalidField: one of the fields or headers is malformed.
@@ -259,7 +261,7 @@ def read_stop(
     param: str = "stop",
     most: int = 16,
 ) -> tuple[str, ...]:
-    """The stop sequences of the field `param`; none beside a format, which wants its answer whole.
+    """The stop sequences in the field `param`; none with a response format, whose answer must be complete.
 
     Raises:
         InvalidField: there are more than `most`, one is empty, or all together are too long.
@@ -342,7 +344,7 @@ class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
 def read_shared_format(
     response_format: TextFormat | JsonObject | Regex | Choice | Grammar | None,
 ) -> ResponseFormat | None:
-    """A response format that OpenAI's APIs spell alike; None is any text."""
+    """A response format that both of OpenAI's APIs have; None is any text."""
     match response_format:
         case JsonObject():
             return ResponseFormat("schema", ANY_OBJECT)
@@ -357,14 +359,14 @@ def read_shared_format(
 
 
 def check_result(call_id: str, called: Collection[str], param: str) -> None:
-    """Raise InvalidField unless an earlier call has the id: a model cannot use the result of no call."""
+    """Raise InvalidField unless an earlier call has this id: a result must belong to a call."""
     if call_id not in called:
         reason = f"no call before it has the id {shorten(call_id, MAX_NAME)!r}{instead(call_id, called)}"
         raise InvalidField(param, f"{reason}; send the assistant's message with its calls first")
 
 
 def check_arguments(arguments: str, param: str) -> None:
-    """Raise InvalidField unless the arguments of a call are JSON, or empty, which templates take for none."""
+    """Raise InvalidField unless the arguments of a call are JSON or empty, which templates read as none."""
     try:
         read_inner_json(arguments or "{}")
     except TooManyValues as error:

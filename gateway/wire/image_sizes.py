@@ -1,8 +1,8 @@
-r"""What an image is and how large, by its headers: an engine decodes what comes, whatever it is called.
+r"""Finds the format and size of an image from its headers, because an engine decodes whatever it gets.
 
-Decoded, an image takes three bytes or more a pixel, and 20 KB of a PNG may be 180 million pixels. So its size
-is known before an engine sees it. What engines read images with knows dozens of other formats by their first
-bytes, some of which run programs.
+A decoded image takes three bytes or more per pixel, and a PNG of 20 KB may have 180 million pixels. So the
+size is checked before an engine sees the image. Engines' image libraries recognise dozens of other formats by
+their first bytes; some of those run programs.
 
 >>> num_pixels(b"GIF89a\x02\x00\x03\x00\x00\x00\x00\x2c\x00\x00\x00\x00\x02\x00\x03\x00\x00")
 6
@@ -18,9 +18,9 @@ _PIXELS_OF_JPEG = 0xDA
 
 
 def num_pixels(data: bytes) -> int | None:
-    """Width times height of a PNG, JPEG, GIF or WebP; None if it is none of these, or damaged.
+    """Width times height of a PNG, JPEG, GIF or WebP; None for a damaged image or another format.
 
-    Of several sizes that its headers name, the largest: readers differ in which of them they take.
+    If its headers name several sizes, this is the largest, because readers differ in which one they use.
     """
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):

@@ -23,8 +23,8 @@ def text_and_images(pieces: Iterable[str | ImageURL]) -> tuple[str, tuple[Image,
     """The text of a message, and the images in it.
 
     Raises:
-        InvalidField: an image is no data URL, or holds something else. An engine would fetch another address
-            for whoever asks, from inside of its network.
+        InvalidField: an image is not a data URL, or not an image. An engine would fetch any other URL for the
+        client, from inside its own network.
     """
     text, images = "", []
     for piece in pieces:

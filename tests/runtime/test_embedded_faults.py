@@ -47,7 +47,7 @@ async def test_closing_the_iterator_aborts(runtime):
 
 
 async def test_aborting_ends_the_iterator(runtime, monkeypatch):
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
+    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
     stream = runtime.generate(request(max_tokens=20_000))
     await anext(stream)  # PromptRead
     await anext(stream)
@@ -60,7 +60,7 @@ async def test_aborting_ends_the_iterator(runtime, monkeypatch):
 
 async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkeypatch):
     runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
+    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
     running = request("running", max_tokens=20_000, timeout_s=0.3)
     waiting = request("waiting", max_tokens=20_000, timeout_s=0.2)
     answers = await asyncio.wait_for(
@@ -101,7 +101,7 @@ async def test_refusals(runtime):
 
 async def test_a_full_queue_refuses_the_whole_request(make_runtime, monkeypatch):
     runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())  # the first does not end
+    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())  # the first does not end
     first = runtime.generate(request("first", num_choices=2, max_tokens=900))
     await anext(first)  # PromptRead
     await anext(first)
@@ -130,7 +130,7 @@ async def test_what_cannot_be_a_prompt_is_refused_before_it_is_tokenized(runtime
 
 async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch):
     runtime = make_runtime()
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
+    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
     stream = runtime.generate(request(max_tokens=20_000))
     await anext(stream)  # PromptRead
     await anext(stream)

@@ -1,4 +1,4 @@
-"""What the routes of API keys answer."""
+"""The answers of the routes of API keys."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class StoredKey(Struct):
-    """A key without its secret; null binds it to nothing."""
+    """A key without its secret; null means no restriction."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""What the MCP front answers: messages of JSON-RPC 2.0."""
+"""The answers of the MCP front: messages of JSON-RPC 2.0."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 
 class McpError(Struct):
-    """An error; `data.code` is its kind, where it is one of ours."""
+    """An error; `data.code` is its kind if it is one of ours."""
 
     code: int
     message: str

@@ -1,4 +1,4 @@
-"""What `POST /v1/messages` answers, and the events of its stream."""
+"""The answers of `POST /v1/messages`, and the events of its stream."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""What the model routes answer, but for Responses and Messages."""
+"""The answers of the model routes, except Responses and Messages."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ class NamedRevision(Struct):
 
 
 class BrokenDraft(Struct):
-    """Where a draft left the grammar: after so many tokens, of which the last that tells was there."""
+    """Where a draft left the grammar: after `tokens` valid tokens, near the place that the other fields name."""
 
     tokens: int
     part: Part
@@ -29,7 +29,8 @@ class BrokenDraft(Struct):
 class SelectedAnswer(Struct):
     """How the answer `index` was selected from several, and how many tokens were computed for all of them.
 
-    An engine elsewhere does not tell these: there they are null. `broken` are drafts that were not taken.
+    Counts are null for an external engine, which does not report them. `broken` are drafts that were not
+    taken.
     """
 
     index: int
@@ -42,7 +43,7 @@ class SelectedAnswer(Struct):
 
 
 class TokenCandidate(Struct):
-    """One of the model's most probable tokens: its probability before the mask; whether that removed it."""
+    """One of the model's most probable tokens, with its probability before the mask, which may have removed it."""
 
     id: int
     text: str
@@ -77,7 +78,7 @@ class InspectedToken(Struct):
 
 
 class SearchedTool(Struct):
-    """A tool that the prompt shows; it fits the request as the score says, at most 1."""
+    """A tool that the prompt shows; its score says how well it fits the request (1 is best)."""
 
     name: str
     score: float
@@ -85,7 +86,7 @@ class SearchedTool(Struct):
 
 
 class ToolsFound(Struct):
-    """How many tools were searched, by what, and those that the prompt shows."""
+    """How many tools were searched, by what, and which ones the prompt shows."""
 
     searched: int
     by: Literal["words", "words and meaning"]
@@ -149,7 +150,7 @@ class TokenLogprob(Struct):
 
 
 class TopLogprobs(TokenLogprob):
-    """The same, with the most probable tokens in its place."""
+    """The same, with the most probable tokens at this position."""
 
     top_logprobs: list[TokenLogprob]
 
@@ -327,7 +328,7 @@ class ModelDetails(Struct):
 
 
 class Model(Struct):
-    """A model that is served; with `:toolset` after its name, its answers call the tools of the toolset."""
+    """A model that is served; with `:toolset` after its name, it can call the tools of that toolset."""
 
     id: str
     object: Literal["model"]
@@ -351,7 +352,7 @@ class ModelList(Struct):
 
 
 class Engine(Struct):
-    """An engine elsewhere that runs a model, and what became of its requests."""
+    """An external engine that runs a model, and counters of its requests."""
 
     object: Literal["engine"]
     model: str
@@ -367,14 +368,14 @@ class Engine(Struct):
 
 
 class EngineList(Struct):
-    """The engines elsewhere."""
+    """The external engines."""
 
     object: Literal["list"]
     data: list[Engine]
 
 
 class Health(Struct):
-    """Whether the process works, or can serve."""
+    """Whether the process works or can serve."""
 
     status: Literal["ok", "ready", "failed", "unready"]
     reason: str | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""What the routes answer that show what the gateway does."""
+"""The answers of the routes for operators."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ class RequestStep(Struct):
 
 
 class RecentRequest(Struct):
-    """A request to a model that has ended; null is what it did not come to, or its engine does not tell."""
+    """A request to a model that has ended; null is what it did not reach or its engine does not report."""
 
     number: int
     id: str
@@ -47,7 +47,7 @@ class RequestPage(Struct):
 
 
 class SystemEngine(Struct):
-    """An engine; `embedded` is that of this process. Null is what an engine does not tell."""
+    """An engine; `embedded` is one of this process. Null stands for what an engine does not report."""
 
     model: str
     engine: str
@@ -63,7 +63,7 @@ class SystemEngine(Struct):
 
 
 class FoundGrammars(Struct):
-    """Grammars of tools and formats that requests needed, by the tier of the cache that had them."""
+    """How many grammars of tools and formats requests needed, by the tier of the cache that had them."""
 
     memory: int
     store: int
@@ -80,7 +80,7 @@ class SystemGrammars(Struct):
 
 
 class SystemTotals(Struct):
-    """What all turns of this process came to."""
+    """The totals over all turns of this process."""
 
     turns: int
     failed: int
@@ -101,9 +101,9 @@ class System(Struct):
 
 
 class GrammarPart(Struct):
-    """A tool's or a format's part of a grammar; null is what is not known once it has left memory.
+    """A tool's or a format's part of a grammar; null stands for what is unknown once it has left memory.
 
-    `in_store` is null where the store was not asked, which is told of the first 100 parts.
+    `in_store` is null if the store was not asked; it is asked only for the first 100 parts.
     """
 
     name: str | None
@@ -116,7 +116,7 @@ class GrammarPart(Struct):
 
 
 class GrammarDetail(Struct):
-    """A grammar. A part alone has its rules as `text`, of which long ones are cut."""
+    """A grammar. A grammar of a single part has its rules as `text`, which is cut if it is long."""
 
     digest: str
     syntax: str | None

@@ -1,4 +1,4 @@
-"""What the routes of the registry answer, and errors."""
+"""The answers of the registry's routes, and errors."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ class RevisionSummary(Struct):
 
 
 class Warned(Struct):
-    """A part of a schema that is not enforced, most likely because of a slip."""
+    """A part of a schema that is not enforced, most likely by mistake."""
 
     tool: str
     pointer: str
@@ -39,7 +39,7 @@ class Registration(RevisionSummary):
 class ImportedFrom(Struct):
     """A source of tools.
 
-    `differing` are those that are not as they were accepted, without the `declined` ones.
+    `differing` names the tools that are not as they were accepted, without those that were `declined`.
     """
 
     source: str
@@ -52,7 +52,7 @@ class ImportedFrom(Struct):
 
 
 class StoredToolset(RevisionSummary):
-    """A revision with its tools, in the shape that was asked for, and all else that `PUT` takes."""
+    """A revision with its tools, in the requested shape, and the other fields that `PUT` accepts."""
 
     tools: list[dict[str, Any]]
     documents: dict[str, Any]
@@ -104,7 +104,7 @@ class ReportedKeyword(Struct):
 class ReportedTool(Struct):
     """How a tool is enforced, and what its grammar costs.
 
-    `entries` is null where the reports before it fill the answer: ask for the report of this tool alone.
+    `entries` is null if earlier reports fill the answer; request the report of this tool alone.
     """
 
     name: str
@@ -117,8 +117,8 @@ class ReportedTool(Struct):
 class Report(RevisionSummary):
     """How the tools of a revision are enforced.
 
-    `unguarded_models` are those whose engines do not keep what is guarded: the gateway refuses their tokens
-    there, and asks for others.
+    `unguarded_models` are models whose engines do not apply guards: the gateway refuses tokens that a guard
+    forbids, and asks for others.
     """
 
     tools: list[ReportedTool]
@@ -126,7 +126,7 @@ class Report(RevisionSummary):
 
 
 class Changes(Struct):
-    """What a revision changed since an earlier one, null if there was none; what is equal is left out."""
+    """What changed in a revision since an earlier one, null if there was none; equal tools are left out."""
 
     revision: int
     since: int | None
@@ -135,7 +135,7 @@ class Changes(Struct):
 
 
 class Check(Struct):
-    """What a `PUT` would do."""
+    """What `PUT` would do."""
 
     current: RevisionSummary | None
     changes: dict[str, Change]
@@ -145,9 +145,9 @@ class Check(Struct):
 
 
 class DifferingTool(Struct):
-    """A tool that differs at its source, in MCP shape; null where it is not there, or not served.
+    """A tool that differs at its source, in MCP shape; null if the source or the toolset does not have it.
 
-    `description` has both descriptions where they differ.
+    `description` has both descriptions if they differ.
     """
 
     tool: str
@@ -159,14 +159,14 @@ class DifferingTool(Struct):
 
 
 class Differences(RevisionSummary):
-    """What differed at the sources of a revision; what was declined stands apart."""
+    """The differences at the sources of a revision, and separately those that were declined."""
 
     differences: list[DifferingTool]
     declined: list[DifferingTool]
 
 
 class Import(Struct):
-    """What an import found; `toolset` is current now, or null after a dry run of a new one."""
+    """What an import found; `toolset` is the current revision, or null after a dry run for a new toolset."""
 
     toolset: RevisionSummary | None
     source: str
@@ -220,7 +220,7 @@ class Fault(Struct):
 
 
 class ProblemDetails(Struct):
-    """An error of the registry (RFC 9457); what follows `detail` depends on its type."""
+    """An error of the registry (RFC 9457); the fields after `detail` depend on its type."""
 
     type: str
     title: str

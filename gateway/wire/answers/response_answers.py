@@ -1,4 +1,4 @@
-"""What the routes of Responses answer, and the events of its streams."""
+"""The answers of the routes of Responses, and the events of their streams."""
 
 from typing import Any, Literal
 

@@ -45,12 +45,12 @@ class ImageData(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", ta
 
     @property
     def url(self) -> str:
-        """It as a data URL."""
+        """The image as a data URL."""
         return f"data:{self.media_type};base64,{self.data}"
 
 
 class ImageAddress(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="url"):
-    """An image that somebody would have to fetch."""
+    """An image at a URL, which would have to be fetched."""
 
     url: str
 

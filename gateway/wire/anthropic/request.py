@@ -173,7 +173,7 @@ def read_request(
 
 
 def _read_effort(fields: MessagesFields) -> str | None:
-    """The effort, or `none` if thinking is switched off; None leaves the switch as the template has it."""
+    """The effort, or `none` if thinking is switched off; None leaves the template's default."""
     if fields.thinking and fields.thinking.type == "disabled":
         return "none"
     effort = fields.output_config.effort if fields.output_config else None
@@ -201,11 +201,10 @@ def _read_choice(asked: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice 
 
 
 def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
-    """`tools` without the deferred ones, which a model may call only once a search of Anthropic's found them.
+    """`tools` without deferred ones, which a model may call only after Anthropic's search found them.
 
     Raises:
-        InvalidField: a tool runs at Anthropic.
-        InvalidTools, LimitExceeded: as `read_inline_tools`.
+        InvalidField: it is a tool that Anthropic runs. InvalidTools, LimitExceeded: as `read_inline_tools`.
     """
     kept = []
     for number, document in enumerate(documents):
@@ -224,7 +223,7 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
 
 
 def _plain(document: Any) -> Any:
-    """A tool without what says nothing here, and without the type: elsewhere `custom` may mean free text."""
+    """A tool without fields that have no effect, and without its type, which other APIs read differently."""
     if not isinstance(document, Mapping):
         return document
     left_out = {"cache_control", "defer_loading", "type"}

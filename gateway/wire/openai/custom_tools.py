@@ -1,8 +1,8 @@
 """OpenAI's custom tools: the model writes free text for them, or a text of a grammar.
 
-A custom tool is a tool with one string, the argument `input`, so that every call syntax can write it, and its
-grammar holds for the string that is decoded (see `gateway.custom_inputs`). Chat Completions nests the fields
-of a tool under `custom`, Responses does not; each API takes both.
+A custom tool is a tool with one string, the argument `input`, so that every call syntax can write it. Its
+grammar applies to the decoded string (see `gateway.custom_inputs`). Chat Completions nests the fields of a
+tool under `custom`, Responses does not; each API takes both.
 
 >>> tool = {"type": "custom", "name": "run", "format": {"type": "text"}}
 >>> read_tools([tool], FieldReader())[0].custom
@@ -31,7 +31,7 @@ def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
 
 
 def _as_function(tool: Tool) -> dict[str, Any]:
-    """A custom tool as a function, so that its name and description are checked as those of any other."""
+    """A custom tool as a function, so that its name and description are checked like any other tool's."""
     return {"type": "function", "name": tool.name, "description": tool.description}
 
 

@@ -44,7 +44,7 @@ class ChatWriter:
         """The choice and index of each call of a custom tool."""
 
     async def whole(self) -> JSON:
-        """The whole answer, once the last choice has finished."""
+        """The whole answer, when the last choice has finished."""
         generation = self._generation
         choices = [_ChoiceBuilder(i) for i in range(generation.num_choices)]
         async for event in generation.events():
@@ -79,7 +79,7 @@ class ChatWriter:
         return openai_error(problem)
 
     def _chunk(self, event: Event) -> JSON:
-        """What an event adds to its chunk."""
+        """The chunk of an event, without its envelope."""
         generation = self._generation
         match event:
             case TextDelta(choice, text, logprobs):
@@ -249,7 +249,7 @@ def _selection(choice: int, stats: GenerationStats) -> JSON:
 
 
 def _found(found: FoundTools | None) -> JSON | None:
-    """The tools that were found for the prompt."""
+    """The tools that a search found for the prompt."""
     if found is None:
         return None
     tools = [{"name": tool.name, "score": tool.score, "reason": tool.reason} for tool in found.tools]
@@ -277,7 +277,7 @@ def _logprobs(tokens: Iterable[msgspec.Raw]) -> JSON:
 def logprob(token: TokenLogprob) -> msgspec.Raw:
     """The log probability of a token, and those of its alternatives, as JSON.
 
-    It is encoded when the token comes: an answer may have half a million of them, and the event loop waits.
+    It is encoded as the token comes: encoding half a million of them at the end would block the event loop.
     """
     return msgspec.Raw(
         msgspec.json.encode(_token(token) | {"top_logprobs": [_token(other) for other in token.top]})

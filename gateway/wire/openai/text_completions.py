@@ -195,7 +195,7 @@ class TextCompletionWriter:
         }
 
     def _logprobs(self, index: int, tokens: Iterable[TokenLogprob]) -> JSON:
-        """Lists over the tokens, as this API has them; the offset of a token is one into the answer."""
+        """The log probabilities as lists over the tokens; offsets are into the answer."""
         found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token in tokens:
             found["tokens"].append(token.token)

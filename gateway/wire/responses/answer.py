@@ -25,7 +25,7 @@ from toolspecs.json_value import JSON
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a type of item is written: the prefix of its id, the name of its deltas, and where its text is.
+    """How a type of item is written: the prefix of its id, the name of its deltas, and the place of its text.
 
     The text is in a content part of the type `part`, or in the field `field` of the item itself.
     """
@@ -99,7 +99,7 @@ class _Item:
 class ResponseWriter:
     """Writes one response while it reads the generation.
 
-    `save` stores the complete response before a client can refer to it, and returns whether it is stored.
+    `save` stores the complete response, before a client can refer to it; it returns whether it did.
     """
 
     stream_end = ""

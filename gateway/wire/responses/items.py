@@ -27,7 +27,7 @@ class InputText(_Part, tag="input_text"):
 
 
 class InputImage(_Part, tag="input_image"):
-    """What a user shows; how closely an engine looks is its own affair."""
+    """An image from the user; `detail` has no effect."""
 
     image_url: str
     detail: str | None = None
@@ -69,7 +69,7 @@ Status = Literal["in_progress", "completed", "incomplete"]
 
 
 class _Item(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
-    """Clients send items of earlier answers back as they got them; these fields are not used."""
+    """Fields of items that clients send back from earlier answers; they are not used."""
 
     id: str | None = None
     status: Status | None = None
@@ -178,7 +178,7 @@ def _check_calls(items: list[InputItem]) -> None:
 
 
 def _with_type(item: Any) -> Any:
-    """An item with its type and without null fields: clients send back more of these than they got."""
+    """An item with its type and without null fields, which some clients add to what they send back."""
     if not isinstance(item, dict):
         return item
     given = {name: value for name, value in item.items() if value is not None}
@@ -186,7 +186,7 @@ def _with_type(item: Any) -> Any:
 
 
 def _calls_message(run: Iterable[InputItem]) -> Message:
-    """One message of adjacent calls; there may be very many."""
+    """One message for a run of adjacent calls, of which there may be very many."""
     return Message("assistant", calls=tuple(_call(item) for item in run if isinstance(item, _CALLS)))
 
 
