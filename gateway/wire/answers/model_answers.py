@@ -18,7 +18,7 @@ class NamedRevision(Struct):
 
 
 class BrokenDraft(Struct):
-    """Where a draft left the grammar: after `tokens` valid tokens, near the place that the other fields name."""
+    """Where a draft left the grammar: after `tokens` valid tokens, near the place in the other fields."""
 
     tokens: int
     part: Part
@@ -43,7 +43,7 @@ class SelectedAnswer(Struct):
 
 
 class TokenCandidate(Struct):
-    """One of the model's most probable tokens, with its probability before the mask, which may have removed it."""
+    """One of the model's most probable tokens, with its probability before the mask."""
 
     id: int
     text: str
