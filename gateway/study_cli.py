@@ -39,7 +39,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
         adapter=source.adapter,
     )
     with progress(console) as say:
-        findings = run_study(loaded, StudySettings(**options), say)
+        findings = run_study(loaded, StudySettings(**options), say, folder)
     if not findings.cells:
         console.print("Interrupted before there was anything to report.")
         return INTERRUPTED

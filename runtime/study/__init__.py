@@ -3,7 +3,7 @@
 Every strategy answers all questions through the same engine; `callgate study` prints what comes of it.
 
     check_folder(folder)
-    findings = run_study(load_model("demo"), StudySettings(count=30), lambda what, done, total: None)
+    findings = run_study(load_model("demo"), StudySettings(count=30), lambda what, done, total: None, folder)
     report = StudyReport(findings)
     print(report.summary())
     for line in write_report(report, folder):
@@ -11,7 +11,8 @@ Every strategy answers all questions through the same engine; `callgate study` p
 
 What happens to a question of `questions`: one of the `strategies` says how it is shown to the
 `studied_model`, and with which of the `output_grammars`. `answering` runs it through the engine. `judging`
-judges the output, which `lenient_parser` parses. `results` collects the answers, and `study_report` makes
+judges the output, which `lenient_parser` parses. `journal` writes every answer down, so that a study that was
+stopped goes on. `results` collects the answers, and `study_report` makes
 tables of them, which `output_folder` writes. `study_runner` does this for all questions.
 """
 

@@ -37,7 +37,8 @@ class StudyAnswer:
     sequences that an answer was selected from; `num_forced` of them were not sampled. `num_computed` were
     computed by the model, those of prompts included. In `num_rescued` of `num_steps` masked steps, the mask
     forbade the model's most probable token; `mass_removed` is the sum over the steps of the probability that
-    the mask removed. `is_spelled_so`: the tokenizer makes the same tokens of the text.
+    the mask removed. `is_spelled_so`: the tokenizer makes the same tokens of the text. It took
+    `grammar_seconds` to make the question's grammar, if the strategy has one.
     """
 
     text: str
@@ -53,6 +54,7 @@ class StudyAnswer:
     mass_removed: float = 0.0
     is_spelled_so: bool = False
     is_closed_by_budget: bool = False
+    grammar_seconds: float | None = None
 
 
 Ended = tuple[Sequence, RuntimeFault | None]

@@ -1,4 +1,4 @@
-"""The folder of a study: `study.md`, `study.json`, `answers.jsonl` and, with matplotlib, two pictures."""
+"""The folder of a study: `study.md`, `study.json`, `answers.jsonl` and, with matplotlib, three pictures."""
 
 import math
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import RequestRefused
+from runtime.study.journal import ANSWERS
 from runtime.study.lenient_parser import OutputFault
 from runtime.study.results import interval
 from runtime.study.study_report import TITLES, StudyReport
@@ -32,7 +33,49 @@ def draw_pictures(report: StudyReport, folder: Path) -> list[Path]:
     from matplotlib import rc_context  # noqa: PLC0415 - of the `bench` extra
 
     with rc_context({"svg.hashsalt": "callgate", "svg.fonttype": "none", "font.size": 9}):
-        return [_draw_shares(report, folder / "study.svg"), _draw_faults(report, folder / "faults.svg")]
+        return [
+            _draw_spending(report, folder / "spending.svg"),
+            _draw_shares(report, folder / "study.svg"),
+            _draw_faults(report, folder / "faults.svg"),
+        ]
+
+
+def _draw_spending(report: StudyReport, path: Path) -> Path:
+    """Draw right calls over tokens computed for a question: a panel for each set, a line for each strategy.
+
+    A line joins the temperatures, of which the highest has the largest point.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    num_columns = min(3, len(report.sets))
+    num_rows = math.ceil(len(report.sets) / num_columns)
+    figure = Figure(figsize=(3.2 * num_columns + 0.4, 2.6 * num_rows + 1.4), layout="constrained")
+    panels = figure.subplots(num_rows, num_columns, squeeze=False).flat
+    for axes in panels[len(report.sets) :]:
+        axes.set_axis_off()
+    for axes, questions in zip(panels, report.sets, strict=False):
+        for number, name in enumerate(report.strategies):
+            rows = sorted(report.of(questions, name), key=lambda row: row.temperature)
+            axes.plot(
+                [row.tokens_computed for row in rows],
+                [row.right for row in rows],
+                color=COLOURS[number % len(COLOURS)],
+                linestyle="-" if number < len(COLOURS) else ":",
+                label=TITLES[name].strip("*"),
+            )
+            axes.scatter(
+                [row.tokens_computed for row in rows],
+                [row.right for row in rows],
+                s=[16 * (index + 1) for index in range(len(rows))],
+                color=COLOURS[number % len(COLOURS)],
+            )
+        axes.set_xscale("log")
+        axes.set_title(f"{questions}: right calls, %", loc="left", fontsize=9)
+        axes.set_xlabel("tokens computed for a question", fontsize=8)
+        _set_percent(axes, _round_end(max(row.right for row in report.rows)), "y")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=7)
+    return _saved(figure, path)
 
 
 def _draw_shares(report: StudyReport, path: Path) -> Path:
@@ -122,11 +165,11 @@ def _round_end(highest: float) -> float:
     return min(1.0, max(0.1, math.ceil(10 * highest - 1e-9) / 10))
 
 
-def _set_percent(axes: Any, end: float) -> None:
+def _set_percent(axes: Any, end: float, which: str = "x") -> None:
     step = 0.2 if end > 0.5 else 0.1 if end > 0.2 else 0.05
     ticks = [step * number for number in range(round(end / step) + 1) if step * number <= end + 1e-9]
-    axes.set_xlim(0, end)
-    axes.set_xticks(ticks, [f"{100 * tick:.0f}" for tick in ticks])
+    getattr(axes, f"set_{which}lim")(0, end)
+    getattr(axes, f"set_{which}ticks")(ticks, [f"{100 * tick:.0f}" for tick in ticks])
 
 
 def _saved(figure: Any, path: Path) -> Path:
@@ -153,8 +196,8 @@ def write_report(report: StudyReport, folder: Path) -> Iterator[str]:
     yield f"{folder / 'study.md'}: all tables"
     (folder / "study.json").write_text(report.as_json(), "utf-8")
     yield f"{folder / 'study.json'}: all numbers"
-    (folder / "answers.jsonl").write_text("".join(report.answers()), "utf-8")
-    yield f"{folder / 'answers.jsonl'}: every answer with its verdict"
+    if (folder / ANSWERS).exists():
+        yield f"{folder / ANSWERS}: every answer with its verdict, as it came"
     try:
         pictures = draw_pictures(report, folder)
     except ImportError:

@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 from runtime.study.answering import StudyAnswer
+from runtime.study.lenient_parser import OutputFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class StrategySummary:
 
     `num_refused` questions had no grammar, which counts as a fault of the strategy. `seconds_p50` and
     `seconds_p99` are the times until a question had a valid call, infinite if that many never had one.
+    `tokens_computed` is the mean of the tokens that the model computed for a question.
     `forced` is the share of tokens that were not sampled. Per masked step, `rescued` is how often the mask
     forbade the model's most probable token, and `mass_removed` the probability that it removed. `spelled_so`
     is the share of valid outputs that have the tokens that the tokenizer makes of their text.
@@ -43,6 +45,7 @@ class StrategySummary:
     tool: float
     right: float
     attempts: float
+    tokens_computed: float
     tokens_per_valid: float
     prompt_tokens_per_valid: float
     forced: float
@@ -83,6 +86,7 @@ def summarize(cell: Cell) -> StrategySummary:
         tool=share([verdict.is_tool for verdict in verdicts]),
         right=share([verdict.is_right for verdict in verdicts]),
         attempts=_ratio(sum(answer.num_attempts for answer in answers), len(answers)),
+        tokens_computed=_ratio(sum(answer.num_computed for answer in answers), len(answers)),
         tokens_per_valid=_ratio(num_tokens, len(valid)),
         prompt_tokens_per_valid=_ratio(sum(answer.num_prompt_tokens for answer in answers), len(valid)),
         forced=_part(sum(answer.num_forced for answer in answers), num_tokens),
@@ -187,6 +191,55 @@ def compare(unmasked: Cell, masked: Cell) -> Comparison:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """A strategy and a rival that were asked the same questions with the same seeds.
+
+    `right` and `right_of_rival` are their shares of right calls, `low` and `high` the ends of the 95%
+    interval of the difference. `computed` is the ratio of the tokens that they computed, `seconds` that of
+    their median times; infinite if the rival's is 0.
+    """
+
+    num_questions: int
+    right: float
+    right_of_rival: float
+    low: float
+    high: float
+    computed: float
+    seconds: float
+
+
+def pair(cell: Cell, rival: Cell) -> Pairing:
+    """Pair the answers by question."""
+    pairs = list(zip(cell.answers, rival.answers, strict=True))
+    won = sum(one.verdict.is_right and not other.verdict.is_right for one, other in pairs)
+    lost = sum(other.verdict.is_right and not one.verdict.is_right for one, other in pairs)
+    low, high = difference_interval(won, lost, len(pairs))
+    medians = [quantile(sorted(answer.seconds for answer in each.answers), 0.5) for each in (cell, rival)]
+    computed = [sum(answer.num_computed for answer in each.answers) for each in (cell, rival)]
+    return Pairing(
+        len(pairs),
+        right=share([one.verdict.is_right for one, _ in pairs]),
+        right_of_rival=share([other.verdict.is_right for _, other in pairs]),
+        low=low,
+        high=high,
+        computed=_ratio(*computed) if computed[1] else math.inf,
+        seconds=medians[0] / medians[1] if medians[1] else math.inf,
+    )
+
+
+def difference_interval(won: int, lost: int, count: int) -> tuple[float, float]:
+    """The 95% interval of the difference of two shares over `count` pairs, of which `won` and `lost` differ.
+
+    Wald's interval with half a pair added to each of the four kinds: A. Agresti and Y. Min, Simple improved
+    confidence intervals for comparing matched proportions, 2005.
+    """
+    total, more, fewer = count + 2, won + 0.5, lost + 0.5
+    middle = (more - fewer) / total
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(more + fewer - total * middle * middle) / total
+    return middle - half, middle + half
+
+
 def _names(calls: Sequence[tuple[str, str]]) -> list[str]:
     return [name for name, _ in calls]
 
@@ -210,8 +263,8 @@ class StudySettings:
 class Findings:
     """What a study has found: cells by set, strategy and temperature, and how it came about.
 
-    `grammar_seconds` are the times it took to make each grammar. `num_left_out` questions of each set have
-    prompts that are too long. `is_whole` is False if the study was interrupted.
+    `num_left_out` questions of each set have prompts that are too long. `is_whole` is False if the study was
+    interrupted.
     """
 
     settings: StudySettings
@@ -220,17 +273,48 @@ class Findings:
     can_think: bool
     machine: Mapping[str, str]
     cells: dict[tuple[str, str, float], Cell] = field(default_factory=dict)
-    grammar_seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    refusals: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     num_left_out: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     is_whole: bool = False
 
-    def add(self, questions: str, strategy: str, temperature: float, answers: Sequence[StudyAnswer]) -> None:
-        """Add answers to a cell."""
+    @property
+    def num_answers(self) -> int:
+        """The answers of all cells."""
+        return sum(len(cell.answers) for cell in self.cells.values())
+
+    def num_answered(self, questions: str, strategy: str, temperature: float) -> int:
+        """The questions that a cell has answers to: its first ones."""
+        cell = self.cells.get((questions, strategy, temperature))
+        return len(cell.answers) if cell else 0
+
+    def grammar_seconds(self) -> dict[tuple[str, str], list[float]]:
+        """By set and strategy, how long it took to make each grammar. All temperatures share it."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for questions, strategy, answer in self._first_answers():
+            if answer.grammar_seconds is not None:
+                found.setdefault((questions, strategy), []).append(answer.grammar_seconds)
+        return found
+
+    def refusals(self) -> dict[tuple[str, str], list[str]]:
+        """By set and strategy, why questions have no grammar."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for questions, strategy, answer in self._first_answers():
+            if answer.verdict.fault is OutputFault.REFUSED:
+                found.setdefault((questions, strategy), []).append(answer.verdict.reason)
+        return found
+
+    def _first_answers(self) -> Iterator[tuple[str, str, StudyAnswer]]:
+        """One answer to each question, with its set and strategy."""
+        for (questions, strategy, temperature), cell in self.cells.items():
+            if temperature == self.settings.temperatures[0]:
+                for answer in cell.answers:
+                    yield questions, strategy, answer
+
+    def add(self, questions: str, strategy: str, temperature: float, answer: StudyAnswer) -> None:
+        """Add an answer to a cell."""
         key = (questions, strategy, temperature)
         before = self.cells[key].answers if key in self.cells else ()
-        self.cells[key] = Cell(*key, (*before, *answers))
+        self.cells[key] = Cell(*key, (*before, answer))
 
     def trim(self, num_cells: int) -> None:
         """Keep only the questions of each set that all its `num_cells` cells have answered."""

@@ -13,10 +13,12 @@ from runtime.study.results import (
     Cell,
     Comparison,
     Findings,
+    Pairing,
     StrategySummary,
     compare,
     interval,
     merged,
+    pair,
     quantile,
     summarize,
 )
@@ -24,6 +26,8 @@ from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
 OURS = (CALLGATE.name, "drawn", "compact", "any_order", "reasoning", "thinking")
+DRAWING = "retry"
+OTHERS = ("prompt", "example", DRAWING, "complaint", "insert", "xgrammar")
 COMPARED = ("insert", "xgrammar", *OURS)
 
 
@@ -71,7 +75,7 @@ class StudyReport:
 
     def as_markdown(self) -> str:
         """All tables."""
-        parts = [self._changes(), self._remarks(), self._costs(), self._refusals()]
+        parts = [self._beside_drawing(), self._changes(), self._remarks(), self._costs(), self._refusals()]
         return "\n".join([self.summary(), *(f"{part}\n" for part in parts if part)])
 
     def as_json(self) -> str:
@@ -91,26 +95,14 @@ class StudyReport:
             "comparisons": [asdict(comparison) for comparison in self.comparisons()],
             "grammar_seconds": [
                 {"questions": name, "strategy": strategy, "seconds": seconds}
-                for (name, strategy), seconds in found.grammar_seconds.items()
+                for (name, strategy), seconds in found.grammar_seconds().items()
             ],
             "refusals": [
                 {"questions": name, "strategy": strategy, "reasons": reasons}
-                for (name, strategy), reasons in found.refusals.items()
+                for (name, strategy), reasons in found.refusals().items()
             ],
         }
         return json.dumps(content, indent=1) + "\n"
-
-    def answers(self) -> Iterator[str]:
-        """One line of JSON per output, with its judgement."""
-        for cell in self.cells:
-            for number, answer in enumerate(cell.answers):
-                where: dict[str, Any] = {
-                    "questions": cell.questions,
-                    "strategy": cell.strategy,
-                    "temperature": cell.temperature,
-                    "number": number,
-                }
-                yield json.dumps(where | asdict(answer)) + "\n"
 
     def _heading(self) -> str:
         found = self._findings
@@ -150,6 +142,7 @@ class StudyReport:
         return [
             TITLES[strategy],
             *(_each([getattr(row, name) for row in rows], _points) for name in _SHARES),
+            _each([interval(row.right, row.num_questions) for row in rows], _ends),
             _each([row.tokens_per_valid for row in rows], _count),
             _each([whole.seconds_p50, whole.seconds_p99], _seconds),
         ]
@@ -167,6 +160,26 @@ class StudyReport:
         head = [f"first fault: {' / '.join(self.groups)}, of {counts}", *(TITLES[name] for name in faulty)]
         lines = ([kind, *(_fault_counts(parts, kind) for parts in faulty.values())] for kind in kinds)
         return _table(head, lines) if faulty else ""
+
+    def _beside_drawing(self) -> str:
+        """Each strategy of Callgate beside drawing until valid, above temperature 0: by set, and in all."""
+        groups = [[name] for name in self.sets] + ([self.sets] if len(self.sets) > 1 else [])
+        rows = [
+            ["all" if len(sets) > 1 else sets[0], TITLES[strategy], f"{temperature:g}", *_pairing_row(found)]
+            for sets, strategy, temperature in itertools.product(groups, self.strategies, self.temperatures)
+            if (found := self._paired(sets, strategy, temperature)) is not None
+        ]
+        return _table(_PAIRS, rows, num_texts=2) if rows else ""
+
+    def _paired(self, sets: Sequence[str], strategy: str, temperature: float) -> Pairing | None:
+        if temperature == 0 or strategy in OTHERS or DRAWING not in self.strategies:
+            return None
+        cells = self._findings.cells
+        ours, drawn = (
+            merged([cells[questions, name, temperature] for questions in sets])
+            for name in (strategy, DRAWING)
+        )
+        return pair(ours, drawn)
 
     def _changes(self) -> str:
         """Calls that the mask changed: greedy answers, and all sampled answers together."""
@@ -199,7 +212,7 @@ class StudyReport:
 
     def _cost_row(self, questions: str, strategy: str) -> list[str]:
         row = self.pooled(questions, strategy)
-        made = sorted(self._findings.grammar_seconds.get((questions, strategy), []))
+        made = sorted(self._findings.grammar_seconds().get((questions, strategy), []))
         times = [1e3 * quantile(made, part) for part in (0.5, 0.99)] if made else []
         return [
             questions,
@@ -217,7 +230,7 @@ class StudyReport:
         return "\n".join(
             f"- {TITLES[strategy]} has no grammar for the tools of {len(reasons)} questions of {questions},"
             f" which count as its faults; the first: {reasons[0].splitlines()[0]}"
-            for (questions, strategy), reasons in self._findings.refusals.items()
+            for (questions, strategy), reasons in self._findings.refusals().items()
         )
 
 
@@ -227,8 +240,20 @@ _MAIN = (
     "valid against the schema, %",
     "right tool, %",
     "right call, %",
+    "95% interval",
     "tokens per valid call",
     "seconds to a valid call, all temperatures, p50 / p99",
+)
+_PAIRS = (
+    "questions",
+    "strategy",
+    "T",
+    "asked",
+    "right, drawing until valid, %",
+    "right, %",
+    "difference, 95% interval, points",
+    "tokens computed, of drawing's",
+    "median seconds, of drawing's",
 )
 _CHANGES = (
     "questions",
@@ -260,6 +285,17 @@ _COSTS = (
 _SHARES = ("json", "valid", "tool", "right")
 
 
+def _pairing_row(found: Pairing) -> list[str]:
+    return [
+        str(found.num_questions),
+        _tenths(found.right_of_rival),
+        _tenths(found.right),
+        f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
+        _times(found.computed),
+        _times(found.seconds),
+    ]
+
+
 def _change_row(one: Comparison) -> list[str]:
     shares = (one.same_tool, one.same_call, one.right_unmasked, one.right_masked)
     return [
@@ -282,8 +318,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int
     return "\n".join([first, "|" + "---|" * num_texts + "--:|" * (len(head) - num_texts), *others])
 
 
-def _each(values: Iterable[float], format_value: Callable[[float], str]) -> str:
+def _each(values: Iterable[Any], format_value: Callable[[Any], str]) -> str:
     return " / ".join(map(format_value, values))
+
+
+def _ends(bounds: tuple[float, float]) -> str:
+    return " to ".join(map(_points, bounds))
 
 
 def _points(part: float) -> str:
@@ -296,6 +336,10 @@ def _points(part: float) -> str:
 
 def _tenths(part: float) -> str:
     return f"{100 * part:.1f}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}" if math.isfinite(ratio) else "-"
 
 
 def _count(number: float) -> str:

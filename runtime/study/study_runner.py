@@ -1,10 +1,13 @@
 """Runs a study: every strategy answers every question at every temperature."""
 
+import json
 import platform
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 
@@ -12,6 +15,7 @@ from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
 from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
 from runtime.study.harder_schemas import harden
+from runtime.study.journal import Entry, Journal
 from runtime.study.judging import REFUSED
 from runtime.study.output_grammars import NoGrammar, OutputGrammar
 from runtime.study.questions import Question, bfcl, everyday, held_out
@@ -27,12 +31,18 @@ OnProgress = Callable[[str, int, int], None]
 """Called with what is being asked, the number of answers so far, and the number of all answers."""
 
 
-def run_study(loaded: LoadedModel, settings: StudySettings, on_progress: OnProgress) -> Findings:
+def run_study(
+    loaded: LoadedModel, settings: StudySettings, on_progress: OnProgress, folder: Path | None = None
+) -> Findings:
     """Ask everything. An interrupt ends the study early, with what it has found until then.
 
+    In the `folder`, if there is one, every answer is written down as it comes, and a study that was stopped
+    there goes on.
+
     Raises:
-        RequestRefused: there is no such strategy, BFCL's files are not in the folder, the model's calls
-            cannot be parsed, or no prompt fits into its context.
+        RequestRefused: there is no such strategy, BFCL's files are not in their folder, the model's calls
+            cannot be parsed, no prompt fits into its context, or a study of something else was stopped in the
+            folder.
     """
     subject = StudiedModel(loaded)
     strategies = strategies_for(subject, settings.strategies)
@@ -48,14 +58,24 @@ def run_study(loaded: LoadedModel, settings: StudySettings, on_progress: OnProgr
             "threads": str(torch.get_num_threads()),
         },
     )
-    begun = time.monotonic()
+    journal = Journal(folder, _asked(findings)) if folder else None
+    interview = _Interview(subject, findings, on_progress, journal)
     try:
-        _ask_everything(subject, strategies, sets, findings, on_progress)
+        _ask_everything(subject, strategies, sets, interview)
         findings.is_whole = True
+        if journal:
+            journal.close()
     except KeyboardInterrupt:
         findings.trim(len(strategies) * len(settings.temperatures))
-    findings.seconds = time.monotonic() - begun
+    findings.seconds = interview.elapsed
     return findings
+
+
+def _asked(findings: Findings) -> dict[str, Any]:
+    """What an answer depends on, as JSON has it."""
+    settings = asdict(findings.settings) | {"bfcl": findings.settings.bfcl is not None}
+    asked = {"model": findings.model, "num_parameters": findings.num_parameters, **settings}
+    return cast("dict[str, Any]", json.loads(json.dumps(asked)))
 
 
 def question_sets(settings: StudySettings) -> dict[str, list[Question]]:
@@ -96,10 +116,10 @@ def _ask_everything(
     subject: StudiedModel,
     strategies: Sequence[Strategy],
     sets: Mapping[str, Sequence[Question]],
-    findings: Findings,
-    on_progress: OnProgress,
+    interview: "_Interview",
 ) -> None:
     """Ask group by group: prompts stay in the prefix cache, and all strategies meet the same machine."""
+    findings = interview.findings
     settings = findings.settings
     fitting = {
         name: [pair for pair in enumerate(questions) if _fits(subject, strategies, pair[1], settings)]
@@ -108,12 +128,12 @@ def _ask_everything(
     findings.num_left_out = {name: len(sets[name]) - len(pairs) for name, pairs in fitting.items()}
     if not any(fitting.values()):
         raise RequestRefused("no question fits into this model's context", "context_length")
-    num_answers = sum(map(len, fitting.values())) * len(strategies) * len(settings.temperatures)
-    interview = _Interview(subject, findings, lambda what, done: on_progress(what, done, num_answers))
+    interview.num_wanted = sum(map(len, fitting.values())) * len(strategies) * len(settings.temperatures)
+    size = 2 * settings.num_at_once
     for name, numbered in fitting.items():
-        for group in _groups(numbered, 2 * settings.num_at_once):
+        for start in range(0, len(numbered), size):
             for strategy in strategies:
-                interview.ask(strategy, name, group)
+                interview.ask(strategy, name, numbered[start : start + size], start)
 
 
 def _fits(
@@ -124,66 +144,95 @@ def _fits(
     return longest + settings.max_tokens <= subject.loaded.context_length
 
 
-def _groups(numbered: Sequence[tuple[int, Question]], size: int) -> Iterator[Sequence[tuple[int, Question]]]:
-    for start in range(0, len(numbered), size):
-        yield numbered[start : start + size]
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The grammar of a question and the seconds that it took; or the refusal."""
 
-
-_REFUSED = StudyAnswer("", REFUSED, 0.0)
+    grammar: OutputGrammar | None
+    seconds: float
+    refusal: str = ""
 
 
 class _Interview:
-    """Adds one strategy's answers at a time; `say` gets what is asked, and the number of answers."""
+    """Asks one strategy at a time; keeps the answers in the findings, and in the journal if there is one."""
 
-    def __init__(self, subject: StudiedModel, findings: Findings, say: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, subject: StudiedModel, findings: Findings, on_progress: OnProgress, journal: Journal | None
+    ) -> None:
+        self.findings = findings
+        self.num_wanted = 0
         self._subject = subject
-        self._findings = findings
-        self._say = say
+        self._on_progress = on_progress
+        self._journal = journal
         self._asker = Asker(subject, num_at_once=findings.settings.num_at_once)
-        self._num_answers = 0
+        entries = journal.entries if journal else ()
+        for entry in entries:
+            findings.add(entry.questions, entry.strategy, entry.temperature, entry.answer)
+        self._begun = time.monotonic() - (entries[-1].elapsed if entries else 0.0)
 
-    def ask(self, strategy: Strategy, name: str, group: Sequence[tuple[int, Question]]) -> None:
-        """Ask a group at all temperatures; grammars and prompts are made before the clock starts."""
-        settings = self._findings.settings
-        self._say(f"{name}: {strategy.name}", self._num_answers)
-        grammars = [self._grammar(strategy, name, question) for _, question in group]
+    @property
+    def elapsed(self) -> float:
+        """The seconds that the study has taken, with those before it was stopped."""
+        return time.monotonic() - self._begun
+
+    def ask(self, strategy: Strategy, name: str, group: Sequence[tuple[int, Question]], start: int) -> None:
+        """Ask a group, the set's questions from `start` on, at all temperatures, unless it has answered.
+
+        Grammars and prompts are made before the clock starts.
+        """
+        settings = self.findings.settings
+        num_done = {
+            temperature: self.findings.num_answered(name, strategy.name, temperature) - start
+            for temperature in settings.temperatures
+        }
+        if min(num_done.values()) >= len(group):
+            return
+        self._say(f"{name}: {strategy.name}")
+        made = [self._make(strategy, question) for _, question in group]
         prompts = [prompt_of(self._subject, strategy, question) for _, question in group]
         self._asker.warm(prompts)
         for temperature in settings.temperatures:
+            rest = list(zip(group, made, prompts, strict=True))[max(0, num_done[temperature]) :]
             asked = (
                 AskedQuestion(
                     self._subject,
                     strategy,
                     question,
-                    grammar,
+                    one.grammar,
                     prompt,
                     number,
                     temperature,
                     settings.max_tokens,
                 )
-                for (number, question), grammar, prompt in zip(group, grammars, prompts, strict=True)
-                if grammar is not None
+                for (number, question), one, prompt in rest
+                if one.grammar is not None
             )
             answered = self._asker.answer(asked)
-            answers = []
-            for grammar in grammars:
-                answers.append(_REFUSED if grammar is None else next(answered))
-                self._num_answers += 1
-                self._say(f"{name}: {strategy.name}, T={temperature:g}", self._num_answers)
-            self._findings.add(name, strategy.name, temperature, answers)
+            for _, one, _ in rest:
+                if one.grammar is None:
+                    answer = StudyAnswer("", replace(REFUSED, reason=one.refusal), 0.0)
+                else:
+                    seconds = one.seconds if strategy.is_masked else None
+                    answer = replace(next(answered), grammar_seconds=seconds)
+                self._keep(name, strategy.name, temperature, answer)
+                self._say(f"{name}: {strategy.name}, T={temperature:g}")
 
-    def _grammar(self, strategy: Strategy, name: str, question: Question) -> OutputGrammar | None:
-        """The grammar of a question; records how long it took, or why there is none."""
+    def _say(self, what: str) -> None:
+        self._on_progress(what, self.findings.num_answers, self.num_wanted)
+
+    def _keep(self, name: str, strategy: str, temperature: float, answer: StudyAnswer) -> None:
+        number = self.findings.num_answered(name, strategy, temperature)
+        self.findings.add(name, strategy, temperature, answer)
+        if self._journal:
+            self._journal.add(Entry(name, strategy, temperature, number, self.elapsed, answer))
+
+    def _make(self, strategy: Strategy, question: Question) -> _Made:
         begun = time.monotonic()
         try:
             grammar = strategy.grammar(self._subject, strategy.show(question))
         except NoGrammar as refusal:
-            self._findings.refusals.setdefault((name, strategy.name), []).append(str(refusal))
-            return None
-        if strategy.is_masked:
-            seconds = self._findings.grammar_seconds.setdefault((name, strategy.name), [])
-            seconds.append(time.monotonic() - begun)
-        return grammar
+            return _Made(None, time.monotonic() - begun, str(refusal))
+        return _Made(grammar, time.monotonic() - begun)
 
 
 def prompt_of(subject: StudiedModel, strategy: Strategy, question: Question) -> tuple[int, ...]:

@@ -318,7 +318,7 @@ def test_who_can_think_has_a_row_for_it_and_calls_behind_the_thought(thinking, s
 def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypatch):
     said = []
     settings = StudySettings(count=1, temperatures=(1.0,), num_at_once=2, max_tokens=96)
-    findings = run_study(loaded, settings, lambda *what: said.append(what))
+    findings = run_study(loaded, settings, lambda *what: said.append(what), tmp_path)
     assert findings.is_whole
     report = StudyReport(findings)
     strategies = [strategy.name for strategy in strategies_for(StudiedModel(loaded))]
@@ -332,7 +332,7 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
         assert by_row[questions, "callgate", 1.0].valid == 1
         assert by_row[questions, "prompt", 1.0].num_questions == 1
     if importlib.util.find_spec("matplotlib"):
-        assert [path.suffix for path in output_folder.draw_pictures(report, tmp_path)] == [".svg", ".svg"]
+        assert [path.suffix for path in output_folder.draw_pictures(report, tmp_path)] == 3 * [".svg"]
 
     def fail(*_):
         raise ImportError

@@ -5,7 +5,7 @@ import pytest
 from runtime.study.answering import StudyAnswer
 from runtime.study.judging import REFUSED, Judgement
 from runtime.study.lenient_parser import OutputFault
-from runtime.study.results import Cell, compare, interval, summarize
+from runtime.study.results import Cell, compare, difference_interval, interval, pair, summarize
 from runtime.study.study_report import remarks
 
 
@@ -84,3 +84,19 @@ def test_a_share_is_as_good_as_its_count():
     assert interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert interval(1.0, 50) == pytest.approx((0.9286, 1.0), abs=1e-4)
     assert interval(0.5, 0) == (0.0, 1.0)
+
+
+def test_two_strategies_are_paired_question_by_question():
+    ours = [answer_of(valid=True, right=n < 3, num_computed=30, seconds=n) for n in range(4)]
+    rival = [answer_of(valid=True, right=n in {0, 3}, num_computed=60, seconds=2 * n) for n in range(4)]
+    found = pair(Cell("easy", "accept", 1.0, tuple(ours)), Cell("easy", "retry", 1.0, tuple(rival)))
+    assert (found.num_questions, found.right, found.right_of_rival) == (4, 0.75, 0.5)
+    assert (found.computed, found.seconds) == (0.5, 0.5)
+    assert (found.low, found.high) == difference_interval(2, 1, 4)
+
+
+def test_a_difference_is_as_good_as_the_pairs_that_differ():
+    low, high = difference_interval(0, 0, 600)
+    assert low == -high == pytest.approx(-0.0033, abs=1e-4)
+    low, high = difference_interval(40, 20, 200)
+    assert ((low + high) / 2, high - low) == pytest.approx((20 / 202, 0.1495), abs=1e-3)

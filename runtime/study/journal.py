@@ -1,0 +1,114 @@
+"""The journal of a study: answers are written down as they come, so that a study that was stopped goes on."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime.errors import RequestRefused
+from runtime.study.answering import StudyAnswer
+
+ANSWERS = "answers.jsonl"
+ASKED = "asked.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answer, its cell, its number there, and the seconds since the study began."""
+
+    questions: str
+    strategy: str
+    temperature: float
+    number: int
+    elapsed: float
+    answer: StudyAnswer
+
+    @property
+    def line(self) -> str:
+        """The entry as a line of JSON: what the answer says stands beside where it belongs."""
+        fields = {name: getattr(self, name) for name in _PLACE}
+        return json.dumps(fields | asdict(self.answer)) + "\n"
+
+    @classmethod
+    def read(cls, line: str) -> "Entry":
+        """The entry of a line.
+
+        Raises:
+            ValueError: it is not one.
+        """
+        fields = json.loads(line)
+        place = {name: fields.pop(name, None) for name in _PLACE}
+        return msgspec.convert(place | {"answer": fields}, cls)
+
+
+_PLACE = ("questions", "strategy", "temperature", "number", "elapsed")
+
+
+class Journal:
+    """The answers in a folder, and what was asked: the model and the settings.
+
+    Raises:
+        RequestRefused: the folder has answers of another study that was stopped, or cannot be written to.
+    """
+
+    def __init__(self, folder: Path, asked: Mapping[str, Any]) -> None:
+        self._answers = folder / ANSWERS
+        found = _begun(folder)
+        if found is not None and found != asked:
+            what = next(key for key in {**asked, **found} if asked.get(key) != found.get(key))
+            raise RequestRefused(
+                f"{folder} has answers of another study, which was stopped: its {what} is"
+                f" {found.get(what)!r}, and this one's is {asked.get(what)!r};"
+                " name another folder, or delete that one",
+                "out",
+            )
+        entries = [] if found is None else list(_entries(self._answers))
+        self.entries: tuple[Entry, ...] = tuple(entries)
+        """What the study has answered already."""
+        try:
+            (folder / ASKED).write_text(json.dumps({**asked, "is_whole": False}, indent=1) + "\n", "utf-8")
+            if found is None:
+                self._answers.write_text("", "utf-8")
+            else:
+                _cut(self._answers, sum(len(entry.line.encode()) for entry in entries))
+        except OSError as error:
+            raise RequestRefused(f"cannot write to {folder}: {error.strerror or error}", "out") from error
+
+    def add(self, entry: Entry) -> None:
+        """Write an answer down."""
+        with self._answers.open("a", encoding="utf-8") as file:
+            file.write(entry.line)
+
+    def close(self) -> None:
+        """Say that the study is whole: the next one in this folder begins anew."""
+        path = self._answers.with_name(ASKED)
+        asked = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps({**asked, "is_whole": True}, indent=1) + "\n", "utf-8")
+
+
+def _begun(folder: Path) -> dict[str, Any] | None:
+    """What the study asked that was stopped in this folder; None if there is none, or if it is whole."""
+    try:
+        asked = json.loads((folder / ASKED).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return asked if isinstance(asked, dict) and asked.pop("is_whole", None) is False else None
+
+
+def _cut(path: Path, num_bytes: int) -> None:
+    """Remove a torn line from the end."""
+    with path.open("ab") as file:
+        file.truncate(num_bytes)
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    """The entries of a file, up to the first line that is torn."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield Entry.read(line)
+    except (OSError, ValueError):
+        return
