@@ -9,16 +9,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gateway.command_options import errors_explained, output, table, with_settings
-from gateway.engines_cli import engines
+from gateway.commands.command_options import errors_explained, output, table, with_settings
+from gateway.commands.engines_cli import engines
+from gateway.commands.import_cli import import_tools
+from gateway.commands.keys_cli import keys
+from gateway.commands.review_cli import accept_tools, decline_tools
+from gateway.commands.tools_cli import tools
+from gateway.commands.watch_cli import watch_tools
 from gateway.errors import BenchMissing
-from gateway.import_cli import import_tools
-from gateway.keys_cli import keys
-from gateway.review_cli import accept_tools, decline_tools
 from gateway.setting_sources import let_threads_wait, load
 from gateway.settings_table import settings_table
-from gateway.tools_cli import tools
-from gateway.watch_cli import watch_tools
 
 cli = typer.Typer(
     help="A tool-calling gateway whose every output is a valid tool call.",
@@ -127,7 +127,7 @@ def study(
     ),
 ) -> None:
     """Measure what masking gains: valid and right calls, tokens and time, beside other strategies."""
-    from gateway.study_cli import study as run  # noqa: PLC0415 - loads torch
+    from gateway.commands.study_cli import study as run  # noqa: PLC0415 - loads torch
 
     with errors_explained():
         settings = load({"model": model, "device": device, "num_threads": num_threads})
@@ -168,7 +168,7 @@ def collect(
     once an hour.
     """
     with errors_explained():
-        from gateway.store_cli import collect as run  # noqa: PLC0415 - opens a store
+        from gateway.commands.store_cli import collect as run  # noqa: PLC0415 - opens a store
 
         output().print(run(load(options, config=config), is_dry_run=dry_run))
 

@@ -8,9 +8,9 @@ holds only the parts that are reached, under their own keys:
 >>> Bundler(documents).bundle({"$ref": "https://a.example/money#/$defs/amount"})[0]
 {'https://a.example/money': {'$defs': {'amount': {'type': 'number'}}}}
 
-So the meaning of a tool depends on its schema and its bundle only: not on documents of the same toolset that
-it never refers to, nor on a document that another toolset registered under the same URI. A reference that
-bundling misses leads to nothing in the compiler, which then refuses the schema.
+So the meaning of a tool depends only on its schema and its bundle, not on documents of the same toolset that
+it never refers to, nor on a document that another toolset registered under the same URI. If bundling misses a
+reference, the compiler cannot resolve it and refuses the schema.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ def bundle_tools(
 
 
 class Bundler:
-    """Makes bundles of the same documents; it reads each part of a document once for all tools."""
+    """Makes bundles from one set of documents; reads each part of a document once for all tools."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -139,7 +139,7 @@ class Bundler:
         return keys
 
     def _can_be_divided(self, uri: str) -> bool:
-        """Whether references mean the same in a part of the document as in the whole document."""
+        """Whether references mean the same inside a part of the document as in the whole document."""
         if uri not in self._is_divisible:
             document = self._documents[uri]
             self._is_divisible[uri] = not any(
@@ -171,7 +171,7 @@ class Bundler:
         return size, frozenset(found)
 
     def _join(self, base: str, reference: str) -> tuple[str, str]:
-        """As `absolute`, but each pair of URIs is joined once, and not too long or too many of them."""
+        """As `absolute`, with a cache, and with limits on the length and number of URIs."""
         uri, _, fragment = reference.partition("#")
         if (base, uri) not in self._joined:
             if max(len(base), len(uri)) > MAX_URI or len(self._joined) == MAX_JOINED:

@@ -8,8 +8,8 @@
 >>> (await catalog.get("mail", 1)).toolset.tool_names
 ('send',)
 
-`toolspecs/toolset_logs.py` says how they lie in the store. The catalog writes a content before the record
-that names it.
+`toolspecs/toolset_logs.py` says how they are stored. The catalog writes a content before the record that
+names it.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ _MARK_AGAIN_S = 24 * 3600
 """How often a catalog notes that requests name a revision."""
 
 _NAMES_FOR_S = 5.0
-"""How long the names of all toolsets are kept for errors. There may be very many, and each slip asks."""
+"""How long the names of all toolsets are cached for error messages: there may be very many of them."""
 
 _MAX_SUGGESTIONS = 8
 """Toolsets that an error names at most."""
@@ -84,12 +84,12 @@ class Write:
 class Catalog:
     """Puts, gets and lists toolsets. Any number of catalogs may share a store.
 
-    While the store is out, `get` and `resolve` answer with what this catalog last read or wrote. That may be
-    older than what others wrote since, but it is a revision that was current.
+    While the store is down, `get` and `resolve` answer with what this catalog last read or wrote. That may be
+    out of date, but it is a revision that was current.
 
     `if_match` is the value of an HTTP If-Match header. A write whose precondition does not hold raises
     `StaleRevision`. Without a precondition, writers of the same toolset take turns and no write is lost: each
-    leaves a revision. `owner` is whose quota a write counts for.
+    adds a revision. A write counts for the quota of `owner`.
 
     Every method may raise `StoreUnavailable` and `DamagedEntry`. Methods that need an existing toolset raise
     `UnknownToolset`, or `DeletedToolset` if there was one.
@@ -117,9 +117,9 @@ class Catalog:
         self._names: tuple[float, Sequence[str]] = (-math.inf, ())
 
     def narrowed(self, names: Collection[str]) -> "Catalog":
-        """A view of this catalog in which there are toolsets of these names only.
+        """A view of this catalog that contains only the toolsets with these names.
 
-        Its methods raise `ForbiddenToolset` for others, whether they exist or not.
+        Its methods raise `ForbiddenToolset` for other names, whether such toolsets exist or not.
         """
         view = copy.copy(self)
         view._logs = NarrowedLogs(self.store, names)  # noqa: SLF001 - a catalog of this class
@@ -188,7 +188,7 @@ class Catalog:
         if_none_match: bool = False,
         owner: str = "",
     ) -> Revision:
-        """As `put_tool`, for a tool that was checked; see `check_tool_precondition`."""
+        """As `put_tool`, for a checked tool; `check_tool_precondition` explains the preconditions."""
 
         def with_tool(revision: Revision) -> Toolset:
             check_tool_precondition(revision, tool.name, if_match=if_match, if_none_match=if_none_match)
@@ -209,9 +209,10 @@ class Catalog:
     async def change(
         self, name: str, change: Callable[[Revision], Toolset], if_match: str | None = None, owner: str = ""
     ) -> Revision:
-        """Append `change` of the last revision. Where another writer was first, apply it to theirs.
+        """Append the toolset that `change` makes from the last revision.
 
-        What `change` adds must have been checked. It may raise, and then nothing is written.
+        If another writer is first, `change` is applied again, to that writer's revision. Tools that `change`
+        adds must have been checked. If it raises, nothing is written.
 
         Raises:
             LimitExceeded: the toolset would be too large.
@@ -231,9 +232,9 @@ class Catalog:
                     return appended
 
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
-        """Delete a toolset: it and its revisions can no longer be got, only listed and restored.
+        """Delete a toolset: its revisions can no longer be read, only listed and restored.
 
-        If a toolset of that name comes back, its numbers go on from there. Raises `StaleRevision`.
+        If a toolset of that name is created again, its revision numbers continue. Raises `StaleRevision`.
         """
         async with self._turn(name):
             while not await self._append_deletion(name, if_match):
@@ -253,9 +254,9 @@ class Catalog:
         return await self.put(toolset, if_match=if_match, owner=owner)
 
     async def get(self, name: str, number: int | None = None) -> Revision:
-        """The current revision, or the one of that number. Raises `UnknownRevision`.
+        """The current revision, or the one with this number; raises `UnknownRevision`.
 
-        A revision that is got by its number is kept for 30 more days.
+        A revision that is read by its number is kept for 30 more days.
         """
         reference = ToolsetReference(name, number)
         try:
@@ -271,7 +272,7 @@ class Catalog:
         return _revision(record, await self._contents.get(record.summary))
 
     async def last(self, name: str) -> Revision:
-        """The current revision, for writers: while the store is out this raises `StoreUnavailable`."""
+        """The current revision, for writers: raises `StoreUnavailable` while the store is down."""
         record = await self._existing(name)
         return _revision(record, await self._contents.get(record.summary))
 
@@ -284,7 +285,7 @@ class Catalog:
     ) -> Page[RevisionSummary]:
         """The current revisions of the toolsets whose names come after `after`, sorted by name.
 
-        With `search`, only of those whose names have this text in them, in capital letters or not.
+        With `search`, only of those whose names contain this text, in upper or lower case.
         """
         items: list[RevisionSummary] = []
         for name in await self._logs.names():
@@ -326,11 +327,11 @@ class Catalog:
         return head is not None and head.is_deleted
 
     async def first_kept(self, name: str) -> int:
-        """The number from which on all revisions are kept; older ones may be there or dropped."""
+        """The number from which on all revisions are kept; older ones may have been dropped."""
         return await self._logs.first_kept(name)
 
     async def _mark_used(self, reference: ToolsetReference) -> None:
-        """Note once a day that requests name a revision by its number; a store that fails does no harm."""
+        """Note, once a day, that requests name a revision by its number; a failing store does no harm."""
         now, key = self._clock(), str(reference)
         marked = self._marked.get(key)
         if marked is None or (now - marked).total_seconds() >= _MARK_AGAIN_S:
@@ -354,7 +355,7 @@ class Catalog:
         return is_first
 
     async def _append(self, checked: CheckedToolset, last: Record | None, owner: str) -> Revision | None:
-        """The revision of this content after `last`; None if another writer was first."""
+        """Append this content after `last` and return its revision; None if another writer was first."""
         packed = await asyncio.to_thread(compress, checked.content)
         if last is not None and not last.is_deleted and last.summary.digest == checked.digest:
             await self._contents.put(checked.toolset, checked.digest, checked.content, packed)
@@ -394,7 +395,7 @@ class Catalog:
         return head
 
     async def _listed_head(self, name: str) -> Record | None:
-        """The head of an existing toolset, else None; also None for a damaged one, which hides no others."""
+        """The head of a toolset; None if it is deleted or damaged, so that others can still be listed."""
         try:
             head = await self._head(name)
         except DamagedEntry as error:
@@ -406,7 +407,7 @@ class Catalog:
         return await self._logs.head(name) if TOOLSET_NAME.fullmatch(name) else None
 
     async def _record(self, name: str, number: int) -> Record:
-        """The record of a revision; the number of a deletion is unknown, and that of an old one dropped."""
+        """The record of a revision; raises `UnknownRevision` or `DroppedRevision`."""
         head = await self._head(name)
         if head is None:
             raise await self._unknown(name, None)
@@ -418,7 +419,7 @@ class Catalog:
         return record
 
     async def _unknown(self, name: str, deletion: Record | None) -> UnknownToolset:
-        """The error for a missing toolset: it tells of the deletion, or names a few others, nearest first."""
+        """The error for a missing toolset: names its deletion, or other toolsets, the most similar first."""
         if deletion is not None:
             return DeletedToolset(name, deletion.summary.number - 1, deletion.summary.created_at)
         names = await self._recent_names()
@@ -428,7 +429,7 @@ class Catalog:
         return UnknownToolset(name, [head.summary.name for head in heads if head])
 
     async def _recent_names(self) -> Sequence[str]:
-        """The names that have a log, sorted; those that others wrote in the last seconds may be missing."""
+        """The names of all toolsets, sorted, from a cache of a few seconds."""
         read_at, names = self._names
         if time.monotonic() >= read_at + _NAMES_FOR_S:
             names = await self._logs.names()

@@ -2,8 +2,8 @@
 
 It may run while gateways read and write, and in several processes at once:
 
-- A record is dropped only where the log has gone on. `toolset/dropped/<name>` says so before the record goes,
-  if the store has room for it.
+- A record is dropped only if its log has newer ones. `toolset/dropped/<name>` is written first, if the store
+  has room.
 - A content is removed only if no record names it and its stamp is older than `Retention.grace_s`. A writer
   renews the stamp before it appends a record. The removal is a compare-and-set on what was looked at, so it
   fails if a writer was there in between.
@@ -28,7 +28,7 @@ _DAY_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept. `grace_s` is longer than any write takes, and than clocks of gateways differ."""
+    """What is kept. `grace_s` is longer than any write takes and than the clocks of gateways differ."""
 
     revisions: int = 50
     deleted_days: float = 30
@@ -37,7 +37,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was removed: revisions, contents and their bytes. `num_young` contents wait for later."""
+    """What was removed: revisions, contents and their bytes. `num_young` contents are still too new."""
 
     num_revisions: int = 0
     num_contents: int = 0
@@ -55,7 +55,7 @@ class Collected:
 
 @dataclass(slots=True)
 class _Kept:
-    """What the records that are kept refer to."""
+    """The contents and the usage that the kept records refer to."""
 
     digests: set[str] = field(default_factory=set)
     usage: dict[str, Usage] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class _Kept:
 
 
 class Collector:
-    """Collects what is old in one store.
+    """Removes what is old from one store.
 
-    A store that is full refuses to note what is dropped. That is noted as soon as there is room; until then
-    dropped revisions are unknown ones.
+    A full store refuses the note about dropped revisions. It is written as soon as there is room; until then,
+    dropped revisions are reported as unknown.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Collector:
         return collected
 
     async def _note(self, kept: _Kept) -> None:
-        """Write what could not be noted before there was room, and what each owner has stored."""
+        """Write the notes that did not fit before, and what each owner has stored."""
         while self._unnoted:
             name, first = self._unnoted.popitem()
             await self._store.set(DROPPED + name, str(first).encode())
@@ -133,7 +133,7 @@ class Collector:
     async def _collect_log(
         self, name: str, numbers: Sequence[int], kept: _Kept, started: float, *, is_dry_run: bool
     ) -> int:
-        """Drop the old records of one log, and note what the others refer to; returns how many it dropped."""
+        """Drop the old records of one log, and add the others to `kept`; returns how many were dropped."""
         records = await self._logs.readable(name, numbers)
         head = await self._logs.readable_head(name)
         newest = max([*records, *([head] if head else [])], key=_number, default=None)

@@ -1,7 +1,7 @@
-"""What a process that reads hostile input may read: Python's libraries, what it names itself, nothing else.
+"""Limits the files that a process with hostile input may read: Python's libraries and those that it names.
 
-Landlock (Linux 5.13, with the library `landlock`) denies all other files, for this process and all that it
-starts. That cannot be taken back. Other systems have nothing like it.
+Landlock (Linux 5.13, with the library `landlock`) denies all other files to this process and its children.
+This cannot be undone. Other systems have nothing like it.
 """
 
 import os
@@ -14,9 +14,9 @@ _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib
 
 
 def drop_files(readable: Iterable[str]) -> None:
-    """Give up all files but libraries, since modules may be imported late, and those `readable`.
+    """Give up all files except `readable` and the libraries, as modules may be imported late.
 
-    It raises errors of many kinds where the system or the library does not have what this takes.
+    Raises errors of many kinds if the system or the library does not support this.
     """
     from landlock import FSAccess, Ruleset  # noqa: PLC0415 - only Linux has it
 
@@ -32,7 +32,7 @@ def drop_files(readable: Iterable[str]) -> None:
 
 
 def still_open(what: str, drop: Callable[[], None]) -> Iterator[str]:
-    """Give something up; yields its name and the reason if that fails."""
+    """Call `drop`; if it fails, yield what is still open, with the reason."""
     try:
         drop()
     except Exception as error:  # noqa: BLE001 - the libraries raise errors of many kinds

@@ -1,4 +1,4 @@
-"""How APIs write custom tools, whose input is free text or a text of a grammar.
+"""The shapes in which APIs write custom tools, whose input is free text or a text of a grammar.
 
 | shape              | a custom tool                                                        |
 |--------------------|----------------------------------------------------------------------|
@@ -37,7 +37,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 class InputFields(msgspec.Struct, forbid_unknown_fields=True):
-    """What the input may be, as the field `callgate` says it in the shapes of other APIs."""
+    """The input of a custom tool, as the field `callgate` describes it in other APIs' shapes."""
 
     syntax: Literal["text", "lark", "regex"]
     definition: str = ""
@@ -48,7 +48,7 @@ class TextInput(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", ta
 
 
 class GrammarFields(msgspec.Struct, forbid_unknown_fields=True):
-    """A grammar: a pattern, or a grammar for Lark whose start rule is `start`."""
+    """A grammar: a regular expression, or a Lark grammar whose start rule is `start`."""
 
     syntax: Literal["lark", "regex"]
     definition: str
@@ -87,7 +87,7 @@ class CustomTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_f
 
 
 def is_custom(document: Any) -> bool:
-    """Whether a tool is one of OpenAI's custom tools; Anthropic's have the same type, and a schema."""
+    """Whether a tool is one of OpenAI's custom tools; Anthropic's have the same type, but with a schema."""
     return isinstance(document, dict) and document.get("type") == "custom" and "input_schema" not in document
 
 
@@ -103,7 +103,7 @@ def read_custom(document: Mapping[str, Any]) -> Tool:
 
 
 def tool_of(written: NestedCustomTool | CustomTool) -> Tool:
-    """The tool that was read."""
+    """The tool for these fields."""
     fields = written.custom if isinstance(written, NestedCustomTool) else written
     match fields.format:
         case NestedGrammarInput(grammar=asked) | (GrammarInput() as asked):
@@ -114,13 +114,13 @@ def tool_of(written: NestedCustomTool | CustomTool) -> Tool:
 
 
 def read_input(fields: Any) -> CustomInput:
-    """What the input may be, of the field `callgate`; raises `msgspec.ValidationError`."""
+    """Read the input from the field `callgate`; raises `msgspec.ValidationError`."""
     asked = msgspec.convert(fields, InputFields)
     return CustomInput(asked.syntax, asked.definition)
 
 
 def flaw_of(error: msgspec.ValidationError) -> Flaw:
-    """What is wrong, with the path below what was read."""
+    """The flaw that an error describes, with its path below the value that was read."""
     message, mark, end = str(error).rpartition(" - at `$")
     path = tuple(filter(None, end.removesuffix("`").split("."))) if mark else ()
     if not mark or not set(path) <= {*_FIELDS}:  # what looks like a path stands in a client's text
@@ -133,7 +133,7 @@ def flaw_of(error: msgspec.ValidationError) -> Flaw:
 
 
 def definition_path(document: Mapping[str, Any]) -> Path:
-    """Where the object is that holds the definition of a custom tool's grammar."""
+    """The path of the object that holds the definition of a custom tool's grammar."""
     return ("custom", "format", "grammar") if "custom" in document else ("format",)
 
 
@@ -150,5 +150,5 @@ def write_custom(tool: Tool, *, is_nested: bool) -> dict[str, Any]:
 
 
 def input_fields(custom: CustomInput) -> dict[str, str]:
-    """What `read_input` reads."""
+    """The fields that `read_input` reads."""
     return {"syntax": custom.syntax, "definition": custom.definition}

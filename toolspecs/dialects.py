@@ -1,12 +1,12 @@
 """Dialects of JSON Schema: which one a schema is read in.
 
-A schema names its dialect by `$schema`. One that does not is read in the newest draft, 2020-12, if it is
-valid there. Otherwise it is read in the newest draft in which it is valid, provided that this draft knows all
-keywords of the schema, so that none of them loses its force. The two constructs that tell an older draft are
-`exclusiveMinimum` and `exclusiveMaximum` as booleans (draft-04) and `items` as a list (up to 2019-09).
+A schema names its dialect by `$schema`. A schema without it is read in the newest draft, 2020-12, if it is
+valid there. Otherwise it is read in the newest draft in which it is valid, provided that this draft has all
+keywords of the schema, so that none is ignored. Two constructs identify an older draft: `exclusiveMinimum`
+and `exclusiveMaximum` as booleans (draft-04), and `items` as a list (up to 2019-09).
 
-OpenAPI 3.0 has a dialect of its own: that of draft-04 with `nullable`. Nothing tells it from JSON Schema,
-which ignores `nullable`, so a schema is read in it only if its `$schema` says so.
+OpenAPI 3.0 has its own dialect: draft-04 with `nullable`. It cannot be told from JSON Schema, which ignores
+`nullable`, so a schema is read in this dialect only if its `$schema` says so.
 """
 
 from collections.abc import Iterator, Mapping
@@ -85,7 +85,7 @@ def dialect_of(schema: Any) -> str:
 
 
 def metaschema_errors(schema: Any, uri: str) -> Iterator[Any]:
-    """Why a schema is not valid in a dialect, each error as deep inside it as it can be told."""
+    """Why a schema is not valid in a dialect; each error is located as deep in the schema as possible."""
     for error in _metaschema(next(iter(DRAFTS)) if uri == OPENAPI_3_0 else uri).iter_errors(schema):
         deepest = deepest_error(error)
         # Of all formats only patterns are checked: real schemas have identifiers that no draft allows.
@@ -108,7 +108,7 @@ def _metaschema(uri: str) -> jsonschema_rs.Validator:
 
 
 def deepest_error(error: Any) -> Any:
-    """The error that is deepest in the instance: of an `anyOf`, that of the branch that got deepest."""
+    """The error deepest in the instance; for an `anyOf`, the error of the branch that got deepest."""
     while branches := getattr(error.kind, "context", None):
         inner = [cause for branch in branches for cause in branch]
         cause = max(inner, key=lambda cause: len(cause.instance_path), default=error)
@@ -124,7 +124,7 @@ def _looks_older(schema: Mapping[str, Any]) -> bool:
 
 
 def _knows_all(age: int, parts: list[Mapping[str, Any]]) -> bool:
-    """Whether the draft at index `age` gives force to every keyword that has force in a later one."""
+    """Whether the draft at index `age` has every keyword of these parts that a later draft has."""
     newer = frozenset[str]().union(*_ADDED[age + 1 :])
     return not any(
         part.keys() & newer or (age < _REF_ALONE and "$ref" in part and part.keys() - _BESIDE_REF)

@@ -1,9 +1,9 @@
-"""Fair shares: who of those who wait is served next, by how much service each has had.
+"""Fair shares: decides who is served next, by how much service each has had.
 
-A *share* is a text that stands for whoever asks; a compile worker's seconds and a step's tokens are services.
-The share that has had least comes next (start-time fair queueing). Whoever comes, or comes back, begins level
-with the least served of those present: idle time is not saved up, and service in excess is not forgotten by
-leaving for a moment.
+A *share* is a text that stands for a client; service is, for example, a compile worker's seconds or a step's
+tokens. The share that has had least is served next (start-time fair queueing). A share that arrives or
+returns starts level with the least served of those present. So idle time is not saved up, and leaving for a
+moment does not erase excess service.
 
 >>> shares = FairShares()
 >>> shares.enter("heavy")
@@ -21,27 +21,27 @@ MAX_REMEMBERED = 4096
 
 
 class FairShares:
-    """The service of each share. It is bounded, however many shares come and go."""
+    """The service of each share. Its memory is bounded, however many shares come and go."""
 
     def __init__(self) -> None:
         self._served: dict[str, float] = {}
         self._num_present: Counter[str] = Counter()
 
     def enter(self, share: str) -> None:
-        """A share wants something, perhaps one thing more; for each `enter` there is one `leave`."""
+        """A share asks for service, perhaps for several things; each `enter` is matched by one `leave`."""
         if share not in self._num_present:
             self._served[share] = max(self._served.get(share, 0.0), self._floor())
         self._num_present[share] += 1
 
     def leave(self, share: str) -> None:
-        """One thing that a share wanted is done, or no longer wanted."""
+        """One thing that a share asked for is done or no longer wanted."""
         self._num_present[share] -= 1
         if not self._num_present[share]:
             del self._num_present[share]
             self._forget()
 
     def num_present(self, share: str) -> int:
-        """How many things a share wants or has now; any thread may ask."""
+        """How many things a share waits for or is being served; any thread may call this."""
         return self._num_present[share]
 
     def charge(self, share: str, amount: float) -> None:

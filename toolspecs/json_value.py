@@ -1,6 +1,6 @@
-"""JSON values from anybody: whether JSON can hold them, and whether they are within the limits.
+"""Checks untrusted values: whether JSON can represent them, and whether they are within the limits.
 
-Everything here is iterative. Encoders, validators and compilers are recursive; they run afterwards, on values
+Everything here is iterative. Encoders, validators and compilers are recursive, so they run only on values
 that passed.
 """
 
@@ -100,7 +100,7 @@ def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw 
 
 
 def count_values(value: Any) -> int:
-    """How many JSON values there are in a value, itself included; keys are none.
+    """The number of JSON values in a value, including itself but not its keys.
 
     >>> count_values({"enum": [1, 2], "title": ""})
     5
@@ -118,7 +118,7 @@ def count_values(value: Any) -> int:
 
 
 def own_size(item: Any) -> int:
-    """About how many bytes an item takes in compact JSON, without its children."""
+    """The approximate size of an item in bytes of compact JSON, without its children."""
     if isinstance(item, str):
         return _text_size(item)
     if isinstance(item, int):

@@ -1,4 +1,4 @@
-"""A part of a store that is a store of its own: all its keys begin with a prefix, which nobody inside sees.
+"""A part of a store that acts as a store of its own: its keys have a prefix that its users do not see.
 
 >>> acme = NamespacedStore(open_store("sqlite://:memory:"), "tenant/acme/")
 >>> await acme.set("greeting", b"hello")  # under tenant/acme/greeting

@@ -1,4 +1,4 @@
-"""The logs of a few toolsets: to a catalog over them, there are no others."""
+"""The logs of only a few toolsets, for a catalog that must not see others."""
 
 from collections.abc import Collection
 

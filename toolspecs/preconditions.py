@@ -1,4 +1,4 @@
-"""The preconditions of writes, as HTTP has them: If-Match and If-None-Match."""
+"""The preconditions of writes, as in HTTP: If-Match and If-None-Match."""
 
 from toolspecs.errors import StaleRevision
 from toolspecs.toolset import Revision, etag_matches
@@ -9,7 +9,7 @@ def check_tool_precondition(
 ) -> None:
     """Raise `StaleRevision` if the precondition of a write of one tool does not hold at `revision`.
 
-    `if_match` is about the toolset; `if_none_match` requires that the toolset has no such tool.
+    `if_match` applies to the toolset; `if_none_match` requires that the toolset has no tool of this name.
     """
     name = revision.toolset.name
     check_precondition(name, revision.etag, if_match)

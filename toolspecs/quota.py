@@ -1,8 +1,8 @@
-"""What one client may store. An owner stands for the client; without API keys all clients are one owner.
+"""Quotas: what one client may store. Without API keys, all clients together are one *owner*.
 
-Each owner has two counters in the store. A write raises them before it stores anything, so that two writes at
-once cannot exceed the quota together. They may drift, because a writer can die between the two steps; the
-collector counts anew (`toolspecs/collector.py`).
+Each owner has two counters in the store. A write raises them before it stores anything, so that two
+concurrent writes cannot exceed the quota together. They may drift, because a writer can die between the two
+steps; the collector corrects them (`toolspecs/collector.py`).
 """
 
 from collections.abc import AsyncIterator
@@ -66,19 +66,19 @@ class UsageCounters:
             raise QuotaExceeded("quota_bytes", self._quota.num_bytes)
 
     async def release(self, owner: str, usage: Usage) -> None:
-        """Count `usage` no longer. If the store fails, the collector corrects the counters later."""
+        """Stop counting `usage`. If the store fails, the collector corrects the counters later."""
         with suppress(StoreUnavailable):
             await self._count(owner, Usage(-usage.num_bytes, -usage.num_toolsets))
 
     async def correct(self, owner: str, usage: Usage) -> None:
-        """Let the counters say `usage`."""
+        """Set the counters to `usage`."""
         counted = await self._count(owner, Usage())
         await self._count(
             owner, Usage(usage.num_bytes - counted.num_bytes, usage.num_toolsets - counted.num_toolsets)
         )
 
     async def owners(self) -> set[str]:
-        """Everybody who has counters."""
+        """All owners that have counters."""
         return {key.removeprefix(USAGE).partition("/")[2] async for key in self._store.scan(USAGE)}
 
     async def _count(self, owner: str, usage: Usage) -> Usage:

@@ -1,4 +1,4 @@
-"""Whether a tool's parameters, or the documents of a toolset, are JSON Schemas.
+"""Checks that a tool's parameters, or the documents of a toolset, are JSON Schemas.
 
 Each is validated against the metaschema of its dialect (`toolspecs.dialects`); the metaschemas are part of
 jsonschema-rs. A `$schema` outside the table is refused before anything could look it up on the network.
@@ -71,7 +71,7 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
 
 
 def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
-    """What is wrong with a document, which may be a schema of any values; otherwise as `check_schema`."""
+    """What is wrong with a document, as `check_schema`; but its schema may be for values of any type."""
     if flaw := find_flaw(document, limits, is_document=True):
         return (flaw,)
     if isinstance(document, bool):

@@ -70,13 +70,13 @@ class Store(Protocol):
         """
 
     async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
-        """Let those of the keys that would expire do so `ttl_s` seconds from now."""
+        """Make those of the keys that have an expiry expire `ttl_s` seconds from now."""
 
     async def compact(self) -> None:
-        """Give the space of removed entries back to the system, as far as the store can."""
+        """Return the space of removed entries to the system, as far as the store can."""
 
     async def ping(self) -> None:
-        """Return if the store can be reached, else raise `StoreUnavailable`."""
+        """Raise `StoreUnavailable` unless the store can be reached."""
 
     async def close(self) -> None:
         """Close every connection. Using the store afterwards opens it again."""

@@ -1,4 +1,4 @@
-"""What somebody submits for registration, read once: its faults, or a checked toolset.
+"""Reads what a client submits for registration, once: into faults, or into a checked toolset.
 
 `read_toolset` reads every tool and document, and gives each tool the bundle of documents that it refers to.
 It does not stop at the first fault. The caller compiles the tools and adds those that cannot be enforced;
@@ -32,7 +32,7 @@ _INDEX = re.compile(r"/tools/(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class CheckedToolset:
-    """A toolset without fault and within the limits, its digest, and its content as JSON.
+    """A toolset without faults and within the limits, its digest, and its content as JSON.
 
     Only this module makes one, so its receiver need not check, hash or encode the toolset again.
     """
@@ -46,8 +46,8 @@ class CheckedToolset:
 class Submission:
     """A submitted toolset, as far as it could be read.
 
-    `tools` are those without fault, each with its bundle; there are none where a document has a fault or a
-    bundle is too large. `faults` are all that were found, in no particular order.
+    `tools` are those without faults, each with its bundle; it is empty if a document has a fault or a bundle
+    is too large. `faults` are all faults found, in no particular order.
     """
 
     name: str
@@ -164,7 +164,7 @@ def _document_faults(documents: Any, limits: Limits) -> Sequence[Fault]:
 
 
 def _unknown_tools(search: ToolSearch | None, tools: Sequence[Tool]) -> Iterator[Fault]:
-    """A fault for each tool that is to be shown always, and is not there."""
+    """A fault for each tool in `always` that the toolset does not have."""
     names = {tool.name: None for tool in tools}
     for i, name in enumerate(search.always if search else ()):
         if name not in names:

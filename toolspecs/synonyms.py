@@ -1,4 +1,4 @@
-"""What people say instead of the words that descriptions of tools use.
+"""Synonyms: words that people use instead of those in the descriptions of tools.
 
 A row holds words that stand for one another. The rows were written by the author of
 `tests/bench/mcp_requests.json`, after those requests, so they gain more there than elsewhere.

@@ -1,4 +1,4 @@
-"""A tool that a model may call, a call of one, and the choice which tools a model may or must call."""
+"""Tools that a model may call, calls of them, and the choice of which tools it may or must call."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ KeyOrder = Literal["declared", "any"]
 
 @dataclass(frozen=True, slots=True)
 class CustomInput:
-    """What the input of a custom tool may be: any text, or a text of `definition` in a syntax.
+    """The input that a custom tool accepts: any text, or a text that matches `definition`.
 
     | `syntax` | `definition` |
     |---|---|
@@ -70,7 +70,7 @@ class Tool:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether the digest was asked for before, so that it costs nothing now."""
+        """Whether the digest has been computed, so that it costs nothing now."""
         return "digest" in vars(self)
 
     @cached_property
@@ -88,8 +88,8 @@ class Tool:
 def custom_tool(name: str, description: str, custom: CustomInput) -> Tool:
     """A tool that takes free text: one string, written as the argument `input`.
 
-    A schema says what a pattern admits. It cannot say what a grammar does, so the model reads the grammar in
-    the description, and the compiler in `Tool.custom`.
+    A JSON Schema can express a regular expression but not a grammar. So the model reads the grammar in the
+    description, and the compiler reads it in `Tool.custom`.
     """
     text: dict[str, Any] = {"type": "string"}
     match custom.syntax:
@@ -116,7 +116,7 @@ class ToolCall:
 
 
 class ShownTools(StrEnum):
-    """The tools whose definitions a prompt shows; a model that was trained on its tools needs none."""
+    """Which tools' definitions a prompt shows. A model that was trained on its tools needs none."""
 
     ALL = "all"
     ALLOWED = "allowed"
@@ -125,10 +125,9 @@ class ShownTools(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
-    """How many tools a prompt shows of those that there are: the ones that a conversation calls for.
+    """How many tools a prompt shows: those that fit the conversation best.
 
-    The tools in `always` are shown whatever is found. `query` is what is searched for, instead of what the
-    user wrote.
+    The tools in `always` are shown in any case. `query` is searched for instead of the user's messages.
     """
 
     limit: int = 20

@@ -1,4 +1,4 @@
-"""Finds the tools that a request is about, by the words that it and they have in common (BM25).
+"""Finds the tools for a request by the words that they have in common (BM25).
 
 The words of a tool are those of its name, split at case and underscores, of its description, and of its
 parameters. They are stemmed, and words of a request also stand for their synonyms. A request of several
@@ -98,7 +98,7 @@ class ToolIndex:
 
     @property
     def num_bytes(self) -> int:
-        """About how much memory it takes."""
+        """The approximate size of the index in memory."""
         if self._ranker is None:
             return _OWN_BYTES
         arrays = (value for value in self._ranker.scores.values() if isinstance(value, np.ndarray))
@@ -131,10 +131,10 @@ class ToolIndex:
 
 
 def fit(texts: Mapping[str, float], scores: Mapping[str, Sequence[Scores]]) -> Scores:
-    """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say.
+    """How well each tool fits some texts, from 0 to 1 (best); each text has a weight.
 
-    There is a text at least. `scores` are how well each tool fits each of the `parts_of` a text. The whole
-    text counts as much as the sentence that fits the tool best.
+    There must be at least one text. `scores` are how well each tool fits each of the `parts_of` a text. The
+    whole text counts as much as the sentence that fits the tool best.
     """
     total = [np.float32(weight) * _fit(scores[text]) for text, weight in texts.items()]
     return scaled(np.sum(total, axis=0))
@@ -146,7 +146,7 @@ def _fit(scores: Sequence[Scores]) -> Scores:
 
 
 def parts_of(text: str) -> list[str]:
-    """The text, of which the middle is left out if it is long; then its sentences, if it has several."""
+    """The text, without its middle if it is long, and then its sentences, if it has several."""
     if len(text) > _MAX_REQUEST:
         text = f"{text[: _MAX_REQUEST // 2]}\n{text[-_MAX_REQUEST // 2 :]}"
     sentences = [sentence for sentence in _SENTENCE.split(text) if sentence.strip()][:_MAX_SENTENCES]
@@ -154,13 +154,13 @@ def parts_of(text: str) -> list[str]:
 
 
 def scaled(scores: Scores) -> Scores:
-    """Scores of which the best is 1."""
+    """The scores, scaled so that the best is 1."""
     best = scores.max(initial=0)
     return scores / best if best > 0 else scores
 
 
 def described(tool: Tool) -> str:
-    """What a tool is for, as a text: the words of its name, and its description."""
+    """A text that describes a tool: the words of its name, and its description."""
     return f"{' '.join(_WORD.findall(tool.name))}. {tool.description[:_MAX_DESCRIPTION]}"
 
 
@@ -195,7 +195,7 @@ def _synonyms() -> Mapping[str, frozenset[str]]:
 
 
 def _weighted_words(tool: Tool) -> list[str]:
-    """The words of a tool, each as often as it counts; the name first, so that bounds leave it whole."""
+    """The words of a tool, repeated by their weight; the name comes first, so that no limit cuts it."""
     words = [
         word for word in _words(f"{tool.name} {tool.description[:_MAX_DESCRIPTION]}") for _ in range(NAME)
     ]
@@ -220,7 +220,7 @@ def _parameters(schema: Any, depth: int = 0) -> Iterator[tuple[str, Mapping[str,
 
 
 def _details(schema: Mapping[str, Any]) -> Iterator[str]:
-    """What a schema says of its values: the description, and the values that it lists."""
+    """The words that a schema has about its values: its description, and the values that it lists."""
     yield str(schema.get("description") or "")[:_MAX_DETAIL]
     listed = schema.get("enum")
     for value in listed[:_MAX_ENUM] if isinstance(listed, list) else ():

@@ -1,4 +1,4 @@
-"""Reading tools in the shape of any API: each is checked as a whole, and every fault of it is told.
+"""Reads tools in the shape of any API. Each tool is checked as a whole, and all its faults are reported.
 
 The shape is detected for each tool (`toolspecs/shapes.py`). A field that its shape does not have is refused
 by name. A field that is null counts as left out.
@@ -29,9 +29,9 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class CheckedTool:
-    """A tool without fault, and the JSON pointer of its schema in what was submitted.
+    """A tool without faults, and the JSON pointer of its schema in the submitted document.
 
-    The pointer of a custom tool is that of the object that holds its definition.
+    For a custom tool, the pointer is that of the object that holds its definition.
     """
 
     tool: Tool
@@ -70,9 +70,9 @@ def read_tool(document: Any, *, limits: Limits, base: str = "") -> CheckedTool:
 def read_tools(
     documents: Any, *, limits: Limits, base: str = "/tools"
 ) -> tuple[tuple[CheckedTool, ...], list[Fault]]:
-    """The tools of a list that are without fault, and the faults of the others; each tool is read once.
+    """The tools of a list that have no faults, and the faults of the others; each tool is read once.
 
-    After very many faults no more tools are read: to say what was probably meant takes time.
+    After very many faults, no more tools are read, because finding suggestions takes time.
 
     Raises:
         InvalidTools: `documents` is not a list.
@@ -196,7 +196,7 @@ class _ToolParser:
             yield from self._read_input(options["input"], fields.get(row.schema_field), row.schema_field)
 
     def _read_input(self, written: Any, schema: Any, schema_field: str) -> Iterator[Flaw]:
-        """Make the tool a custom one, whose schema was left out or is what it is made from."""
+        """Make the tool a custom tool; its schema must be missing or the one that custom tools get."""
         assert self.tool, "the rest was read"
         path = (OWN_FIELD, "input")
         try:
@@ -218,7 +218,7 @@ class _ToolParser:
 
 
 def _peek_name(document: Any) -> str | None:
-    """The name under which faults are reported, of a document that has not been read yet."""
+    """The name under which to report the faults of a document that has not been read yet."""
     wrapper = "custom" if is_custom(document) else "function"
     fields = document.get(wrapper, document) if isinstance(document, dict) else None
     name = fields.get("name") if isinstance(fields, dict) else None

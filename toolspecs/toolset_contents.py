@@ -1,8 +1,8 @@
 """The contents of revisions in a store, compressed, under their digests: `toolset/content/<digest>`.
 
-Toolsets with equal content share one. A content never changes, but the stamp at its end does: it tells when a
-writer last relied on the content, so that nobody collects what a writer is about to name in a record
-(`toolspecs/collector.py`).
+Toolsets with equal contents share one entry. A content never changes, but the stamp at its end does: it says
+when a writer last relied on the content. So the collector does not remove a content that a writer is about to
+name in a record (`toolspecs/collector.py`).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ STAMP_AFTER_S = 15 * 60
 _STAMP_MARK, _STAMP_BYTES = b"used", 16
 
 MAX_BYTES = 64 * 2**20
-"""Of a content before compression. `Limits.toolset_bytes` keeps what is written far below it."""
+"""The most bytes of a content before compression; `Limits.toolset_bytes` keeps toolsets far below it."""
 
 CONTENT_CACHE_BYTES = 64 * 1024 * 1024
 """Decoded contents in memory."""
@@ -38,7 +38,7 @@ VALUE_BYTES = 80
 
 
 def encode_toolset(toolset: Toolset) -> bytes:
-    """The content of a toolset as JSON: a list of tools, or an object of tools and all else that there is."""
+    """The content of a toolset as JSON: a list of tools, or an object with the tools and the other fields."""
     rows = [_row(tool) for tool in toolset.tools]
     others: dict[str, Any] = {"documents": toolset.documents} if toolset.documents else {}
     if toolset.prompt_tools:
@@ -79,7 +79,7 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
 
 
 def _row(tool: Tool) -> list[Any]:
-    """What is stored of a tool; its order of keys and its custom input only if they are not the default."""
+    """A tool as it is stored, with its key order and its custom input only if they are not the defaults."""
     row: list[Any] = [tool.name, tool.description, tool.parameters, tool.extras]
     if tool.custom:
         return [*row, tool.key_order, [tool.custom.syntax, tool.custom.definition]]
@@ -99,7 +99,7 @@ def compress(content: bytes) -> bytes:
 
 
 def decompress(content: bytes) -> bytes:
-    """What `compress` was given; raises ValueError."""
+    """Undo `compress`; raises ValueError."""
     try:
         if zstandard.frame_content_size(content) > MAX_BYTES:
             raise ValueError(f"it is larger than {MAX_BYTES} bytes")
@@ -110,9 +110,9 @@ def decompress(content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class DecodedContents:
-    """Contents in memory, by their digests, and whose turn it is to decode: the event loop waits meanwhile.
+    """Decoded contents in memory, by digest; they are decoded one at a time, as the event loop waits.
 
-    The catalogs of a process may share them, even if their stores are not the same.
+    The catalogs of a process may share them, even if their stores differ.
     """
 
     cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
@@ -133,7 +133,7 @@ class ContentStore:
         self._decoded_contents = decoded or DecodedContents()
 
     async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
-        """Write the content of `toolset` unless it is there, whole and stamped lately.
+        """Write the content of `toolset`, unless it is stored intact and was stamped lately.
 
         `content` is the encoded toolset, `packed` the same compressed.
         """
@@ -177,7 +177,7 @@ class ContentStore:
 
 
 def stamped(packed: bytes, now: float) -> bytes:
-    """A content with the time after it, and random bytes: no two writers write the same."""
+    """A content followed by the time and random bytes, so that no two writers write the same."""
     return packed + _STAMP_MARK + round(now).to_bytes(8) + secrets.token_bytes(4)
 
 

@@ -1,10 +1,10 @@
-"""How toolsets lie in a store: a log of small records for each name, and contents that the records name.
+"""How toolsets are stored: a log of small records for each name, and contents that the records name.
 
 The records of a log are numbered from 1: `toolset/record/<name>/<number>`. A writer commits a write by
 creating the next record where there is none yet, so one writer wins each number, and the record of a number
 never changes. `toolset/head/<name>` is a copy of the last record. If a writer dies between writing the record
-and moving the head, the head lags behind by one; the next writer moves it on. A head that cannot be read is
-made again from the records.
+and moving the head, the head lags behind by one, and the next writer moves it. A head that cannot be read is
+rebuilt from the records.
 
 A record names its content by the digest (`toolspecs/toolset_contents.py`). The oldest records are dropped in
 time. `toolset/dropped/<name>` holds the number of the first record that is kept.
@@ -109,7 +109,7 @@ class ToolsetLogs:
         return sorted([key.removeprefix(HEADS) async for key in self._store.scan(HEADS)])
 
     async def head(self, name: str) -> Record | None:
-        """The last record, for readers: one small read. Raises `DamagedEntry`."""
+        """The last record, for readers, by one small read; raises `DamagedEntry`."""
         try:
             return _decode(HEADS + name, name, await self._store.get(HEADS + name))
         except DamagedEntry as error:
@@ -139,7 +139,7 @@ class ToolsetLogs:
         return record
 
     async def readable(self, name: str, numbers: Sequence[int]) -> list[Record]:
-        """Those records of these numbers that are there. One that is damaged is logged and left out."""
+        """The records with these numbers, without missing ones; a damaged record is logged and left out."""
         keys = [record_key(name, number) for number in numbers]
         found = []
         for key, content in zip(keys, await self._store.get_many(keys), strict=True):
@@ -190,9 +190,9 @@ class ToolsetLogs:
         return False
 
     async def _move_head(self, record: Record) -> None:
-        """Make `record` the head, unless the head is at it or beyond.
+        """Make `record` the head, unless the head is already at this record or a later one.
 
-        Another writer may do so first. Every writer moves the head to the end of the log before it appends.
+        Another writer may be first; every writer moves the head to the end of the log before it appends.
         """
         name = record.summary.name
         content = await self._store.get(HEADS + name)
@@ -222,9 +222,9 @@ def record_key(name: str, number: int) -> str:
 
 
 class StaleCache:
-    """The records that references had when the store last answered, to serve while the store is out.
+    """The records that references had when the store last answered, to be served while it is down.
 
-    It logs one warning per outage, and its end.
+    It logs one warning at the beginning of an outage and one at its end.
     """
 
     def __init__(self) -> None:

@@ -66,7 +66,6 @@ class EngineGrammars:
 
         Raises:
             GrammarUnavailable: the grammar cannot be loaded.
-
             OutputRefused: this engine cannot follow it.
         """
         loader = self._primed()

@@ -39,7 +39,6 @@ class PublishedGrammars:
 
         Raises:
             RequestRefused: the parts cannot be stored. No engine is asked, so none looks broken.
-
             GrammarNotStored: the store fails, and is not known to have the parts.
         """
         grammars, digest = self._grammars, recipe.digest

@@ -5,7 +5,7 @@ import json
 import pytest
 from source_server import SHOP, document, operation, served_document, web
 
-from gateway import watch_cli
+from gateway.commands import watch_cli
 
 URL = "/openapi.json"
 CHANGED = {**SHOP, "/new": {"get": operation("new", {}, "Call this first.")}}

@@ -9,9 +9,9 @@ import pytest
 import typer
 from rich.console import Console
 
-from gateway.command_options import json_text, say, table
-from gateway.import_cli import MAX_COMPARED, DifferenceReply, show_differences
-from gateway.tools_cli import checked_answer
+from gateway.commands.command_options import json_text, say, table
+from gateway.commands.gateway_client import checked_answer
+from gateway.commands.import_cli import MAX_COMPARED, DifferenceReply, show_differences
 
 HOSTILE = "[/][link=https://evil.example]get[/link]\x1b[2J\x9b31m\u202e"
 

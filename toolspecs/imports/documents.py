@@ -1,7 +1,7 @@
 """Documents as people write them, in JSON or YAML, and references between them.
 
-YAML is read as its version 1.2 says for JSON's types, which OpenAPI asks for: only `true` and `false` are
-booleans, dates are text, and `010` is ten. Keys are always text, since `200:` means the key `"200"`.
+YAML is read by the JSON schema of version 1.2, as OpenAPI requires: only `true` and `false` are booleans,
+dates are text, and `010` is ten. Keys are always text: `200:` means the key `"200"`.
 """
 
 import json
@@ -58,11 +58,11 @@ def parse_document(text: str, name: str) -> Any:
 
 
 def _from_yaml(text: str) -> Any:
-    """The value of a YAML text. Its depth is counted first: libyaml composes values recursively, in C.
+    """The value of a YAML text. Its depth is checked first, because libyaml is recursive, in C.
 
     Raises:
-        yaml.YAMLError, ValueError: it is no YAML, or of a kind that JSON does not have.
-        RecursionError: it is nested too deep.
+        yaml.YAMLError, ValueError: it is not YAML, or has a value that JSON does not have. RecursionError: it
+        is nested too deep.
     """
     depth = 0
     for event in yaml.parse(text, _Loader):
@@ -73,7 +73,7 @@ def _from_yaml(text: str) -> Any:
 
 
 class LinkedDocuments:
-    """A document and those that it refers to, each retrieved when a reference first leads to it."""
+    """A document and the documents that it refers to, each retrieved when it is first needed."""
 
     def __init__(self, uri: str, text: str, retrieve: Retrieve) -> None:
         self.uri = urldefrag(uri)[0]
@@ -85,7 +85,7 @@ class LinkedDocuments:
         """The URI of the document that a reference means at the URI `base`, and the JSON pointer in it.
 
         Raises:
-            LookupError: the reference is not to a place by JSON pointer.
+            LookupError: the reference's fragment is not a JSON pointer.
         """
         uri, fragment = absolute(base, reference)
         if not uri or (fragment and not fragment.startswith("/")):
@@ -112,7 +112,7 @@ class LinkedDocuments:
         return value
 
     def follow(self, base: str, value: Any) -> tuple[str, Any]:
-        """What a value is once no reference is left at its top, and the URI of the document that has it.
+        """Follow a value's references until it is not a reference; returns the value and its document's URI.
 
         Raises what `resolve` and `at` raise.
         """
@@ -141,7 +141,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         self._num_left = len(text) + 65_536
 
     def flatten_mapping(self, node: Any) -> None:
-        """Merge what `<<` names; by aliases, a short text can have very many members merged."""
+        """Merge what `<<` names, with a limit: with aliases, a short text can merge very many members."""
         super().flatten_mapping(node)
         self._num_left -= len(node.value)
         if self._num_left < 0:

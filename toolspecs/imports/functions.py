@@ -28,7 +28,7 @@ from toolspecs.tool import Tool
 
 
 def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
-    """Tools of functions and of pydantic models, by the names under which they are known."""
+    """Import functions and pydantic models as tools; `objects` maps the tools' names to them."""
     names, tools = UniqueNames(), dict[str, Tool]()
     faults: list[Fault] = []
     for known_as, found in objects.items():

@@ -69,7 +69,6 @@ def register() -> None:
 
     Raises:
         PluginSettingsError: some settings are set, and others are missing or bad.
-
         UnknownEngine: this version is unknown, or a replaced method has other parameters.
     """
     settings = PluginSettings.from_environment()

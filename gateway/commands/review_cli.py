@@ -8,10 +8,8 @@ import httpx
 import msgspec
 import typer
 
-from gateway.command_options import say, visible
-from gateway.import_cli import DifferenceReply, show_differences
-from gateway.tools_cli import (
-    ApplyReply,
+from gateway.commands.command_options import say, visible
+from gateway.commands.gateway_client import (
     KeyOption,
     ToolsetArgument,
     UrlOption,
@@ -22,6 +20,8 @@ from gateway.tools_cli import (
     toolset_path,
     warn,
 )
+from gateway.commands.import_cli import DifferenceReply, show_differences
+from gateway.commands.tools_cli import ApplyReply
 
 DifferingArgument = Annotated[
     list[str] | None, typer.Argument(help="Names of tools, such as get_*. Default: all that differ.")

@@ -4,34 +4,29 @@ The structs have those fields of the gateway's JSON that the commands show.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-from urllib.parse import quote
+from typing import Annotated, Any
 
 import httpx
 import msgspec
 import typer
-from rich.console import Console
 
-from gateway.command_options import json_text, output, say, table
-from gateway.setting_sources import DEFAULT_URL, client_settings
+from gateway.commands.command_options import json_text, say, table
+from gateway.commands.gateway_client import (
+    KeyOption,
+    ToolsetArgument,
+    UnenforcedPart,
+    UrlOption,
+    checked_answer,
+    count_tools,
+    failure,
+    open_gateway,
+    toolset_path,
+    warn,
+)
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
-
-UrlOption = Annotated[
-    str | None, typer.Option(help=f"URL of the gateway. Default: CALLGATE_URL, or {DEFAULT_URL}.")
-]
-
-
-KeyOption = Annotated[
-    str | None, typer.Option("--api-key", help="API key of the gateway. Default: CALLGATE_API_KEY.")
-]
-
-
-ToolsetArgument = Annotated[str, typer.Argument(help="The toolset's name.")]
-
 
 FileArgument = Annotated[
     Path,
@@ -50,8 +45,6 @@ NameOption = Annotated[
     ),
 ]
 
-T = TypeVar("T")
-
 
 class _SummaryReply(msgspec.Struct):
     """A revision, without its tools."""
@@ -60,15 +53,6 @@ class _SummaryReply(msgspec.Struct):
     revision: int
     num_tools: int
     created_at: str
-
-
-class UnenforcedPart(msgspec.Struct):
-    """A part of a schema that is not enforced, most likely by mistake."""
-
-    tool: str
-    pointer: str
-    keyword: str
-    note: str
 
 
 class ApplyReply(_SummaryReply):
@@ -129,27 +113,6 @@ class CheckReply(msgspec.Struct):
     changes: dict[str, str]
     tools: list[_ToolReply]
     warnings: list[UnenforcedPart] = []
-
-
-class FaultReply(msgspec.Struct):
-    """A fault of a tool or a document."""
-
-    tool: str | int | None
-    pointer: str
-    keyword: str
-    reason: str
-    suggestion: str
-
-
-class ProblemReply(msgspec.Struct):
-    """Why a request failed."""
-
-    detail: str
-    errors: list[FaultReply] = []
-
-
-# Compiling a thousand tools takes minutes; a request that takes longer than this is stuck.
-TIMEOUT_S = 600.0
 
 
 @tools.command()
@@ -227,13 +190,6 @@ def registered_toolset(client: httpx.Client, read: ToolsetReply) -> ToolsetReply
     return msgspec.structs.replace(read, tools=tools)
 
 
-def toolset_path(toolset: str) -> str:
-    """The path of a toolset's URL."""
-    if not toolset:
-        raise failure("a toolset needs a name")
-    return f"/v1/toolsets/{quote(toolset, safe='')}"
-
-
 def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
     after: str | None = None
     while True:
@@ -266,49 +222,6 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-@contextmanager
-def open_gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Client, Console]]:
-    """A client of a running gateway, and the console to print to; ends the command if no gateway answers."""
-    base, key = client_settings(url, api_key)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        with httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT_S) as client:
-            yield client, output()
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL, UnicodeError) as error:
-        raise failure(
-            f"{base!r} is not the address of a gateway ({error});"
-            f" write one as --url {DEFAULT_URL}, or in CALLGATE_URL"
-        ) from error
-    except httpx.TransportError as error:
-        raise failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
-
-
-def checked_answer(response: httpx.Response, shape: type[T]) -> T:
-    """The gateway's answer as a struct; if the request failed, prints the faults and exits with 1."""
-    try:
-        if response.is_success:
-            return msgspec.json.decode(response.content or b"null", type=shape)
-        problem = msgspec.json.decode(response.content, type=ProblemReply)
-    except msgspec.MsgspecError:
-        raise failure(
-            f"HTTP {response.status_code} from {response.url}: the answer is not that of a gateway"
-        ) from None
-    raise failure("\n".join(map(fault_line, problem.errors)) or problem.detail)
-
-
-def fault_line(fault: FaultReply) -> str:
-    """A fault in one line."""
-    subject = "" if fault.tool is None else f"tool {fault.tool!r} "
-    suggestion = f" ({fault.suggestion})" if fault.suggestion else ""
-    return f"{subject}at {fault.pointer or '/'}{_keyword(fault)}: {fault.reason}{suggestion}"
-
-
-def _keyword(fault: FaultReply) -> str:
-    """The keyword, if the pointer does not end in it."""
-    is_in_pointer = not fault.keyword or fault.pointer.endswith(f"/{fault.keyword}")
-    return "" if is_in_pointer else f" ({fault.keyword})"
-
-
 def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
     if report is None:
         return "", "", ""
@@ -319,32 +232,3 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
     ]
     shown = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
     return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
-
-
-def warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:
-    """Print the parts of schemas that are not enforced."""
-    for line in _in_groups(warnings):
-        say(console, line, "yellow")
-
-
-def _in_groups(warnings: Iterable[UnenforcedPart]) -> Iterator[str]:
-    """One line for all warnings with the same cause: documents may repeat a format hundreds of times."""
-    groups: dict[tuple[str, str], list[UnenforcedPart]] = {}
-    for warning in warnings:
-        groups.setdefault((warning.keyword, warning.note), []).append(warning)
-    for (keyword, note), places in groups.items():
-        first = f"tool {places[0].tool!r} at {places[0].pointer or '/'}"
-        num_others = len(places) - 1
-        others = f", and in {num_others} more place{'' if num_others == 1 else 's'}" if num_others else ""
-        yield f"{first}{others}: {keyword!r}: {note}"
-
-
-def count_tools(num_tools: int) -> str:
-    """How many tools, in words."""
-    return f"{num_tools} tool{'' if num_tools == 1 else 's'}"
-
-
-def failure(message: str) -> typer.Exit:
-    """Print what went wrong; the caller raises the result to end the command."""
-    say(Console(stderr=True), message, "red")
-    return typer.Exit(1)

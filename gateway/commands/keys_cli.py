@@ -11,7 +11,7 @@ import typer
 
 from gateway.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
 from gateway.body import convert
-from gateway.command_options import errors_explained, output, table, with_settings
+from gateway.commands.command_options import errors_explained, output, table, with_settings
 from gateway.data_dir import open_store_of
 from gateway.setting_sources import load
 

@@ -1,7 +1,7 @@
 """`callgate tools import`: registers the tools of a source, and shows what has changed there since.
 
 Tools are pinned: a later import changes nothing that is served. The command shows the differences, and
-`callgate tools accept` and `decline` decide on them (`gateway/review_cli.py`).
+`callgate tools accept` and `decline` decide on them (`gateway/commands/review_cli.py`).
 """
 
 import difflib
@@ -13,12 +13,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.command_options import json_text, say, table
-from gateway.errors import ExtraMissing, SettingsError
-from gateway.setting_sources import source_credentials
-from gateway.sources.outbound import SourceCredentials
-from gateway.sources.source_readers import from_mcp, from_openapi, from_python
-from gateway.tools_cli import (
+from gateway.commands.command_options import json_text, say, table
+from gateway.commands.gateway_client import (
     FaultReply,
     KeyOption,
     UnenforcedPart,
@@ -31,6 +27,10 @@ from gateway.tools_cli import (
     toolset_path,
     warn,
 )
+from gateway.errors import ExtraMissing, SettingsError
+from gateway.setting_sources import source_credentials
+from gateway.sources.outbound import SourceCredentials
+from gateway.sources.source_readers import from_mcp, from_openapi, from_python
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, toolset_name
 from toolspecs.imports.openapi import EVERYTHING, OperationFilter

@@ -10,8 +10,17 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.command_options import say, visible
-from gateway.import_cli import (
+from gateway.commands.command_options import say, visible
+from gateway.commands.gateway_client import (
+    KeyOption,
+    UrlOption,
+    checked_answer,
+    count_tools,
+    failure,
+    open_gateway,
+    toolset_path,
+)
+from gateway.commands.import_cli import (
     DifferenceReply,
     HeaderOption,
     ImportReply,
@@ -21,15 +30,6 @@ from gateway.import_cli import (
 )
 from gateway.sources.outbound import origin_of_url
 from gateway.sources.source_readers import is_url
-from gateway.tools_cli import (
-    KeyOption,
-    UrlOption,
-    checked_answer,
-    count_tools,
-    failure,
-    open_gateway,
-    toolset_path,
-)
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
 

@@ -1,0 +1,1 @@
+"""The commands of `callgate` (`gateway/cli.py` has the table): one file each, and what they share."""
