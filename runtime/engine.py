@@ -28,7 +28,7 @@ from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
 from runtime.protocol import EngineLoad
-from runtime.sampling import adjust, own_probabilities, sample, tell_drawn
+from runtime.sampling import adjust, own_probabilities, record_drawn, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
@@ -300,12 +300,12 @@ class Engine:
         adjust(logits, sequences)
         masked = self.masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
-        tell_drawn(masked.probabilities, sequences, tokens)
+        record_drawn(masked.probabilities, sequences, tokens)
         if rows := self.masks.count(masked, sequences):
             again = [sequences[row] for row in rows]
             probabilities = self.masks.recompute(logits[rows], again)
             anew = sample(probabilities, again)
-            tell_drawn(probabilities, again, anew)
+            record_drawn(probabilities, again, anew)
             for row, token in zip(rows, anew, strict=True):
                 tokens[row] = token
         self.masks.inspect(masked, sequences, tokens)

@@ -65,7 +65,7 @@ class RequestRefused(RuntimeFault):
 
 
 class PromptTooLong(RequestRefused):
-    """The prompt fills the model's context; `at_least` says that its tokens were estimated, not counted.
+    """The prompt fills the model's context. `at_least`: the number of its tokens is a lower bound.
 
     `remedy` is what would shorten it.
     """
@@ -143,9 +143,9 @@ class DeadlineExceeded(RuntimeFault):
 
 
 class EngineFault(RuntimeFault):
-    """`engine`, which is one elsewhere, did not do as it was asked; discard what the request has sent.
+    """The external engine `engine` did not do as asked; discard what the request has received.
 
-    Strangers see the reason up to its first colon: details, such as the engine's own words, stand after it.
+    Clients see the reason only up to its first colon; details, such as the engine's own words, follow it.
     """
 
     def __init__(self, engine: str, reason: str) -> None:
@@ -179,7 +179,7 @@ class PluginMissing(EngineFault):
 
 
 class NoEngine(EngineFault):
-    """None of the engines of a model takes requests now; try again in `retry_after_s`."""
+    """None of the engines of a model takes requests now; try again after `retry_after_s` seconds."""
 
     def __init__(self, model: str, reasons: tuple[str, ...], retry_after_s: float) -> None:
         self.model = model
@@ -188,7 +188,7 @@ class NoEngine(EngineFault):
 
 
 class GrammarNotStored(RuntimeFault):
-    """No engine elsewhere can read the grammar of a request, because the store fails."""
+    """No external engine can read the grammar of a request, because the store fails."""
 
     def __init__(self, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s

@@ -48,7 +48,7 @@ class ThoughtDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """The call number `index` of a choice begins. Its name is complete."""
+    """Call number `index` of a choice begins; its name is complete."""
 
     choice: int
     index: int
@@ -66,7 +66,7 @@ class ArgumentsDelta:
 
 @dataclass(frozen=True, slots=True)
 class InspectedToken:
-    """A token of a choice, how it came about and where it stands; the tokens come in their order.
+    """A token of a choice, how it came about and where it stands; tokens come in order.
 
     `text` is empty for a stop token. `candidate_texts` are those of the candidates.
     """
@@ -91,11 +91,11 @@ class BrokenDraft:
 class SelectionStats:
     """How an answer was selected, from `num_sequences`, and how many tokens were computed for all of them.
 
-    `is_exact` says that the answer is an exact draw of the model's distribution among valid answers. If it
-    was chosen by weight, `effective_size` says among how many alike ones: `1 / sum(share ** 2)` of the
-    weights. It is None if it was not, or no weight was left. `num_computed_tokens` is None where an engine
-    does not tell. `num_written_tokens` counts the tokens of all sequences, without prompts. `broken` are the
-    drafts that were written freely and not taken.
+    `is_exact` says that the answer is an exact draw from the model's distribution among valid answers. If it
+    was chosen by weight, `effective_size` is the effective sample size `1 / sum(share ** 2)` of the weights;
+    otherwise, or if all weights are zero, it is None. `num_computed_tokens` is None if an engine does not
+    report it. `num_written_tokens` counts the tokens of all sequences, without prompts. `broken` are the
+    drafts that were not used.
     """
 
     strategy: SelectionStrategy
@@ -139,14 +139,14 @@ class GenerationStats:
 
 
 def num_rescued(stats: Iterable[GenerationStats]) -> int | None:
-    """The rescued tokens of some choices together; None if that of one is not known."""
+    """The rescued tokens of several choices together; None if one is unknown."""
     counts = [one.num_rescued_tokens for one in stats]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def mass_removed(stats: Iterable[GenerationStats]) -> float | None:
-    """The mean probability that masks removed, over the masked steps of all choices; None if not known."""
+    """The mean probability that masks removed, over the masked steps of all choices; None if unknown."""
     found = [(one.mass_removed, one.num_masked_steps) for one in stats]
     known = [(mass, num_steps) for mass, num_steps in found if mass is not None]
     if len(known) != len(found):
@@ -171,7 +171,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class PromptRead:
-    """The prompt is made of the messages and has so many tokens; nothing is computed yet."""
+    """The prompt has been rendered and has `num_tokens` tokens; nothing is computed yet."""
 
     num_prompt_tokens: int
 

@@ -25,12 +25,12 @@ class FairThreads:
         self._running: Counter[str] = Counter()
 
     def num_of(self, share: str) -> int:
-        """How much work of a share is being done or waits."""
+        """How many pieces of work of a share are running or waiting."""
         with self._lock:
             return len(self._waiting.get(share, ())) + self._running[share]
 
     def submit(self, share: str, work: Callable[[], T]) -> Future[T]:
-        """Do `work` in a thread. It counts for its share until it ends, also if the future is cancelled."""
+        """Run `work` in a thread. It counts for its share until it ends, even if the future is cancelled."""
         future: Future[T] = Future()
         job = (future, work)
         with self._lock:
@@ -40,11 +40,11 @@ class FairThreads:
         return future
 
     def shutdown(self) -> None:
-        """Take no more work."""
+        """Accept no more work."""
         self._threads.shutdown(wait=False)
 
     def _forget(self, share: str, job: tuple[Future[Any], Callable[[], Any]], future: Future[Any]) -> None:
-        """Let go of work that was cancelled before it began."""
+        """Drop work that was cancelled before it began."""
         if future.cancelled():
             with self._lock:
                 if job in self._waiting.get(share, ()):
@@ -53,7 +53,7 @@ class FairThreads:
                         del self._waiting[share]
 
     def _serve(self) -> None:
-        """Work, until no share that waits may have one more thread."""
+        """Run waiting work, until no waiting share may have another thread."""
         while (found := self._next()) is not None:
             share, (future, work) = found
             try:

@@ -1,4 +1,4 @@
-"""Inspection: what is told of a token, on request: how it came about, and what the mask removed there.
+"""Inspection: on request, how each token came about, and what the mask removed.
 
 An answer under the tool `paint` in the syntax `hermes`, with what is told of three of its tokens:
 
@@ -49,9 +49,9 @@ class Candidate:
 class Inspection:
     """How one token came about.
 
-    `candidates` are the most probable ones first, with the written one after them if it is none of them. The
-    mask removed the probability `mass_removed` in all.
-    Where the model was not asked there are none, and `mass_removed` is None.
+    `candidates` begin with the most probable token; the written one comes last if it is not among them. The
+    mask removed the probability `mass_removed` in all. If the model was not asked, there are no candidates,
+    and `mass_removed` is None.
     """
 
     cause: Cause

@@ -107,7 +107,7 @@ class TokenMasks:
         return MaskedDistribution(probabilities, allowed_mass, is_rescued, unmasked)
 
     def count(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
-        """Count a masked step for each sequence; returns the rows below `MIN_MASS`, for `recompute`.
+        """Count a masked step for each sequence; returns the rows to `recompute`, with less than `MIN_MASS`.
 
         This waits for the device.
         """
@@ -123,7 +123,7 @@ class TokenMasks:
     def inspect(
         self, masked: MaskedDistribution, sequences: list[Sequence], tokens: list[SampledToken | None]
     ) -> None:
-        """Put into the tokens of inspected sequences how they came about; if there are any, this waits."""
+        """Add to the tokens of inspected sequences how they came about; if there are any, this waits."""
         for i, probabilities in masked.unmasked.items():
             if (token := tokens[i]) is None:
                 continue
@@ -148,7 +148,7 @@ class TokenMasks:
         return token_id < self.width and bool(mask[token_id // 32] >> token_id % 32 & 1)
 
     def recompute(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
-        """Masked distributions of rows below `MIN_MASS`: the mask comes first here, then softmax."""
+        """Masked distributions of rows below `MIN_MASS`: here the mask comes before the softmax."""
         masked = logits.clone()
         self._apply_bits(masked, np.stack([self.fill(sequence) for sequence in sequences]))
         return masked.softmax(dim=1)

@@ -1,4 +1,4 @@
-"""Where the files of a model are: a directory, a hub id, or one GGUF file.
+"""Finds the files of a model: a directory, a hub id, or one GGUF file.
 
 transformers reads all three. Of a GGUF file it wants the directory and the file's name apart.
 """

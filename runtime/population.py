@@ -43,7 +43,7 @@ class RejectionSampling(Population):
         self._is_finishing = False
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
-        """Go on with the last member; begin another one, or finish all, where it is given up."""
+        """Continue with the last member; if it is given up, start another one, or finish all."""
         last = self.members[-1]
         if not self._is_finishing:
             if not _is_given_up(last):
@@ -83,7 +83,7 @@ class Particles(Population):
         """Tokens that all particles which are not done have drawn."""
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
-        """Have those that have drawn a token more than others wait for them; resample; or select one."""
+        """Let members that are a token ahead wait for the others; then resample, or select one."""
         while len(self.members) < self._size:
             engine.start(self._another())
         live = [member for member in self.members if not _is_done(member)]
@@ -206,7 +206,7 @@ def log_weight(sequence: Sequence) -> float:
 
 
 def log_likelihood(sequence: Sequence) -> float:
-    """How likely a member's output is for the model; minus infinity if the budget closer completed it."""
+    """The log likelihood of a member's output; minus infinity if the budget closer completed it."""
     return -math.inf if sequence.closed_by is not None else _weight(sequence).log_likelihood
 
 
@@ -252,7 +252,7 @@ def _weight(sequence: Sequence) -> Weight:
 
 
 def _is_done(sequence: Sequence) -> bool:
-    """Whether a member draws no more: it is finished, or the budget closer completes it."""
+    """Whether a member samples no more tokens: it is finished, or the budget closer completes it."""
     return sequence.closed_by is not None or _is_finished(sequence)
 
 

@@ -49,9 +49,9 @@ class Circuit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """What is known of a replica; `reason` is why it takes no requests, empty if it does.
+    """The state of a replica; `reason` is why it takes no requests, empty if it does.
 
-    After the first colon of a reason are details, such as an engine's own words.
+    Details, such as an engine's own words, come after the first colon of a reason.
     """
 
     model_id: str
@@ -67,13 +67,13 @@ class EngineState:
 
     @property
     def public_reason(self) -> str:
-        """The reason without details, for anyone who may ask: it holds no address."""
+        """The reason without details, which anybody may read: it contains no address."""
         return self.reason.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """What the engine of this process does for a model: its sequences, and the pages of its KV cache.
+    """The load of this process's engine for a model: its sequences, and the pages of its KV cache.
 
     Since it started, it has made `num_steps` steps with `num_stepped_sequences` sequences in all of them
     together, and has preempted `num_preempted`.
@@ -92,9 +92,9 @@ class EngineLoad:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether requests can be served, and if not, the reason; `is_lost`: they never can be again.
+    """Whether requests can be served, and if not, the reason; `is_lost`: only a restart helps.
 
-    `engines` are those elsewhere, and `loads` is of those in this process.
+    `engines` are the external ones, and `loads` are those of the engines in this process.
     """
 
     is_ready: bool
@@ -107,10 +107,10 @@ class Health:
 
 
 class Runtime(Protocol):
-    """An engine that generates. It raises the errors of runtime/errors.py."""
+    """Serves models. It raises the errors of runtime/errors.py."""
 
     async def start(self, grammars: GrammarCache) -> None:
-        """Begin to serve; called once, before all others. Engines elsewhere read the grammars' store."""
+        """Begin to serve; called once, before all others. External engines read the grammars' store."""
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""

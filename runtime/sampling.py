@@ -74,8 +74,8 @@ def own_probabilities(logits: Tensor, sequences: list[Sequence], token_ids: list
     return [float(p) for p in probabilities.gather(1, columns[:, None])[:, 0].tolist()]
 
 
-def tell_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[SampledToken | None]) -> None:
-    """Tell weighed sequences how probable their tokens were, in [len(sequences), num_columns]."""
+def record_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[SampledToken | None]) -> None:
+    """Record the probability of each weighed sequence's token, from [len(sequences), num_columns]."""
     drawn = [
         (row, token.token_id, sequence.weight)
         for row, (sequence, token) in enumerate(zip(sequences, tokens, strict=True))
@@ -91,7 +91,7 @@ def tell_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[Sa
 
 
 def noise(seed: int, choice: int, position: int) -> float:
-    """A number uniform in [0, 1), in steps of 2**-32."""
+    """A uniform random number in [0, 1), in steps of 2**-32."""
     digest = hashlib.blake2b(struct.pack("<QII", seed % 2**64, choice, position), digest_size=4)
     return int.from_bytes(digest.digest(), "little") / 2**32
 
@@ -157,7 +157,7 @@ def _choose_randomly(weights: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """Per row, the column where the cumulated weight passes its `uniform` share, and how far into it."""
+    """Per row, the column where the cumulated weight passes the share `uniform`, and how far into it."""
     cumulative = weights.double().cumsum(dim=1)
     targets = uniform[:, None] * cumulative[:, -1:]
     columns = torch.searchsorted(cumulative, targets, right=True).clamp_(max=weights.shape[1] - 1)
@@ -177,7 +177,7 @@ def _logprobs(probabilities: Tensor, token_id: Tensor, num_logprobs: int | None)
 def _download(
     tensors: tuple[Tensor, ...] | None,
 ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-    """What `_logprobs` computed, as Python numbers."""
+    """The tensors of `_logprobs` as Python numbers."""
     if tensors is None:
         return None, ()
     logprob, values, ids = tensors

@@ -110,8 +110,8 @@ class Scheduler:
     def add(self, sequence: Sequence) -> Sequence | None:
         """Queue a sequence. Its whole context must fit into the pool.
 
-        The sequences of a population count for as many as it has together. Where the queue is full, a client
-        with more waiting choices makes room: the newest of those that have never run is removed and returned.
+        A population counts as many sequences as it runs at once. If the queue is full, a client with more
+        waiting choices makes room: its newest choice that has never run is removed and returned.
 
         Raises:
             TooManySequences: its client has too many already.
@@ -143,10 +143,10 @@ class Scheduler:
         sequence.status = SequenceStatus.PARKED
 
     def adopt(self, twin: Sequence, sequence: Sequence) -> tuple[int, int] | tuple[()] | None:
-        """Run a copy of a running sequence on the same pages; None if there is no place or page for it.
+        """Run `twin`, a copy of a running sequence, on the same pages; None if there is no room for it.
 
-        A page that is not full cannot be shared, as both go on writing it: returns it and the page that it is
-        to be copied to, nothing if there is none.
+        A page that is not full cannot be shared, because both continue to write it. Returns that page and the
+        page to copy it to, or an empty tuple.
         """
         num_full, num_rest = divmod(sequence.num_computed, self.pool.page_size)
         is_running = sequence.status is SequenceStatus.RUNNING
@@ -180,7 +180,7 @@ class Scheduler:
         return self._release(sequence, is_tainted=is_tainted)
 
     def schedule(self) -> Batch:
-        """The batch of the next step, empty only if there is no work but that of slow sequences that rest."""
+        """The batch of the next step; it is empty only if all work is that of resting slow sequences."""
         self._recover()
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
@@ -212,7 +212,7 @@ class Scheduler:
         return Batch(tuple(chunks))
 
     def _due(self, running: list[Sequence]) -> set[Sequence]:
-        """The sequences that go on in this step: those with tokens to compute, but for those that rest."""
+        """The running sequences of this step: those with tokens to compute, except resting ones."""
         slow = self.slow.resting(running, self.waiting, self.shares.served)
         due = [sequence for sequence in running if sequence.num_due and sequence not in slow]
         return set(due) - self.shares.resting(due, self.settings.max_stepped_per_share)
@@ -248,9 +248,10 @@ class Scheduler:
                 self.max_running += 1
 
     def _give_way(self) -> None:
-        """Preempt what must give its place or pages to the next waiting sequence; held ones go first.
+        """Preempt sequences that must make room for the next waiting sequence; held ones go first.
 
-        This is done before the step has chunks: what has a chunk keeps its pages, as others may read them.
+        This is done before the step has chunks: a sequence with a chunk keeps its pages, as others may read
+        them.
         """
         if not self.waiting:
             return
@@ -275,15 +276,15 @@ class Scheduler:
     def _cached(self, sequence: Sequence) -> list[int]:
         """The pages of a waiting sequence's longest cached prefix.
 
-        The last token is always computed: its logits choose the next one. So are forced tokens that are yet
-        to be weighed, and the one before them, though another sequence may have computed the same.
+        The last token is always computed, because its logits choose the next one. So are forced tokens that
+        must still be weighed, and the token before them, even if another sequence has computed the same.
         """
         size = self.pool.page_size
         num_known = len(sequence.token_ids) if sequence.weight is None else sequence.weight.num_counted
         return self.pool.match(sequence.page_hashes(size)[: (num_known - 1) // size])
 
     def _num_missing(self, sequence: Sequence) -> int:
-        """How many pages more than there are free a waiting sequence needs."""
+        """How many more pages than are free a waiting sequence needs."""
         cached = self._cached(sequence)
         num_new = self._num_pages(len(sequence.token_ids)) - len(cached)
         return num_new - (self.pool.num_free - self.pool.count_free(cached))

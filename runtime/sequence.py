@@ -208,7 +208,7 @@ class Sequence:
         return hashes
 
     def fork(self, seed: int) -> "Sequence":
-        """A copy that goes on with another seed. It has no pages yet: it finds those of the same content."""
+        """A copy that continues with another seed; it has no pages yet, but finds those of equal content."""
         twin = copy(self)
         twin.seed = seed
         twin.token_ids = list(self.token_ids)
@@ -234,7 +234,7 @@ Sibling = Callable[[int, int], Sequence]
 
 
 class PopulationHost(Protocol):
-    """What a population has its engine do."""
+    """The engine's methods that a population calls."""
 
     def start(self, sequence: Sequence) -> None:
         """Queue a new sequence of a choice that was admitted."""
@@ -255,8 +255,8 @@ class PopulationHost(Protocol):
 class Population(ABC):
     """The sequences of one choice. The engine calls `advance` after each step that has extended one of them.
 
-    All that is decided depends on the seed and the members' tokens alone, so not on the other sequences of
-    a batch. `is_over` once a member is selected, or the choice has ended without an answer.
+    All decisions depend only on the seed and the members' tokens, not on the other sequences of a batch.
+    `is_over` is true once a member is selected or the choice has ended without an answer.
     """
 
     strategy: SelectionStrategy
@@ -277,7 +277,7 @@ class Population(ABC):
         """Start, park or resume members; returns the selected one, which is finished, once there is one."""
 
     def hold(self, sequence: Sequence, tokens: Iterable[WrittenToken]) -> None:
-        """Hold back what a member has written."""
+        """Hold back tokens that a member has written."""
         self._written[sequence] += tokens
 
     def written(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
@@ -285,7 +285,7 @@ class Population(ABC):
         return tuple(self._written[sequence])
 
     def _another(self) -> Sequence:
-        """One more member, which has written nothing yet."""
+        """Add a new member, which has written nothing yet."""
         member = self._sibling(len(self.members), self.first.max_tokens)
         member.population = self
         self.members.append(member)

@@ -1,8 +1,8 @@
-"""Slow grammars: sequences that take the engine's thread long wait, so that those of others need not.
+"""Slow grammars: sequences whose masks take long must wait, so that those of other clients need not.
 
-A mask mostly takes a tenth of a millisecond. Where very many derivations fit a text, one takes a second: by
-intent, or because a grammar says the same in many ways. All sequences share the engine's one thread. So the
-processor time is counted that it spends on one sequence alone, for its mask, its closer and forced tokens:
+A mask usually takes a tenth of a millisecond. If very many derivations fit a text, it takes a second: by
+malice, or because a grammar is ambiguous. All sequences share the engine's only thread. So the thread's
+processor time is counted for each sequence: for its masks, its closer and its forced tokens.
 
 - A sequence is slow if its last token took more than `SLOW_S`. The slow sequences of one step took no more
   than `STEP_S` together, or it is only one; the client that has had fewest tokens comes first.
@@ -46,7 +46,7 @@ class SlowGrammars:
             sequence.token_s += self._processor_clock() - start
 
     def end_token(self, sequence: Sequence) -> bool:
-        """A token of the sequence is done; whether its slow tokens have taken too long."""
+        """End the counting of one token; returns whether the sequence's slow tokens have taken too long."""
         taken_s, sequence.token_s = sequence.token_s, 0.0
         sequence.slow_token_s = taken_s if taken_s > SLOW_S else 0.0
         if sequence.slow_token_s:

@@ -20,10 +20,10 @@ from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import MESSAGES, wire_name
 from gateway.routes.transport import (
     AnswerWriter,
+    ignored_header,
     read_body,
     read_wire_request,
     stream,
-    told,
     unless_gone,
 )
 from gateway.services import Services, WiredServices
@@ -81,7 +81,7 @@ async def _answer(
     starting = services.completions.start(asked.turn, principal.share, allowance, arrived=arrived)
     generation = await unless_gone(request, starting)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
-    headers = told((*asked.ignored, *without_effect))
+    headers = ignored_header((*asked.ignored, *without_effect))
     writer = writer_of(generation)
     if asked.turn.is_streamed:
         return stream(generation, writer, headers)
@@ -177,7 +177,7 @@ async def count_message_tokens(
     """How many tokens the prompt of a message has."""
     asked = await read_wire_request(request, services, principal.share, read_messages_request)
     ids = await _prompt_ids(request, services, principal, asked)
-    return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
+    return Response({"input_tokens": len(ids)}, headers=ignored_header(asked.ignored))
 
 
 @post("/v1/completions", status_code=200)
@@ -199,7 +199,7 @@ async def tokenize(
     ids = await _prompt_ids(request, services, principal, asked)
     model, _ = split_model(asked.turn.model, await services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
-    return Response(answer, headers=told(asked.ignored))
+    return Response(answer, headers=ignored_header(asked.ignored))
 
 
 @post("/detokenize", status_code=200)

@@ -115,10 +115,10 @@ async def read_wire_request(
     return await asyncio.to_thread(read, await expand(sent))
 
 
-def told(ignored: Iterable[str]) -> dict[str, str]:
+def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
     """The header that names the ignored fields, if there are any.
 
-    >>> told(["prediction", "messages[].cache control"])
+    >>> ignored_header(["prediction", "messages[].cache control"])
     {'X-Callgate-Ignored': 'prediction, messages[].cache%20control'}
     """
     names = ", ".join(quote(shorten(path, MAX_NAME), safe="[].-_") for path in ignored)

@@ -265,7 +265,7 @@ def _refusal(name: str, status: int, content: bytes) -> EngineFault:
         said: Any = msgspec.json.decode(content)
     except msgspec.DecodeError:
         said = content.decode(errors="replace")
-    reason = f"{plain(said)} (HTTP {status})"
+    reason = f"{engine_message(said)} (HTTP {status})"
     if status in {408, 429} or status >= 500:
         return EngineBroke(name, f"cannot answer now: {reason}")
     if status in {401, 403}:
@@ -273,7 +273,7 @@ def _refusal(name: str, status: int, content: bytes) -> EngineFault:
     return EngineRefused(name, f"refuses the request: {reason}")
 
 
-def plain(said: Any) -> str:
+def engine_message(said: Any) -> str:
     """The message in an engine's error, shortened so that it fits into our own message."""
     while isinstance(said, dict):
         said = said.get("error") or said.get("message") or said.get("detail") or "it gives no reason"

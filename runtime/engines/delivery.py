@@ -74,7 +74,7 @@ async def deliver_verified(
         delivery.put(output.take(tokens))
 
 
-async def last_words(chunks: AsyncIterator[EngineChunk]) -> int:
+async def read_num_cached(chunks: AsyncIterator[EngineChunk]) -> int:
     """Read an answer to its end; returns how many prompt tokens were in the engine's cache, 0 if unknown.
 
     The connection can be reused only if the answer is read to its end.

@@ -24,7 +24,7 @@ from runtime.engines.client import (
     EngineChunk,
     HttpEngine,
     ServedModel,
-    plain,
+    engine_message,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.errors import EngineBroke, RequestRefused
@@ -143,7 +143,7 @@ class LlamaClient(HttpEngine):
             async for data in events:
                 event = msgspec.json.decode(data, type=_Event)
                 if event.error is not None:
-                    raise EngineBroke(self.name, f"broke off: {plain(event.error)}")
+                    raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
                 if held is not None and event.stop_type != "eos":
                     yield held
                 chunk = self._chunk(event)

@@ -20,7 +20,7 @@ from typing import TypeVar
 from compiler.cache.asked_already import to_the_end
 from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequests, conversation_head
-from runtime.engines.delivery import ChoiceDelivery, deliver_verified, last_words
+from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
 from runtime.engines.replicas import Replica, Replicas
 from runtime.engines.sent_grammars import SentGrammars
 from runtime.engines.verified_output import VerifiedOutput
@@ -190,7 +190,9 @@ class OutputWriter:
                         raise PluginMissing(name)
                 await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
                 if output.is_finished:
-                    await self._hear_out(replica, output, delivery, chunks, is_done=finish_reason is not None)
+                    await self._deliver_end(
+                        replica, output, delivery, chunks, is_done=finish_reason is not None
+                    )
                 if not output.is_open:
                     return
         if finish_reason not in {"stop", "length"}:
@@ -210,7 +212,7 @@ class OutputWriter:
         sampling = replace(asked.sampling, logit_bias=bias)
         return replace(asked, max_tokens=1, allowed_ids=allowed, sampling=sampling)
 
-    async def _hear_out(
+    async def _deliver_end(
         self,
         replica: Replica,
         output: VerifiedOutput,
@@ -227,7 +229,7 @@ class OutputWriter:
             delivery.end()
         try:
             if is_done or (output.is_exhausted and replica.client.reports_cached):
-                num_cached = await last_words(chunks)
+                num_cached = await read_num_cached(chunks)
                 delivery.num_cached = min(num_cached or delivery.num_cached, len(output.prompt_ids))
         finally:  # also at the deadline: the output is whole
             delivery.end()

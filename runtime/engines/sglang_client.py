@@ -17,7 +17,7 @@ from runtime.engines.client import (
     NO_HEADERS,
     EngineChunk,
     HttpEngine,
-    plain,
+    engine_message,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.errors import EngineBroke, EngineRefused
@@ -98,7 +98,7 @@ class SglangClient(HttpEngine):
                     return
                 event = msgspec.json.decode(data, type=_Event)
                 if event.error is not None:
-                    raise self._fault(plain(event.error), _code(event.error))
+                    raise self._fault(engine_message(event.error), _code(event.error))
                 tokens = _new_tokens(event, num_seen)
                 num_seen += len(tokens)
                 prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
@@ -107,7 +107,7 @@ class SglangClient(HttpEngine):
 
     def _finish_reason(self, finish: _Finish | None) -> str | None:
         if finish is not None and finish.type == "abort":
-            raise self._fault(plain(finish.message), finish.status_code)
+            raise self._fault(engine_message(finish.message), finish.status_code)
         return None if finish is None else finish.type
 
     def _fault(self, reason: str, code: int | None) -> EngineBroke | EngineRefused:

@@ -20,7 +20,7 @@ from runtime.engines.client import (
     EngineAddress,
     EngineChunk,
     HttpEngine,
-    plain,
+    engine_message,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.errors import EngineBroke, EngineRefused
@@ -128,7 +128,7 @@ class VllmClient(HttpEngine):
 
     def _chunk(self, event: _Event) -> EngineChunk:
         if event.error is not None:
-            raise EngineBroke(self.name, f"broke off: {plain(event.error)}")
+            raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
         if not event.choices:
             details = event.usage.prompt_tokens_details if event.usage else None
             num_cached = details.cached_tokens if details else None

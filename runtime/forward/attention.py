@@ -78,8 +78,8 @@ class KVCache:
 class Scoring:
     """How a layer scores keys for a query.
 
-    `scaling` None is 1 / sqrt(head_dim). Only the last `window` keys are seen. Scores are softly capped at
-    `softcap`. `sinks` [heads] are scores that take part in the softmax and have no value.
+    `scaling` None is 1 / sqrt(head_dim). A query sees only the last `window` keys. Scores are softly capped
+    at `softcap`. `sinks` [heads] are scores that take part in the softmax without a value.
     """
 
     scaling: float | None = None
@@ -121,7 +121,7 @@ def paged_attention(
     """Attention of a packed row: [1, heads, tokens, dim] in, [1, tokens, heads, dim] out.
 
     Raises:
-        TypeError: the layers of the model did not hand `paged` down.
+        TypeError: the layers of the model did not pass `paged` on.
     """
     if paged is None:
         raise TypeError("its layers do not hand the model's keyword arguments down to attention")

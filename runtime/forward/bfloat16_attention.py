@@ -18,7 +18,7 @@ TILE_QUERIES = 64
 
 
 def is_faster(query: Tensor) -> bool:
-    """Whether `attend` is the faster way for queries [heads, queries, dim]."""
+    """Whether `attend` is faster than torch's attention for queries [heads, queries, dim]."""
     return query.dtype == torch.bfloat16 and query.device.type == "cpu" and query.shape[1] >= MIN_QUERIES
 
 

@@ -136,7 +136,7 @@ def sizes_up_to(max_rows: int) -> tuple[int, ...]:
 
 
 def _tokens(chunks: tuple[Chunk, ...], table_rows: list[int]) -> list[tuple[int, int, int]]:
-    """Of each token: the row of its page table, its position and its id."""
+    """For each token, the row of its page table, its position and its id."""
     return [
         (row, position, chunk.sequence.token_ids[position])
         for chunk, row in zip(chunks, table_rows, strict=True)

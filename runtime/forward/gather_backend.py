@@ -113,9 +113,10 @@ class GatherBackend:
 
     @classmethod
     def of(cls, chunks: tuple[Chunk, ...], page_size: int, device: torch.device) -> "GatherBackend":
-        """Group sequences with those that they share most pages with.
+        """Group each sequence with those that it shares most pages with.
 
-        Of the others, decoding sequences of similar length form a group, and each longer chunk is alone.
+        Among the other sequences, decoding sequences of similar length form a group, and each longer chunk is
+        alone.
         """
         num_sharing = Counter(prefix for chunk in chunks for prefix in _prefixes(chunk, page_size))
         members: defaultdict[tuple[int, ...], list[_Member]] = defaultdict(list)
@@ -195,7 +196,7 @@ def _attend(
 
 
 def _joined(parts: list[tuple[Tensor, Tensor]], sinks: Tensor | None) -> Tensor:
-    """Attention to all keys from that to parts of them: each weighs its share of the sum of exponentials."""
+    """Join attention to parts of the keys: each part is weighted by its share of the sum of exponentials."""
     total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
     if sinks is not None:
         total = total.logaddexp(sinks.view(1, -1, 1).float())

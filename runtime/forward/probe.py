@@ -1,4 +1,4 @@
-"""The probe: when a model is loaded, compares what it computes over pages with what it computes by itself.
+"""The probe: compares a newly loaded model's logits over pages with those of its own attention.
 
 A model may run over pages and still compute other logits. A layer may attend in a way that the attention
 interface does not express, or attend twice, or read a cache of its own, which the engine does not give it.
@@ -120,7 +120,7 @@ def _by_itself(model: Any, text: list[int]) -> Tensor:
 
 
 def _compare(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
-    """Compare the median token: where rounding chooses another expert, a token differs a lot."""
+    """Compare the median token: single tokens may differ a lot, if rounding selects another expert."""
     spread = (expected - expected.mean(dim=-1, keepdim=True)).norm(dim=-1)
     difference = float(((found - expected).norm(dim=-1) / spread).nanmedian())
     if difference > TOLERANCE.get(dtype, TOLERANCE_ROUNDED):
