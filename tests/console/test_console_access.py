@@ -18,7 +18,7 @@ def prepared(tmp_path_factory):
     """A gateway with toolsets and requests: its URL, and what the addresses of pages name."""
     folder = str(tmp_path_factory.mktemp("gateway"))
     runtime = FakeRuntime(call("refund_payment", '{"payment": "pay_12"}'))
-    runtime.steps = ("is_queued", "has_begun", "has_token")
+    runtime.steps = ("note_queued", "note_begun", "note_token")
     app = create_app(Settings(data_dir=folder, secret="0123456789abcdef", compile_workers=0), runtime=runtime)
     with served(app) as client:
         yield str(client.base_url).rstrip("/"), prepare(client)

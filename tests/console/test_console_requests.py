@@ -22,7 +22,7 @@ ELSEWHERE = EngineState("big", "http://gpu:8000", Circuit.OPEN, "failed its cana
 @pytest.fixture
 def runtime():
     runtime = FakeRuntime(call("get_weather", '{"place": "a secret place"}'))
-    runtime.steps = ("is_queued", "has_begun", "has_token")
+    runtime.steps = ("note_queued", "note_begun", "note_token")
     runtime.health_now = Health(
         is_ready=True, loads=(EngineLoad("tiny", 2, 1, 100, 60, 9, 12, 0),), engines=(ELSEWHERE,)
     )

@@ -21,7 +21,7 @@ BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
 
 @pytest.mark.parametrize(
     ("field", "header", "most"),
-    [(None, None, None), (5, None, 5), (None, "0.5", 0.5), (5, "2", 2), (2, "5", 2)],
+    [(None, None, None), (50, None, 50), (None, "20.5", 20.5), (50, "20", 20), (20, "50", 20)],
 )
 async def test_the_runtime_gets_what_is_left_of_the_shortest_timeout(client, runtime, field, header, most):
     fields = BODY if field is None else BODY | {"timeout": field}

@@ -231,7 +231,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
         selection=SelectionStats("draft", 1, is_exact=True, num_computed_tokens=8),
     )
     runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
-    runtime.steps = ("is_queued", "has_begun", "has_token")
+    runtime.steps = ("note_queued", "note_begun", "note_token")
     await client.post(URL, json=body(toolset="weather"))
     tool = {"type": "function", "function": {"name": "f", "parameters": IMPOSSIBLE}}
     await client.put("/v1/toolsets/bad", json={"tools": [tool]})

@@ -20,7 +20,7 @@ STEPS = ["grammar", "queue", "prefill", "decode"]
 @pytest.fixture
 def runtime(runtime):
     runtime.script = call("get_weather", '{"place": "a secret place"}')
-    runtime.steps = ("is_queued", "has_begun", "has_token")
+    runtime.steps = ("note_queued", "note_begun", "note_token")
     return runtime
 
 

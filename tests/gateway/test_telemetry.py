@@ -301,7 +301,7 @@ async def test_a_request_that_waits_for_anothers_compilation_is_linked_to_it(set
 
 
 async def test_a_request_that_ends_in_the_queue_shows_how_long_it_waited(client, runtime, spans):
-    runtime.script, runtime.steps = [DeadlineExceeded()], ("is_queued",)
+    runtime.script, runtime.steps = [DeadlineExceeded()], ("note_queued",)
     assert (await client.post(URL, json=body())).status_code == 504
     found = by_name(spans)
     assert found["queue"].parent.span_id == found["chat tiny"].context.span_id
