@@ -129,6 +129,12 @@ STRATEGIES = (
     Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate_without_jump_forward),
     Strategy("compact", "Callgate, no blanks", grammar=output_grammars.callgate_compact),
     Strategy(
+        "accept_4",
+        "Callgate, accept, at most 4",
+        grammar=output_grammars.callgate,
+        selection=Selection("accept", 4),
+    ),
+    Strategy(
         "accept",
         "Callgate, accept, at most 8",
         grammar=output_grammars.callgate,

@@ -183,7 +183,7 @@ def test_who_asks_finds_the_prompt_in_the_cache(subject):
     assert len(question.prompt) - 2 * 16 < sequence.counters.num_cached < len(question.prompt)
 
 
-@pytest.mark.parametrize("name", ["accept", "particles"])
+@pytest.mark.parametrize("name", ["accept_4", "accept", "particles"])
 def test_answers_are_selected_above_temperature_0_and_all_their_sequences_count(subject, name):
     plain, selected = answered(subject, "callgate", 5), answered(subject, name, 5)
     assert all(answer.verdict.is_valid and answer.num_attempts == 1 for answer in selected)
