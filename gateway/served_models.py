@@ -125,11 +125,10 @@ def load_embedder(settings: Settings) -> Embedder | None:
     """
     if settings.tool_embeddings is None:
         return None
-    import transformers.utils.logging  # noqa: PLC0415 - as above
-
+    from runtime.loading import hide_progress_bars  # noqa: PLC0415 - as above
     from runtime.sentence_embedder import SentenceEmbedder  # noqa: PLC0415
 
-    transformers.utils.logging.disable_progress_bar()
+    hide_progress_bars()
     return SentenceEmbedder.load(settings.tool_embeddings)
 
 
@@ -179,13 +178,13 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
     """
     # Imported here, because torch and transformers take seconds, and not every command loads a model.
     import torch  # noqa: PLC0415
-    import transformers.utils.logging  # noqa: PLC0415
 
     from runtime.device import pick_device  # noqa: PLC0415
     from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
+    from runtime.loading import hide_progress_bars  # noqa: PLC0415
     from runtime.settings import EngineSettings  # noqa: PLC0415
 
-    transformers.utils.logging.disable_progress_bar()  # the caller shows progress itself
+    hide_progress_bars()  # the caller shows progress itself
 
     try:
         engine = EngineSettings(

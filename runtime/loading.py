@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, modeling_gguf_pytorch_utils
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import logging
 
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import pick_device
@@ -27,6 +28,13 @@ class LoadedModel(LoadedTokenizer):
     """A model that is ready to run, with its tokenizer."""
 
     model: Any
+
+
+def hide_progress_bars() -> None:
+    """Let transformers draw no bars while it loads models, in the whole process."""
+    logging.disable_progress_bar()
+    # The bar of GGUF files is tqdm's own, which that switch does not reach.
+    modeling_gguf_pytorch_utils.tqdm = logging.tqdm
 
 
 def load_model(

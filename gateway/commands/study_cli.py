@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers.utils.logging
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.settings import Settings
-from runtime.loading import load_model
+from runtime.loading import hide_progress_bars, load_model
 from runtime.models import find_source
 from runtime.study import OnProgress, StudyReport, StudySettings, check_folder, run_study, write_report
 
@@ -27,7 +26,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
         ModelLoadError: the model cannot be loaded.
     """
     check_folder(folder)
-    transformers.utils.logging.disable_progress_bar()
+    hide_progress_bars()
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
     source = find_source(settings.model, Path(settings.data_dir), settings.adapter)

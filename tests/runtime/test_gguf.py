@@ -13,7 +13,7 @@ from runtime import model_files
 from runtime.embedded import EmbeddedRuntime
 from runtime.errors import ModelLoadError
 from runtime.events import Finished, TextDelta
-from runtime.loading import load_model
+from runtime.loading import hide_progress_bars, load_model
 from runtime.models import DEMO_MODEL_FOLDER, SMOLLM2_ADAPTER, ModelSource, find_smollm2, find_source
 from runtime.request import GenerationRequest, Sampling
 
@@ -36,6 +36,12 @@ def test_weights_are_unpacked_in_the_type_asked_for(file):
     for dtype in ("float32", "bfloat16"):
         model = load_model(file, dtype=dtype).model
         assert {str(weight.dtype) for weight in model.parameters()} == {f"torch.{dtype}"}
+
+
+def test_no_bar_is_drawn_while_they_are_unpacked(file, capfd):
+    hide_progress_bars()
+    load_model(file)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_template_that_hides_tools_is_replaced_by_one_that_shows_them(file):
