@@ -71,8 +71,8 @@ def create_app(
     Arguments that are None are made from the settings. All are closed with the application.
 
     Raises:
-        SettingsError: the keys or the secret cannot be read.
-        InvalidStoreURL, ExtraMissing: the store or the telemetry cannot be opened.
+        SettingsError: the keys or the secret cannot be read, or the store cannot be opened.
+        ExtraMissing: the telemetry cannot be opened.
     """
     configured_keys = ConfiguredKeys.read(settings)
     hosts = read_allowed_hosts(settings)

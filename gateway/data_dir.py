@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.errors import SettingsError
 from gateway.settings import DATABASE, Settings
+from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
 from toolspecs.stores import open_store
 
@@ -49,12 +50,15 @@ def open_store_of(settings: Settings) -> Store:
     """The store of the settings. Only the default store gets its folder created.
 
     Raises:
-        SettingsError, InvalidStoreURL: the store cannot be opened.
+        SettingsError: its URL is wrong, or `data_dir` cannot be written to.
     """
     if settings.store is None:
         make_data_dir(settings)
         _make_private(Path(settings.data_dir))
-    return open_store(settings.store_url)
+    try:
+        return open_store(settings.store_url)
+    except InvalidStoreURL as error:
+        raise SettingsError("store", "", str(error)) from error
 
 
 def make_data_dir(settings: Settings) -> None:

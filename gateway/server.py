@@ -95,7 +95,6 @@ def serve(settings: Settings, console: Console) -> None:
         SettingsError: the address cannot be listened on, the store cannot be reached, or another setting
             is wrong.
         ModelLoadError, UnusableDevice: the model cannot be loaded.
-        StoreError: the URL of the store is wrong.
     """
     set_up_logging(settings)
     ConfiguredKeys.read(settings)

@@ -26,6 +26,18 @@ COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 _TOO_SHORT = re.compile(r"Expected `str` of length >= (\d+)")
+_WRONG_VALUE = re.compile(
+    r"Expected `(?P<kind>int|float|bool|str)(?: \| null)?`"
+    r"(?: (?P<bound>[<>]=?) (?P<limit>\S+)| matching regex (?P<pattern>.+)|, .*)?"
+)
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
+_BOUNDS = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
+_NO_SETTINGS = ("CONFIG", "URL", "CORPUS")
+"""What else begins with `CALLGATE_`: the file of settings, the gateway of client commands, data of tests."""
+_OF_KUBERNETES = re.compile(
+    r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+"""What it sets in every pod beside a service named callgate, or callgate-redis."""
 _LIBRARY_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -148,12 +160,15 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             # Kubernetes sets this one for a service named callgate, to an address.
             if not (known[variable] == "port" and value.startswith("tcp://")):
                 found[known[variable]] = value
-        elif variable.startswith(PREFIX) and (
-            near := _nearest(variable[len(PREFIX) :].lower(), known.values())
-        ):
-            # Only similar names: Kubernetes sets variables with this prefix for a service named callgate.
-            raise SettingsError(variable, ENVIRONMENT, f"there is no such setting{near}")
+        elif variable.startswith(PREFIX) and not _is_anothers(variable[len(PREFIX) :]):
+            near = _nearest(variable[len(PREFIX) :].lower(), known.values())
+            reason = f"there is no such setting{near or '; `callgate settings` lists them'}"
+            raise SettingsError(variable, ENVIRONMENT, reason)
     return found
+
+
+def _is_anothers(name: str) -> bool:
+    return name in _NO_SETTINGS or bool(_OF_KUBERNETES.fullmatch(name))
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -183,14 +198,19 @@ def _convert(name: str, value: Any, source: str) -> Any:
         secret = name in {"secret", "api_key", "store_password", "source_token", "source_client_secret"}
         reason = _plain(str(error)) + ("" if secret else f": {value!r}")
         if expected := str(expected_at(hints[name], "", value)):
-            reason += f"; expected {expected}"
+            reason = f"it must be one of {expected}: {value!r}"
         raise SettingsError(shown, source, reason) from error
 
 
 def _plain(reason: str) -> str:
-    """The message of msgspec, in plainer words if it says that a text is too short."""
-    matched = _TOO_SHORT.fullmatch(reason)
-    return f"it must have at least {matched[1]} characters" if matched else reason
+    """The message of msgspec, in plainer words where it has its own for a type or a bound."""
+    if short := _TOO_SHORT.fullmatch(reason):
+        return f"it must have at least {short[1]} characters"
+    if not (wrong := _WRONG_VALUE.fullmatch(reason)):
+        return reason
+    bound = f", {_BOUNDS[wrong['bound']]} {wrong['limit']}" if wrong["bound"] else ""
+    pattern = f" that matches {wrong['pattern']}" if wrong["pattern"] else ""
+    return f"it must be {_KINDS[wrong['kind']]}{bound}{pattern}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -183,7 +183,8 @@ def free_port():
     [
         (["--port", "high"], ["'port'", "command line"]),
         (["--host", "0.0.0.0"], ["'host'", "api_key"]),
-        (["--store", "oracle://x"], ["oracle"]),
+        (["--store", "oracle://x"], ["setting 'store'", "oracle", "sqlite:///absolute/path"]),
+        (["--store", "/toolsets.db"], ["setting 'store'", "not the URL of a store"]),
         (["--store", "sqlite:///proc/none/callgate.db"], ["'store'", "no folder '/proc/none'", "--store"]),
         (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or choose another"]),
         (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is not a folder", "--data-dir"]),

@@ -37,14 +37,22 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
 @pytest.mark.parametrize(
     ("options", "environment", "text", "named"),
     [
-        ({"port": "high"}, {}, "", ["port", "command line", "'high'"]),
-        ({"port": "70000"}, {}, "", ["port", "65535"]),
+        ({"port": "high"}, {}, "", ["port", "command line", "must be a whole number: 'high'"]),
+        ({"port": "70000"}, {}, "", ["port", "must be a whole number, at most 65535: '70000'"]),
+        ({"request_seconds": "0"}, {}, "", ["must be a number, above 0"]),
+        ({"console": "maybe"}, {}, "", ["must be true or false: 'maybe'"]),
         ({"color": "red"}, {}, "", ["color", "no such setting"]),
         ({}, {"CALLGATE_PORT": "high"}, "", ["CALLGATE_PORT", "environment"]),
         ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean 'model'"]),
+        (
+            {},
+            {"CALLGATE_SECRET_FILE": "/s"},
+            "",
+            ["CALLGATE_SECRET_FILE", "no such setting", "callgate settings"],
+        ),
         ({}, {"CALLGATE_TELEMETRY": "fax"}, "", ["CALLGATE_TELEMETRY", "fax"]),
         ({"otlp_endpoint": "localhost:4318"}, {}, "", ["otlp_endpoint", "https?://"]),
-        ({}, {}, 'port = "1"', ["port", "callgate.toml", "str"]),
+        ({}, {}, 'port = "1"', ["port", "callgate.toml", "must be a whole number: '1'"]),
         ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),
         ({}, {}, "port = ", ["config", "TOML"]),
     ],
@@ -80,7 +88,22 @@ def test_the_password_of_a_store_is_written_into_its_url(store, url):
 
 
 def test_variables_of_other_programs_are_left_alone():
-    load(environment={"CALLGATE_REDIS_SERVICE_HOST": "10.0.0.1", "PATH": "/bin"})
+    load(environment={"CALLGATES": "1", "PATH": "/bin"})
+
+
+@pytest.mark.parametrize("service", ["CALLGATE", "CALLGATE_REDIS", "CALLGATE_ENGINE"])
+def test_what_kubernetes_sets_for_services_is_left_alone(service):
+    address = f"{service}_PORT_8080_TCP"
+    load(
+        environment={
+            f"{service}_SERVICE_HOST": "10.0.0.1",
+            f"{service}_SERVICE_PORT": "8080",
+            f"{service}_SERVICE_PORT_HTTP": "8080",
+            f"{service}_PORT": "tcp://10.0.0.1:8080",
+            address: "tcp://10.0.0.1:8080",
+            **{f"{address}_{part}": "tcp" for part in ("PROTO", "PORT", "ADDR")},
+        }
+    )
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
