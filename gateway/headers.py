@@ -28,7 +28,7 @@ REQUEST_ID = "callgate.request_id"
 
 EXPOSED = ", ".join(
     (
-        *("ETag", "Retry-After", "X-Callgate-Ignored", "X-Request-ID"),
+        *("ETag", "Request-ID", "Retry-After", "X-Callgate-Ignored", "X-Request-ID"),
         *(f"X-RateLimit-{part}-{kind}" for kind in Limited for part in ("limit", "remaining", "reset")),
     )
 )
@@ -41,6 +41,7 @@ _ORIGIN = re.compile(r"https?://[^/\s,*]+")
 class RequestIds:
     """Gives every request an id and returns it: a usable id in the header `X-Request-ID`, or else a new one.
 
+    Anthropic's clients read it in the header `Request-ID`.
     It sees a request first, so it also notes the time of arrival.
     """
 
@@ -56,7 +57,8 @@ class RequestIds:
         request_id = sent if _USABLE_ID.fullmatch(sent) else uuid.uuid4().hex.encode()
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
         scope[ARRIVED] = time.monotonic()  # type: ignore[literal-required]
-        await self._app(scope, receive, _with_headers(send, [(b"x-request-id", request_id)]))
+        named = [(b"x-request-id", request_id), (b"request-id", request_id)]
+        await self._app(scope, receive, _with_headers(send, named))
 
 
 async def name_methods(message: Message, scope: Scope) -> None:

@@ -216,7 +216,10 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
         problem = replace(problem, param=wire_name(path, problem.param))
     if has_problem_details(path):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
-    return _response(writer_of(path)(problem), model_route_status(problem), problem, "application/json")
+    content = writer_of(path)(problem)
+    if path.startswith(MESSAGES):
+        content["request_id"] = request.scope.get(REQUEST_ID, "")
+    return _response(content, model_route_status(problem), problem, "application/json")
 
 
 def writer_of(path: str) -> Callable[[Problem], dict[str, Any]]:

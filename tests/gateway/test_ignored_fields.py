@@ -169,6 +169,18 @@ async def test_the_oldest_turns_are_left_out_only_where_that_is_asked_for(client
     assert refused.json()["error"]["code"] == "context_length_exceeded"
 
 
+async def test_chat_completions_may_leave_out_the_oldest_turns_too(client, runtime, monkeypatch):
+    monkeypatch.setattr(runtime, "generate", ShortContext(runtime, 3).generate)
+    turns = [{"role": role, "content": f"{role} {i}"} for i in range(4) for role in ("user", "assistant")]
+    asked = body(messages=[*turns, USER], truncation="auto")
+    assert (await client.post(URL, json=asked | {"truncation": "disabled"})).status_code == 400
+    answer = await client.post(URL, json=asked)
+    assert "x-callgate-ignored" not in answer.headers
+    kept = runtime.requests[-1].messages
+    assert kept[-1] == Message("user", "Hi")
+    assert answer.json()["callgate"]["dropped_messages"] == 9 - len(kept)
+
+
 async def test_a_model_is_found_under_the_name_that_serves_a_toolset(client, weather):
     found = await client.get("/v1/models/tiny:weather")
     assert (found.status_code, found.json()["id"]) == (200, "tiny:weather")

@@ -175,6 +175,7 @@ async def test_errors_have_this_api_s_shape(client):
         assert answer.status_code == status, answer.text
         assert (answer.json()["type"], answer.json()["error"]["type"]) == ("error", kind)
         assert answer.json()["error"]["param"].startswith(param)
+        assert answer.json()["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
 
 
 CHOICES = [

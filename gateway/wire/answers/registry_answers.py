@@ -203,10 +203,11 @@ class AnthropicError(Struct):
 
 
 class AnthropicErrorBody(Struct):
-    """An error in Anthropic's shape."""
+    """An error in Anthropic's shape; one that ends a stream has no id of the request."""
 
     type: Literal["error"]
     error: AnthropicError
+    request_id: str | UnsetType = UNSET
 
 
 class Fault(Struct):

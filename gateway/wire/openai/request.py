@@ -88,6 +88,7 @@ class ChatFields(OpenAIFields, forbid_unknown_fields=True, kw_only=True):
     max_completion_tokens: NumTokens | None = None
     logprobs: bool | None = None
     reasoning_effort: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
 
 
 class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
@@ -184,6 +185,7 @@ def read_request(
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
         reasoning_effort=fields.reasoning_effort,
+        truncates=fields.truncation == "auto",
     )
     usage = bool(fields.stream_options and fields.stream_options.include_usage)
     return ChatRequest(turn, reader.ignored, includes_usage=usage)
