@@ -404,7 +404,11 @@ class Catalog:
         return None if head is None or head.is_deleted else head
 
     async def _head(self, name: str) -> Record | None:
-        return await self._logs.head(name) if TOOLSET_NAME.fullmatch(name) else None
+        if not TOOLSET_NAME.fullmatch(name):
+            return None
+        head = await self._logs.head(name)
+        self._stale_cache.end_outage()
+        return head
 
     async def _record(self, name: str, number: int) -> Record:
         """The record of a revision; raises `UnknownRevision` or `DroppedRevision`."""

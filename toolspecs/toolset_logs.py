@@ -233,10 +233,14 @@ class StaleCache:
 
     def put(self, reference: ToolsetReference, record: Record) -> None:
         """Keep a record that the store has just answered or stored."""
+        self.end_outage()
+        self._records.put(str(reference), record, STALE_RECORD_BYTES)
+
+    def end_outage(self) -> None:
+        """The store has answered, also if it knows no such toolset: one that comes back may be empty."""
         if self._is_out:
             self._is_out = False
             _log.warning("the store answers again: toolsets are read from it")
-        self._records.put(str(reference), record, STALE_RECORD_BYTES)
 
     def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
         """The last known record; raises `error` if none is known, or if it is a deletion."""

@@ -1,6 +1,7 @@
 """Redis dies and comes back: what is known is served, nothing registered is lost, readiness says how it is."""
 
 import asyncio
+import shutil
 
 import pytest
 from fake_runtime import FakeRuntime
@@ -82,6 +83,17 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert await source_of(client, tools=[fresh]) == "store"
         tools = (await client.get("/v1/toolsets/weather")).json()["tools"]
         assert [tool["function"]["name"] for tool in tools] == ["clock.now"]
+
+
+async def test_a_store_that_comes_back_empty_is_told_too(server, gateway, caplog, tmp_path):
+    async with gateway() as client:
+        await client.put("/v1/toolsets/weather", json={"tools": [WEATHER]})
+        server.kill()
+        assert (await client.get("/v1/toolsets/weather")).status_code == 200
+        shutil.rmtree(tmp_path / "appendonlydir")
+        server.start()
+        assert (await client.get("/v1/toolsets/weather")).status_code == 404
+    assert caplog.text.count("the store answers again: toolsets are read from it") == 1
 
 
 async def test_a_gateway_that_starts_without_redis_finds_it_later(server, gateway):
