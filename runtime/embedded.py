@@ -19,7 +19,7 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.drafting import Drafting
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import TooManySequences, UnknownModel
+from runtime.errors import UnknownModel
 from runtime.events import Event, Finished, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
@@ -35,9 +35,6 @@ from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
 from runtime.transcript import Transcript
 from runtime.weights import Weight
-
-FULL_PAUSE_S = 0.25
-"""How long a client that has all its sequences waits for room before it is refused."""
 
 T = TypeVar("T")
 
@@ -78,8 +75,9 @@ class EmbeddedRuntime:
         self._prompts = PromptRenderer(
             loaded,
             engine.context_length,
-            max_waiting_per_share=settings.max_sequences_per_share,
+            max_per_share=settings.max_sequences_per_share,
             retry_after_s=settings.retry_after_s,
+            num_sequences=engine.scheduler.shares.num_of,
         )
 
     @classmethod
@@ -132,7 +130,6 @@ class EmbeddedRuntime:
 
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
         """`generate` by the engine alone, which does not write drafts."""
-        await self._wait_for_room(request.share)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
@@ -181,21 +178,6 @@ class EmbeddedRuntime:
         """Stop the engine; running requests end with `GenerationFailed`."""
         await asyncio.to_thread(self._thread.stop)
         self._prompts.close()
-
-    async def _wait_for_room(self, share: str) -> None:
-        """Wait until a client may have more sequences, before its prompt is rendered.
-
-        A client at its limit is refused only after a moment. Otherwise it could send requests without pause
-        and keep the event loop busy with refusals.
-
-        Raises:
-            TooManySequences: it is still full then.
-        """
-        most, shares = self._settings.max_sequences_per_share, self._thread.engine.scheduler.shares
-        if shares.num_of(share) >= most:
-            await asyncio.sleep(FULL_PAUSE_S)
-            if shares.num_of(share) >= most:
-                raise TooManySequences(most, self._settings.retry_after_s)
 
     def _choices(
         self, request: GenerationRequest, deadline: float, prompt_ids: list[int]

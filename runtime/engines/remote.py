@@ -122,8 +122,9 @@ class RemoteRuntime:
         self._prompts = PromptRenderer(
             text,
             text.context_length,
-            max_waiting_per_share=self._settings.max_sequences_per_share,
+            max_per_share=self._settings.max_sequences_per_share,
             retry_after_s=self._settings.retry_after_s,
+            num_sequences=lambda share: self._num_of_share.get(share, 0),
             takes_images=self._settings.takes_images,
         )
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)

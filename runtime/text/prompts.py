@@ -17,13 +17,16 @@ NUM_TEMPLATE_THREADS = 4
 
 One client has at most half of them, so the prompts of one do not hold up those of others."""
 
+FULL_PAUSE_S = 0.25
+"""How long a client that has all its sequences waits for room before it is refused."""
+
 
 class PromptRenderer:
     """Renders the prompts of one model.
 
     Prompts of more than `context_length` tokens may be refused early, and those with images unless the model
-    `takes_images`. A client has at most
-    `max_waiting_per_share` of them in work, and is told to come back after `retry_after_s`.
+    `takes_images`. A client has at most `max_per_share` of them in work, and as many sequences, which
+    `num_sequences` counts; beyond, it is told to come back after `retry_after_s`.
     """
 
     def __init__(
@@ -31,8 +34,9 @@ class PromptRenderer:
         text: LoadedTokenizer,
         context_length: int,
         *,
-        max_waiting_per_share: int,
+        max_per_share: int,
         retry_after_s: float,
+        num_sequences: Callable[[str], int],
         takes_images: bool = False,
     ) -> None:
         self._chat_template = text.chat_template
@@ -41,13 +45,15 @@ class PromptRenderer:
         tokens = (*text.vocabulary.tokens, *text.vocabulary.markers)
         self._limit = PromptLimit(context_length, max(map(len, tokens)))
         self._threads = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
-        self._max_waiting_per_share = max_waiting_per_share
+        self._max_per_share = max_per_share
+        self._num_sequences = num_sequences
         self._retry_after_s = retry_after_s
         self._takes_images = takes_images
 
     async def token_ids(self, request: GenerationRequest) -> list[int]:
         """The prompt's token ids, as soon as a thread is free; raises what `prepared` raises."""
-        return await self.prepared(request, lambda prompt_ids: prompt_ids)
+        await self._wait_for_room(lambda: self._threads.num_of(request.share) < self._max_per_share)
+        return await self._in_thread(request, lambda prompt_ids: prompt_ids)
 
     async def prepared(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
         """What `prepare` makes of the prompt's token ids, in the thread that renders the prompt.
@@ -55,11 +61,33 @@ class PromptRenderer:
         Raises:
             RequestRefused: the template refuses the messages, or the prompt is too long or empty.
             DeadlineExceeded: the request's time ran out before that.
-            TooManySequences: as many requests of its client wait for that, and hold their messages in memory.
+            TooManySequences: as many requests of its client wait for that, and hold their messages in memory,
+            or its client has too many sequences.
         """
-        most = self._max_waiting_per_share
-        if self._threads.num_of(request.share) >= most:
-            raise TooManySequences(most, self._retry_after_s)
+        share, most = request.share, self._max_per_share
+        await self._wait_for_room(
+            lambda: (
+                self._threads.num_of(share) < most
+                and self._num_sequences(share) + request.num_choices <= most
+            )
+        )
+        return await self._in_thread(request, prepare)
+
+    async def _wait_for_room(self, has_room: Callable[[], bool]) -> None:
+        """Wait until a client may have more, before its prompt is rendered.
+
+        A client at its limit is refused only after a moment. Otherwise it could send requests without pause
+        and keep the event loop busy with refusals.
+
+        Raises:
+            TooManySequences: it is still full then.
+        """
+        if not has_room():
+            await asyncio.sleep(FULL_PAUSE_S)
+            if not has_room():
+                raise TooManySequences(self._max_per_share, self._retry_after_s)
+
+    async def _in_thread(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
         rendering = self._threads.submit(request.share, lambda: prepare(self._render(request)))
         try:
             async with asyncio.timeout(request.timeout_s) as scope:

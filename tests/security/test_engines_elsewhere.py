@@ -20,11 +20,18 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
 from runtime.engines.vllm_client import VllmClient
-from runtime.errors import EngineBroke, EngineUnreachable, GrammarTooSlow, RequestRefused
+from runtime.errors import (
+    EngineBroke,
+    EngineUnreachable,
+    GrammarTooSlow,
+    RequestRefused,
+    TooManySequences,
+)
 from runtime.events import PromptRead
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.protocol import Circuit
 from runtime.request import Sampling
+from runtime.text import prompts
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import load_tokenizer
 from runtime.transcript import Transcript
@@ -115,6 +122,26 @@ async def test_an_engine_that_cannot_be_reached_gets_no_more_requests():
     replica = working_replica()
     await fail(replica, "a", EngineUnreachable)
     assert replica.circuit is Circuit.OPEN
+
+
+async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_rendered(text, monkeypatch):
+    """As with the embedded engine: refused at once, it could ask again at once."""
+    monkeypatch.setattr(prompts, "FULL_PAUSE_S", 0)
+    asked, rendered = [], []
+
+    class Counts(dict):
+        def get(self, share, default):
+            asked.append(share)
+            return super().get(share, default)
+
+    async with remote_over(text, settings=replace(SETTINGS, max_sequences_per_share=4)) as remote:
+        remote.runtime._num_of_share = Counts(full=3)
+        monkeypatch.setattr(remote.runtime._prompts, "_render", rendered.append)
+        with pytest.raises(TooManySequences, match="4 answers of this client"):
+            async for _ in remote.runtime.generate(remote.request(share="full", num_choices=2)):
+                pass
+    assert asked == ["full", "full"]
+    assert not rendered
 
 
 async def test_outputs_are_made_and_their_budgets_checked_in_threads_that_clients_share_fairly(
