@@ -19,7 +19,7 @@ from gateway.body import expected_at
 from gateway.errors import SettingsError
 from gateway.settings import ModelSettings, Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
-from gateway.sources.outbound import SourceCredentials
+from gateway.sources.outbound import SourceAccess, SourceCredentials, origin_of_url
 from toolspecs.nearest import did_you_mean, near_matches
 
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
@@ -38,6 +38,8 @@ _OF_KUBERNETES = re.compile(
     r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 """What it sets in every pod beside a service named callgate, or callgate-redis."""
+_SECRET = frozenset({"secret", "api_key", "store_password", "source_token", "source_client_secret"})
+"""Settings whose values no error shows."""
 _LIBRARY_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -98,6 +100,21 @@ def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCr
     found = SourceCredentials(*(environment.get(variable_of(name)) or None for name in names))
     found.check()
     return found
+
+
+def source_access(url: str, *, is_named: bool, environment: Mapping[str, str] | None = None) -> SourceAccess:
+    """Where a client command may read the source at a URL that somebody registered.
+
+    If the user named its origin (`is_named`), in any network, and it is sent the credentials of the
+    environment. Otherwise at public addresses and in the setting `source_networks`.
+
+    Raises:
+        SettingsError: the credentials or the networks in the environment are malformed.
+    """
+    environment = os.environ if environment is None else environment
+    if is_named:
+        return SourceAccess("0.0.0.0/0, ::/0", source_credentials(environment), origin_of_url(url))
+    return SourceAccess(environment.get(variable_of("source_networks")) or "")
 
 
 def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -195,8 +212,9 @@ def _convert(name: str, value: Any, source: str) -> Any:
     try:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
-        secret = name in {"secret", "api_key", "store_password", "source_token", "source_client_secret"}
-        reason = _plain(str(error)) + ("" if secret else f": {value!r}")
+        # Not tables: [[models]] may have the secrets of engines in its headers.
+        is_shown = name not in _SECRET and isinstance(value, str | int | float)
+        reason = _plain(str(error)) + (f": {value!r}" if is_shown else "")
         if expected := str(expected_at(hints[name], "", value)):
             reason = f"it must be one of {expected}: {value!r}"
         raise SettingsError(shown, source, reason) from error

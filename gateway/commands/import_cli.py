@@ -29,7 +29,6 @@ from gateway.commands.gateway_client import (
 )
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.setting_sources import source_credentials
-from gateway.sources.outbound import SourceCredentials
 from gateway.sources.source_readers import from_mcp, from_openapi, from_python
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, toolset_name
@@ -152,18 +151,15 @@ def _imported(
     return read_source("mcp" if mcp else "openapi", mcp or openapi or "", header, selection)
 
 
-def read_source(
-    kind: str, place: str, header: Sequence[str], selection: OperationFilter, *, is_trusted: bool = True
-) -> Imported:
-    """The tools of an MCP server, or of an OpenAPI document at a URL or in a file.
+def read_source(kind: str, place: str, header: Sequence[str], selection: OperationFilter) -> Imported:
+    """The tools of an MCP server, or of an OpenAPI document at a URL or in a file, which the user has named.
 
-    Ends the command if it cannot be read. The headers and the tokens of the environment are sent only to a
-    source that `is_trusted`.
+    Ends the command if it cannot be read.
     """
-    given = _headers(header) if is_trusted else {}
+    given = read_headers(header)
 
     def read() -> Imported:
-        credentials = source_credentials() if is_trusted else SourceCredentials()
+        credentials = source_credentials()
         headers = credentials.headers(given)
         if kind == "mcp":
             return from_mcp(place, headers, credentials)
@@ -218,7 +214,8 @@ def show_differences(
                 say(console, line, {"+": "green", "-": "red"}.get(line[:1]))
 
 
-def _headers(given: Iterable[str]) -> dict[str, str]:
+def read_headers(given: Iterable[str]) -> dict[str, str]:
+    """The headers of `--header`; ends the command if one is malformed."""
     headers = {}
     for number, header in enumerate(given, 1):
         name, colon, value = header.partition(":")

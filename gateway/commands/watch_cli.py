@@ -1,9 +1,10 @@
 """`callgate tools watch`: reports regularly which tools have changed at their sources; changes nothing."""
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -25,12 +26,16 @@ from gateway.commands.import_cli import (
     HeaderOption,
     ImportReply,
     listing_of,
+    read_headers,
     read_source,
     show_differences,
 )
+from gateway.errors import GatewayError
+from gateway.json_contents import DEFAULT_LIMITS
+from gateway.setting_sources import source_access, source_environment
 from gateway.sources.outbound import origin_of_url
-from gateway.sources.source_readers import is_url
-from toolspecs.imports.imported import Imported
+from gateway.sources.source_readers import MAX_BYTES, is_url
+from toolspecs.errors import ToolspecsError
 from toolspecs.imports.openapi import OperationFilter
 
 CHANGED, UNREAD = 1, 2
@@ -73,8 +78,8 @@ def watch_tools(
     origin: Annotated[
         list[str] | None,
         typer.Option(
-            help="Origin, such as https://tools.example, whose sources get the headers and the tokens of the"
-            " environment; repeatable. Others get none: whoever may register names them."
+            help="Origin, such as https://tools.example, whose sources may be in a private network, and get"
+            " the headers and the tokens of the environment; repeatable. Whoever may register names others."
         ),
     ] = None,
     url: UrlOption = None,
@@ -82,8 +87,9 @@ def watch_tools(
 ) -> None:
     """Report what differs at the sources of toolsets; nothing is changed.
 
-    The sources are read from this machine: those at URLs, and the files that --openapi names. A difference is
-    reported once, until it changes again.
+    The sources are read from this machine: those at public URLs, at those of --origin and of
+    CALLGATE_SOURCE_NETWORKS, and the files that --openapi names. A difference is reported once, until it
+    changes again.
     """
     if header and not origin:
         raise failure(
@@ -141,8 +147,7 @@ class _Watch:
 
     def _look(self, client: httpx.Client, console: Console, toolset: str, source: _SourceReply) -> int:
         """Read one source and compare; if that fails, prints why and raises typer.Exit."""
-        imported = self._read(toolset, source)
-        listing = {**listing_of(imported, source.filter), "location": source.location}
+        listing = {**self._listing(toolset, source), **source.selection, "location": source.location}
         body = {"listing": listing, "skip_refused": True, "dry_run": True}
         reply = checked_answer(client.post(f"{toolset_path(toolset)}/import", json=body), ImportReply)
         if reply.differences != self.reported.get((toolset, source.source), []):
@@ -153,19 +158,46 @@ class _Watch:
         self.reported[toolset, source.source] = reply.differences
         return CHANGED if reply.differences else 0
 
-    def _read(self, toolset: str, source: _SourceReply) -> Imported:
+    def _listing(self, toolset: str, source: _SourceReply) -> dict[str, Any]:
         """The tools that a source has now; if it cannot be read, prints why and raises typer.Exit."""
         if is_url(source.location):
-            is_trusted = origin_of_url(source.location) in map(origin_of_url, self.origins)
-            return read_source(
-                source.kind, source.location, self.headers, source.filter, is_trusted=is_trusted
-            )
+            return self._listing_at_url(source)
         named = f"{visible(source.source)} of toolset {toolset}"
         if source.kind != "openapi":
             reason = "is not at a URL, and a process imports a module once, so it would not see a change"
             raise failure(f"{named} {reason}; compare it by `callgate tools import --dry-run`")
         for path in self.files:
-            imported = read_source("openapi", path, (), source.filter, is_trusted=False)
+            imported = read_source("openapi", path, (), source.filter)
             if imported.source_id == source.source:
-                return imported
+                return listing_of(imported, source.filter)
         raise failure(f"{named} is not at a URL; name its file by --openapi FILE")
+
+    def _listing_at_url(self, source: _SourceReply) -> dict[str, Any]:
+        """The same for a URL, which whoever may register has chosen: a confined process reads it."""
+        # It needs a POSIX system.
+        from gateway.sources.source_process import SourceOrder, SourceProcesses  # noqa: PLC0415
+
+        if source.kind not in {"mcp", "openapi"}:
+            raise failure(f"{visible(source.source)} is of a kind that cannot be read from here")
+        is_named = origin_of_url(source.location) in map(origin_of_url, self.origins)
+        try:
+            access = source_access(source.location, is_named=is_named)
+            processes = SourceProcesses(
+                max_bytes=MAX_BYTES,
+                contents=DEFAULT_LIMITS,
+                access=access,
+                environment=source_environment(),
+            )
+            order = SourceOrder(
+                kind="mcp" if source.kind == "mcp" else "openapi",
+                url=source.location,
+                headers=read_headers(self.headers) if is_named else {},
+                tags=source.filter.tags,
+                paths=source.filter.paths,
+                operations=source.filter.operations,
+            )
+            found = asyncio.run(processes.read(order))
+        except (ToolspecsError, GatewayError) as error:
+            raise failure(str(error)) from error
+        unread = [str(fault.tool) for fault in found.found_faults()]
+        return {"kind": found.kind, "tools": found.tools, "unread": unread}

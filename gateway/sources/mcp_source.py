@@ -1,6 +1,7 @@
 """Reads the tools that an MCP server lists, over streamable HTTP, with the MCP SDK (an extra)."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -9,7 +10,7 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-from gateway.sources.outbound import ByteBudget, CheckedHosts, SourceCredentials, check_answer
+from gateway.sources.outbound import CheckedHosts, GuardedRequests, SourceCredentials
 from toolspecs.errors import UnreadableSource
 from toolspecs.json_value import Limits
 
@@ -32,7 +33,7 @@ async def read_listing(
         httpx2.AsyncClient(
             headers=dict(headers),
             timeout=_TIMEOUT_S,
-            transport=_CheckedAsyncTransport(hosts, max_bytes) if hosts else None,
+            transport=_CheckedAsyncTransport(GuardedRequests(hosts, max_bytes)) if hosts else None,
             auth=_oauth(url, credentials),
         ) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
@@ -77,49 +78,36 @@ class _NoStorage:
 
 
 class _CheckedAsyncTransport(httpx2.AsyncBaseTransport):
-    """`CheckedTransport` for the SDK's async client. Looking up a host blocks the event loop."""
+    """`CheckedTransport` for the SDK's client, which is asynchronous and of another library."""
 
-    def __init__(self, hosts: CheckedHosts, num_bytes: int) -> None:
-        self._hosts = hosts
-        self._budget = ByteBudget(num_bytes, hosts, "")
+    def __init__(self, guarded: GuardedRequests) -> None:
+        self._guarded = guarded
         self._transport = httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_keepalive_connections=0))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        url = request.url
-        address = self._hosts.address_of(url.scheme, url.host, url.port)
-        headers = httpx2.Headers(request.headers)
-        headers["Accept-Encoding"] = "identity"
-        directed = httpx2.Request(
-            request.method,
-            url.copy_with(host=address),
-            headers=headers,
-            stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": url.host},
-        )
-        response = await self._transport.handle_async_request(directed)
-        self._budget.url = str(url)
+        response = await self._transport.handle_async_request(self._guarded.directed(request))
         try:
-            check_answer(self._hosts, str(url), response.status_code, response.headers)
+            self._guarded.check(request.url, response)
         except UnreadableSource:
             await response.aclose()
             raise
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _CountedAsyncStream(response.stream, self._budget)
+        response.stream = _CountedAsyncStream(response.stream, request.url, self._guarded)
         return response
 
     async def aclose(self) -> None:
         await self._transport.aclose()
 
 
+@dataclass(frozen=True, slots=True)
 class _CountedAsyncStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, budget: ByteBudget) -> None:
-        self._stream = stream
-        self._budget = budget
+    stream: httpx2.AsyncByteStream
+    url: httpx2.URL
+    guarded: GuardedRequests
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._stream:
-            self._budget.spend(len(part))
-            yield part
+        async for part in self.stream:
+            yield self.guarded.count(self.url, part)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self.stream.aclose()

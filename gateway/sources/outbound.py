@@ -16,6 +16,7 @@ import ipaddress
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 import httpx
 
@@ -198,60 +199,84 @@ class CheckedHosts:
         )
 
 
+class AnyRequest(Protocol):
+    """A request of `httpx` or of `httpx2`, which the MCP SDK uses."""
+
+    method: str
+    url: Any
+    headers: Any
+    stream: Any
+    extensions: Any
+
+
+class AnyResponse(Protocol):
+    """An answer in either of them."""
+
+    status_code: int
+    headers: Any
+
+
+RequestT = TypeVar("RequestT", bound=AnyRequest)
+
+
 @dataclass(slots=True)
-class ByteBudget:
-    """How many more bytes may come, in all answers together."""
+class GuardedRequests:
+    """The rules for all requests of one import, whatever sends them.
 
-    num_bytes: int
+    Each goes to a checked address, and `num_bytes` more bytes may come in all answers together.
+    """
+
     hosts: CheckedHosts
-    url: str
+    num_bytes: int
 
-    def spend(self, num_bytes: int) -> None:
-        """Count received bytes; raises UnreadableSource if they are too many."""
-        self.num_bytes -= num_bytes
-        if self.num_bytes < 0:
-            raise self.hosts.refused(self.url, "what it sends is larger than an import may be")
-
-
-def check_answer(hosts: CheckedHosts, url: str, status: int, headers: Mapping[str, str]) -> None:
-    """Refuse redirects and compressed answers; raises UnreadableSource."""
-    if 300 <= status < 400:
-        target = shorten(headers.get("location", "nowhere"), 200)
-        raise hosts.refused(url, f"it redirects to {target}; import from there if you trust it")
-    if headers.get("content-encoding", "identity").lower() != "identity":
-        raise hosts.refused(url, "its answer is compressed, though it was asked not to be")
-
-
-class CheckedTransport(httpx.BaseTransport):
-    """Connects to checked addresses only. Connections are not reused: each was opened for one host."""
-
-    def __init__(self, hosts: CheckedHosts, num_bytes: int) -> None:
-        self._hosts = hosts
-        self._budget = ByteBudget(num_bytes, hosts, "")
-        self._transport = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The answer to a request; raises UnreadableSource."""
+    def directed(self, request: RequestT) -> RequestT:
+        """The request, to the address of its host. Looking that up blocks. Raises UnreadableSource."""
         url = request.url
-        address = self._hosts.address_of(url.scheme, url.host, url.port)
-        headers = httpx.Headers(request.headers)
+        headers = type(request.headers)(request.headers)
         headers["Accept-Encoding"] = "identity"
-        directed = httpx.Request(
+        made: Any = type(request)
+        directed: RequestT = made(
             request.method,
-            url.copy_with(host=address),
+            url.copy_with(host=self.hosts.address_of(url.scheme, url.host, url.port)),
             headers=headers,
             stream=request.stream,
             extensions={**request.extensions, "sni_hostname": url.host},
         )
-        response = self._transport.handle_request(directed)
-        self._budget.url = str(url)
+        return directed
+
+    def check(self, url: object, response: AnyResponse) -> None:
+        """Refuse redirects and compressed answers; raises UnreadableSource."""
+        if 300 <= response.status_code < 400:
+            target = shorten(response.headers.get("location", "nowhere"), 200)
+            raise self.hosts.refused(f"{url}", f"it redirects to {target}; import from there if you trust it")
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise self.hosts.refused(f"{url}", "its answer is compressed, though it was asked not to be")
+
+    def count(self, url: object, part: bytes) -> bytes:
+        """Count a part of an answer, and return it; raises UnreadableSource if they are too large."""
+        self.num_bytes -= len(part)
+        if self.num_bytes < 0:
+            raise self.hosts.refused(f"{url}", "what it sends is larger than an import may be")
+        return part
+
+
+class CheckedTransport(httpx.BaseTransport):
+    """Sends guarded requests. Connections are not reused: each was opened for one host."""
+
+    def __init__(self, guarded: GuardedRequests) -> None:
+        self._guarded = guarded
+        self._transport = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """The answer to a request; raises UnreadableSource."""
+        response = self._transport.handle_request(self._guarded.directed(request))
         try:
-            check_answer(self._hosts, str(url), response.status_code, response.headers)
+            self._guarded.check(request.url, response)
         except UnreadableSource:
             response.close()
             raise
         assert isinstance(response.stream, httpx.SyncByteStream)
-        response.stream = _CountedStream(response.stream, self._budget)
+        response.stream = _CountedStream(response.stream, request.url, self._guarded)
         return response
 
     def close(self) -> None:
@@ -259,15 +284,14 @@ class CheckedTransport(httpx.BaseTransport):
         self._transport.close()
 
 
+@dataclass(frozen=True, slots=True)
 class _CountedStream(httpx.SyncByteStream):
-    def __init__(self, stream: httpx.SyncByteStream, budget: ByteBudget) -> None:
-        self._stream = stream
-        self._budget = budget
+    stream: httpx.SyncByteStream
+    url: httpx.URL
+    guarded: GuardedRequests
 
     def __iter__(self) -> Iterator[bytes]:
-        for part in self._stream:
-            self._budget.spend(len(part))
-            yield part
+        return (self.guarded.count(self.url, part) for part in self.stream)
 
     def close(self) -> None:
-        self._stream.close()
+        self.stream.close()

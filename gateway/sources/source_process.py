@@ -9,8 +9,10 @@ The compile workers cannot do this: they have no network.
 
 import asyncio
 import json
+import math
 import os
 import resource
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -204,12 +206,12 @@ class SourceProcesses:
                     await process.stdin.drain()
                     process.stdin.close()
                 answer = await _read_all(process.stdout, self._max_bytes)
+                if len(answer) > self._max_bytes:  # the process would wait until the rest is read
+                    reason = f"its tools are larger than {self._max_bytes} bytes; choose fewer operations"
+                    raise UnreadableSource(name, reason)
                 await process.wait()
         except TimeoutError:
             raise UnreadableSource(name, f"it took longer than {WALL_S:g} s") from None
-        if len(answer) > self._max_bytes:
-            reason = f"its tools are larger than {self._max_bytes} bytes; choose fewer operations"
-            raise UnreadableSource(name, reason)
         if process.returncode or not answer:
             reason = "reading it takes too much time or memory; choose a smaller document"
             raise UnreadableSource(name, reason)
@@ -241,6 +243,8 @@ async def _process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subp
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
+            assert process.stdout is not None
+            await process.stdout.read()  # else `wait` never ends where more was written than was read
             await process.wait()
 
 
@@ -280,6 +284,7 @@ def _answer_to(order: SourceOrder) -> _Answer:
 
 def _bound(processor_s: int) -> None:
     """Limit this process's time, and its memory where the system can."""
+    signal.alarm(math.ceil(WALL_S) + 1)  # in case nobody is left to end it
     bounds: Sequence[tuple[int, int]] = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, processor_s),

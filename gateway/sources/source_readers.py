@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from gateway.errors import ExtraMissing
-from gateway.sources.outbound import CheckedHosts, CheckedTransport, SourceCredentials
+from gateway.sources.outbound import CheckedHosts, CheckedTransport, GuardedRequests, SourceCredentials
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import Retrieve
 from toolspecs.imports.imported import Imported
@@ -40,7 +40,7 @@ def from_openapi(
         UnreadableSource: it cannot be read, or is not such a document.
     """
     if is_url(source):
-        transport = CheckedTransport(hosts, MAX_BYTES) if hosts else None
+        transport = CheckedTransport(GuardedRequests(hosts, MAX_BYTES)) if hosts else None
         with httpx.Client(headers=headers, timeout=TIMEOUT_S, transport=transport) as client:
             text = _fetch(client, source)
             imported = import_openapi(source, text, _same_origin(client, source), selection)

@@ -12,6 +12,12 @@ CHANGED = {**SHOP, "/new": {"get": operation("new", {}, "Call this first.")}}
 TWICE = {**CHANGED, "/newer": {"get": operation("newer", {}, "Call this second.")}}
 
 
+@pytest.fixture(autouse=True)
+def _near(monkeypatch):
+    """The sources of these tests are on this machine."""
+    monkeypatch.setenv("CALLGATE_SOURCE_NETWORKS", "127.0.0.0/8")
+
+
 @pytest.fixture
 def shop(run, gateway):
     """The answers of a server whose document is imported, by its path."""
