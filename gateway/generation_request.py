@@ -27,14 +27,14 @@ def shown_tools(
     choice = turn.choice or ToolChoice()
     toolsets = [revision.toolset for revision in revisions if revision.toolset.prompt_tools]
     by_tool = {tool.name: toolset.prompt_tools for toolset in toolsets for tool in toolset.tools}
+    allowed = None if choice.allowed is None else frozenset(choice.allowed)
 
     def is_shown(tool: Tool) -> bool:
         match turn.prompt_tools or by_tool.get(tool.name) or model.prompt_tools:
             case ShownTools.NONE:
                 return False
             case ShownTools.ALLOWED:
-                is_any = choice.allowed is None
-                return choice.mode is not ChoiceMode.NONE and (is_any or tool.name in (choice.allowed or ()))
+                return choice.mode is not ChoiceMode.NONE and (allowed is None or tool.name in allowed)
         return True
 
     return tuple(filter(is_shown, tools))

@@ -16,7 +16,7 @@ from compiler.errors import CompilingUnfinished, UnsupportedSchema, UnsupportedT
 from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
-from gateway.errors import InvalidField
+from gateway.errors import InvalidField, NotReady
 from gateway.tool_changes import Change, Covers, compare, compare_documents
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
@@ -152,7 +152,8 @@ class Registry:
             current = None
         before, after = current.toolset if current else Toolset(name), checked.toolset
         changes = await compare(before, after, await self.covers(budget))
-        return DryRun(tuple(reports), changes, compare_documents(before.documents, after.documents), current)
+        documents = await asyncio.to_thread(compare_documents, before.documents, after.documents)
+        return DryRun(tuple(reports), changes, documents, current)
 
     async def compare_revisions(
         self, name: str, number: int, since: int | None = None, *, share: str = ""
@@ -166,7 +167,7 @@ class Registry:
         earlier = await self._earlier(name, number, since)
         before, after = earlier.toolset if earlier else Toolset(name), revision.toolset
         changes = await compare(before, after, await self.covers(self.budget(share)))
-        documents = compare_documents(before.documents, after.documents)
+        documents = await asyncio.to_thread(compare_documents, before.documents, after.documents)
         return RevisionChanges(revision, earlier.number if earlier else None, changes, documents)
 
     async def _earlier(self, name: str, number: int, since: int | None) -> Revision | None:
@@ -194,7 +195,10 @@ class Registry:
         Arguments are validated against the schema, not a grammar; the vocabulary only selects a compile
         worker. Raises what `GrammarCache.faults` raises.
         """
-        model, *_ = await self._runtime.models()
+        models = await self._runtime.models()
+        if not models:
+            raise NotReady("no model that this client may use is served")
+        model = models[0]
         return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=share)
 
     async def checked(

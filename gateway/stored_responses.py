@@ -252,7 +252,7 @@ def _is_reference(item: Any) -> bool:
 
 def _response_of(reference: Mapping[str, Any]) -> str | None:
     """The id of the response that a referenced item belongs to."""
-    matched = _ITEM_ID.fullmatch(str(reference.get("id")))
+    matched = _ITEM_ID.fullmatch(reference["id"])
     return f"resp_{matched['request_id']}" if matched else None
 
 
@@ -261,7 +261,9 @@ def _references(items: list[Any]) -> frozenset[str]:
     wanted: set[str] = set()
     for position, item in enumerate(items):
         if _is_reference(item):
-            item_id = str(item.get("id"))
+            item_id = item.get("id")
+            if not isinstance(item_id, str):
+                raise InvalidField(f"input[{position}].id", "it must be a string")
             if item_id in wanted:
                 raise InvalidField(f"input[{position}].id", "an item before it refers to the same item")
             wanted.add(item_id)

@@ -21,13 +21,16 @@ from toolspecs.imports.imported import source_id_of, with_source_id
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.preconditions import check_precondition
-from toolspecs.submission import bundle_checked, check_size
+from toolspecs.submission import CheckedToolset, bundle_checked, check_size, without_faulty
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
 from toolspecs.toolset import Revision, Toolset
 
 MAX_DIFFERENCES = 32_000_000
 """Bytes of tools that differ at all sources of a toolset, in one answer; those of one source are fewer."""
+
+MAX_READINGS = 10
+"""How often the tools of an offer are read, each time without those that were refused before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +124,9 @@ class ToolImports:
             recorded = _recording(offer, found, (*offer.faults, *refused))
             revision = current
             if is_dry_run:
-                toolset = (
-                    recorded(current) if current else Toolset(name).with_source(offer.source.seen(found))
-                )
+                toolset = await asyncio.to_thread(recorded, current.toolset if current else Toolset(name))
             elif current:
-                revision = await self._catalog.change(name, recorded, if_match, owner)
+                revision = await self._catalog.change(name, _of_toolset(recorded), if_match, owner)
                 toolset = revision.toolset
             else:
                 try:
@@ -164,14 +165,7 @@ class ToolImports:
         while True:
             current = await self._catalog.last(name)
             check_precondition(name, current.etag, if_match)
-            toolset = current.toolset
-            chosen = list(_chosen(toolset, tool_names, source_id))
-            if tool_names is None:
-                _check_own(toolset, chosen)
-            for chosen_id, names in chosen:
-                toolset = toolset.accepting(chosen_id, names)
-            taken = {tool_name for _, names in chosen for tool_name in names}
-            pinned = [tool for tool in toolset if tool.name in taken]
+            toolset, pinned = await asyncio.to_thread(_accepting, current.toolset, tool_names, source_id)
             reports = await self._compiled(pinned, toolset, budget)
             try:
                 revision = await self._catalog.change(name, _always(toolset), current.etag, owner)
@@ -233,25 +227,35 @@ class ToolImports:
         *,
         skip_refused: bool,
     ) -> tuple[Toolset, tuple[Fault, ...], tuple[ToolReport, ...]]:
-        """The offered tools as a toolset of their own, the faults of refused ones, and the reports."""
+        """The offered tools as a toolset of their own, the faults of refused ones, and the reports.
+
+        Tools are read again without the refused ones, at most `MAX_READINGS` times: reading stops early if
+        there are very many faults.
+        """
         left, refused = list(offer.tools), list[Fault]()
-        while True:
+        for num_left in reversed(range(MAX_READINGS)):
             try:
                 checked, reports = await self._registry.checked(name, left, documents, budget)
             except InvalidTools as error:
-                names = {fault.tool for fault in error.faults}
-                if not skip_refused or not all(isinstance(tool_name, str) for tool_name in names):
+                good = without_faulty(left, error.faults)
+                is_named = all(isinstance(fault.tool, str) for fault in error.faults)
+                if not skip_refused or not is_named or not num_left or len(good) == len(left):
                     raise
                 refused += error.faults
-                left = [tool for tool in left if _name(tool) not in names]
+                left = good
             else:
-                tools = tuple(with_source_id(tool, offer.source.source_id) for tool in checked.toolset)
-                return Toolset(name, tools, are_bundled=True), tuple(refused), tuple(reports)
+                found = await asyncio.to_thread(_marked, checked.toolset, offer.source.source_id)
+                return found, tuple(refused), tuple(reports)
+        raise AssertionError("the last reading raises or returns")
 
     async def _create(self, found: Toolset, offer: Offer, owner: str) -> Revision:
         """Create the toolset with all its tools accepted; raises StaleRevision if somebody else was first."""
-        source = offer.source.seen(found).accepting(found.tool_names)
-        checked = await asyncio.to_thread(check_size, found.with_source(source), self._catalog.limits)
+
+        def accepted() -> CheckedToolset:
+            source = offer.source.seen(found).accepting(found.tool_names)
+            return check_size(found.with_source(source), self._catalog.limits)
+
+        checked = await asyncio.to_thread(accepted)
         return (await self._catalog.put_checked(checked, if_none_match=True, owner=owner)).revision
 
     async def _differences(
@@ -259,18 +263,10 @@ class ToolImports:
     ) -> tuple[Difference, ...]:
         covers = await self._registry.covers(budget)
         found = []
-        for source in toolset.sources:
-            if source_id is not None and source.source_id != source_id:
-                continue
-            for tool in _bundled(source.offered, toolset):
-                served = toolset.by_name.get(tool.name)
-                change = await compare_tool(served, tool, covers)
-                is_declined = tool.name in source.declined
-                found.append(Difference(tool.name, source.source_id, change, served, tool, is_declined))
-            for name in source.removed:
-                served = toolset.by_name.get(name)
-                is_declined = name in source.declined
-                found.append(Difference(name, source.source_id, Change.REMOVED, served, None, is_declined))
+        for source, name, served, offered in await asyncio.to_thread(_differing, toolset, source_id):
+            change = Change.REMOVED if offered is None else await compare_tool(served, offered, covers)
+            is_declined = name in source.declined
+            found.append(Difference(name, source.source_id, change, served, offered, is_declined))
         return tuple(found)
 
     async def _compiled(
@@ -297,17 +293,48 @@ def _always(toolset: Toolset) -> Callable[[Revision], Toolset]:
     return lambda _revision: toolset
 
 
-def _recording(offer: Offer, found: Toolset, faults: Iterable[Fault]) -> Callable[[Revision], Toolset]:
-    """A change of a revision's toolset that records what the source has now."""
+def _of_toolset(change: Callable[[Toolset], Toolset]) -> Callable[[Revision], Toolset]:
+    return lambda revision: change(revision.toolset)
+
+
+def _recording(offer: Offer, found: Toolset, faults: Iterable[Fault]) -> Callable[[Toolset], Toolset]:
+    """A change of a toolset that records what the source has now."""
     unread = {*offer.unread, *(str(fault.tool) for fault in faults)}
 
-    def recorded(revision: Revision) -> Toolset:
-        toolset = revision.toolset
+    def recorded(toolset: Toolset) -> Toolset:
         known = toolset.source(offer.source.source_id) or offer.source
         source = replace(known, selection=offer.source.selection)
         return toolset.with_source(source.seen(found, toolset.by_name, unread))
 
     return recorded
+
+
+def _accepting(
+    toolset: Toolset, tool_names: Collection[str] | None, source_id: str | None
+) -> tuple[Toolset, list[Tool]]:
+    """The toolset once tools are accepted, and these tools; raises what `ToolImports.accept` raises."""
+    chosen = list(_chosen(toolset, tool_names, source_id))
+    if tool_names is None:
+        _check_own(toolset, chosen)
+    for chosen_id, names in chosen:
+        toolset = toolset.accepting(chosen_id, names)
+    taken = {tool_name for _, names in chosen for tool_name in names}
+    return toolset, [tool for tool in toolset if tool.name in taken]
+
+
+def _differing(
+    toolset: Toolset, source_id: str | None
+) -> list[tuple[PinnedSource, str, Tool | None, Tool | None]]:
+    """Each tool that differs at a source: its name, as it is served and as it is offered. Both are hashed."""
+    found: list[tuple[PinnedSource, str, Tool | None, Tool | None]] = []
+    for source in toolset.sources:
+        if source_id is not None and source.source_id != source_id:
+            continue
+        for tool in _bundled(source.offered, toolset):
+            _ = tool.digest
+            found.append((source, tool.name, toolset.by_name.get(tool.name), tool))
+        found += [(source, name, toolset.by_name.get(name), None) for name in source.removed]
+    return found
 
 
 def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
@@ -322,6 +349,7 @@ def _chosen(
     toolset: Toolset, names: Collection[str] | None, source_id: str | None
 ) -> Iterator[tuple[str, list[str]]]:
     """For each source, the names of its differing tools that were chosen: all, or those in `names`."""
+    wanted = frozenset(names or ())
     sources = [source for source in toolset.sources if source_id in {None, source.source_id}]
     offering: dict[str, list[str]] = {}
     for source in sources:
@@ -329,7 +357,7 @@ def _chosen(
             offering.setdefault(name, []).append(source.source_id)
     _check_chosen(toolset, names, offering)
     for source in sources:
-        chosen = source.differing if names is None else [name for name in source.offers if name in names]
+        chosen = source.differing if names is None else [name for name in source.offers if name in wanted]
         if chosen:
             yield source.source_id, list(chosen)
 
@@ -342,7 +370,8 @@ def _check_chosen(
         if name not in offering:
             raise UnknownTool(toolset.name, name, offering)
         if len(offering[name]) > 1:
-            reason = f"several sources offer the tool {shorten(name, 100)!r}: {', '.join(offering[name])}"
+            sources = ", ".join(shorten(each, 300) for each in offering[name])
+            reason = f"several sources offer the tool {shorten(name, 100)!r}: {sources}"
             raise InvalidField("source", f"{reason}; name one of them")
 
 
@@ -359,5 +388,9 @@ def _check_own(toolset: Toolset, chosen: Iterable[tuple[str, Sequence[str]]]) ->
                 raise InvalidField("tools", reason)
 
 
-def _name(tool: Any) -> Any:
-    return tool.get("name") if isinstance(tool, Mapping) else None
+def _marked(toolset: Toolset, source_id: str) -> Toolset:
+    """The toolset with the id of their source in its tools, which are hashed too: a thread does that."""
+    tools = tuple(with_source_id(tool, source_id) for tool in toolset)
+    marked = Toolset(toolset.name, tools, are_bundled=True)
+    _ = marked.digest
+    return marked

@@ -107,9 +107,11 @@ class ToolSearcher:
             InvalidField: `always` names a tool that the request does not have.
         """
         _check_always(turn, tools)
-        groups = list(_groups(turn, model, tools, revisions))
-        if not groups:
+        searches = _searches(turn, model, tools, revisions)
+        wanted = [(members, search) for members, search in searches if search and len(members) > search.limit]
+        if not wanted:
             return tools, None
+        groups = await asyncio.to_thread(lambda: [_group(*each) for each in wanted])
         meanings = await self._meanings(groups, turn, share, remaining_s)
         searched = self.threads.submit(
             share,
@@ -168,14 +170,10 @@ def _reciprocal_ranks(scores: NDArray[Any]) -> Scores:
     return np.where(rounded > 0, 1 / (_RANK_OFFSET + ranks), 0).astype(np.float32)
 
 
-def _groups(
-    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Sequence[Revision]
-) -> Iterator[_Group]:
-    """The groups with more tools than their limit."""
-    for members, search in _searches(turn, model, tools, revisions):
-        if search is not None and len(members) > search.limit:
-            digests = "\n".join(tool.digest for tool in members)
-            yield _Group(members, search, hashlib.sha256(digests.encode()).hexdigest())
+def _group(members: tuple[Tool, ...], search: ToolSearch) -> _Group:
+    """The group of some tools; this takes time if they are large and new, since they are hashed."""
+    digests = "\n".join(tool.digest for tool in members)
+    return _Group(members, search, hashlib.sha256(digests.encode()).hexdigest())
 
 
 def _searches(
@@ -188,7 +186,8 @@ def _searches(
     own = [revision.toolset for revision in revisions if revision.toolset.tool_search]
     for toolset in own:
         yield toolset.tools, toolset.tool_search
-    rest = tuple(tool for tool in tools if not any(tool.name in toolset for toolset in own))
+    names = {tool.name for toolset in own for tool in toolset}
+    rest = tuple(tool for tool in tools if tool.name not in names)
     yield rest, ToolSearch(model.tool_search) if model.tool_search else None
 
 

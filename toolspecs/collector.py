@@ -25,6 +25,9 @@ from toolspecs.toolset_logs import DROPPED, RECORDS, Record, ToolsetLogs, record
 
 _DAY_S = 24 * 3600
 
+READ_AT_ONCE = 500
+"""Records of a log that are read together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -133,24 +136,42 @@ class Collector:
     async def _collect_log(
         self, name: str, numbers: Sequence[int], kept: _Kept, started: float, *, is_dry_run: bool
     ) -> int:
-        """Drop the old records of one log, and add the others to `kept`; returns how many were dropped."""
-        records = await self._logs.readable(name, numbers)
-        head = await self._logs.readable_head(name)
-        newest = max([*records, *([head] if head else [])], key=_number, default=None)
+        """Drop the old records of one log, and add the others to `kept`; returns how many were dropped.
+
+        A client may write one toolset very often, so a log is read piece by piece.
+        """
+        newest = await self._newest(name, numbers)
         if newest is None:
             return 0
         first = self._first_kept(newest, started)
-        used = set(await self._logs.used(name))
-        old = [r for r in records if r.summary.number < first and r.summary.number not in used]
-        if not is_dry_run and (old or 1 not in numbers):
-            await self._drop(name, first, old)
-        for record in records:
-            if record not in old:
-                kept.add(record)
+        used = frozenset(await self._logs.used(name))
+        is_any_old = any(number < first and number not in used for number in numbers)
+        if not is_dry_run and (is_any_old or 1 not in numbers):
+            await self._note_dropped(name, first)
+        num_dropped = 0
+        for at in range(0, len(numbers), READ_AT_ONCE):
+            for record in await self._logs.readable(name, numbers[at : at + READ_AT_ONCE]):
+                number = record.summary.number
+                if number >= first or number in used:
+                    kept.add(record)
+                    continue
+                num_dropped += not record.is_deleted
+                if not is_dry_run:
+                    await self._store.delete(record_key(name, number))
         kept.refer(newest)
         if not newest.is_deleted:
             kept.count(newest.owner, Usage(num_toolsets=1))
-        return sum(not record.is_deleted for record in old)
+        return num_dropped
+
+    async def _newest(self, name: str, numbers: Sequence[int]) -> Record | None:
+        """The last record that can be read, in the log or as its head."""
+        head = await self._logs.readable_head(name)
+        for number in sorted(numbers, reverse=True):
+            if head is not None and head.summary.number >= number:
+                break
+            if found := await self._logs.readable(name, [number]):
+                return found[0]
+        return head
 
     def _first_kept(self, head: Record, started: float) -> int:
         """The number from which on every record is kept."""
@@ -159,14 +180,13 @@ class Collector:
             return head.summary.number
         return head.summary.number - self._retention.revisions + 1
 
-    async def _drop(self, name: str, first: int, old: Sequence[Record]) -> None:
+    async def _note_dropped(self, name: str, first: int) -> None:
+        """Note that the records before `first` may be missing, before any of them is removed."""
         if first > await self._logs.first_kept(name):
             try:
                 await self._store.set(DROPPED + name, str(first).encode())
             except StoreFull:
                 self._unnoted[name] = first
-        for record in old:
-            await self._store.delete(record_key(name, record.summary.number))
 
     async def _collect_contents(self, digests: set[str], started: float, *, is_dry_run: bool) -> Collected:
         """Remove the contents that no record names."""
@@ -184,7 +204,3 @@ class Collector:
                 num_contents += 1
                 num_bytes += len(content)
         return Collected(num_contents=num_contents, num_bytes=num_bytes, num_young=num_young)
-
-
-def _number(record: Record) -> int:
-    return record.summary.number

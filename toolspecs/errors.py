@@ -99,6 +99,7 @@ class LimitExceeded(ToolspecsError):
 _LIMIT_NOUNS = {
     "num_tools": "tools",
     "num_documents": "documents",
+    "num_sources": "sources of tools",
     "num_values": "JSON values in its tools and documents",
     "toolset_bytes": "bytes of tools and of the documents they refer to",
 }

@@ -41,6 +41,7 @@ class Limits:
     num_tools: int = 2048
     tool_bytes: int = 1024 * 1024
     num_documents: int = 256
+    num_sources: int = 64  # that a toolset's tools are imported from
     document_bytes: int = 4 * 1024 * 1024
     toolset_bytes: int = 16 * 1024 * 1024
     num_values: int = 250_000  # of JSON, in a toolset; decoding a million stops everything for half a second

@@ -81,6 +81,7 @@ class PinnedSource:
 
     def accepting(self, names: Collection[str]) -> "PinnedSource":
         """The source once the differences of these tools are accepted."""
+        names = frozenset(names)
         taken = {tool.name: tool.digest for tool in self.offered if tool.name in names}
         gone = {name for name in self.removed if name in names}
         accepted = {name: digest for name, digest in self.accepted.items() if name not in gone}
@@ -94,6 +95,7 @@ class PinnedSource:
 
     def declining(self, names: Collection[str]) -> "PinnedSource":
         """The source once the differences of these tools are declined."""
+        names = frozenset(names)
         declined = {name: digest for name, digest in self.offers.items() if name in names}
         return replace(self, declined={**self.declined, **declined})
 

@@ -23,7 +23,7 @@ from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.schema_check import check_documents
 from toolspecs.tool import ShownTools, Tool, ToolSearch
-from toolspecs.tool_parser import CheckedTool, check_tool, read_tools
+from toolspecs.tool_parser import CheckedTool, check_tool, read_tools, submitted_name
 from toolspecs.toolset import Toolset, check_toolset_name
 from toolspecs.toolset_contents import encode_toolset
 
@@ -111,6 +111,16 @@ def read_toolset(
     return Submission(name, bundled, documents, tuple(faults), limits, prompt_tools, tool_search)
 
 
+def without_faulty(tools: Sequence[Any], faults: Sequence[Fault]) -> list[Any]:
+    """The submitted tools, in any shape, without those that the faults are about.
+
+    A fault tells its tool by the pointer, or by the name: what is wrong may be in a document.
+    """
+    names = {fault.tool for fault in faults if isinstance(fault.tool, str)}
+    places = {int(at[1]) for fault in faults if (at := _INDEX.match(fault.pointer))}
+    return [tool for i, tool in enumerate(tools) if i not in places and submitted_name(tool) not in names]
+
+
 def bundle_checked(
     tools: Sequence[CheckedTool], documents: Mapping[str, Any], limits: Limits
 ) -> tuple[CheckedTool, ...]:
@@ -140,13 +150,19 @@ def check_toolset(toolset: Toolset, limits: Limits) -> CheckedToolset:
 
 
 def check_size(toolset: Toolset, limits: Limits) -> CheckedToolset:
-    """Check the size of a toolset whose tools and documents were checked. Raises `LimitExceeded`."""
+    """Check the size of a toolset whose tools and documents were checked. Raises `LimitExceeded`.
+
+    Its tools are measured here, so that no request has to wait for that.
+    """
     _check_num_tools(toolset, limits)
+    if len(toolset.sources) > limits.num_sources:
+        raise LimitExceeded("num_sources", limits.num_sources, len(toolset.sources))
     if toolset.num_values > limits.num_values:
         raise LimitExceeded("num_values", limits.num_values, toolset.num_values)
     content = encode_toolset(toolset)
     if len(content) > limits.toolset_bytes:
         raise LimitExceeded("toolset_bytes", limits.toolset_bytes, len(content))
+    toolset.measure()
     return CheckedToolset(toolset, toolset.digest, content)
 
 

@@ -117,7 +117,7 @@ class _ToolParser:
         self.base = base
         self.limits = limits
         self.extras = extras
-        self.name = _peek_name(document)
+        self.name = submitted_name(document)
         self.tool: Tool | None = None
         self.schema_pointer = base
         flaws = list(islice(self._read(document), limits.num_faults_per_tool))
@@ -217,8 +217,8 @@ class _ToolParser:
         self.tool = replace(tool, extras=self.tool.extras)
 
 
-def _peek_name(document: Any) -> str | None:
-    """The name under which to report the faults of a document that has not been read yet."""
+def submitted_name(document: Any) -> str | None:
+    """The name of a tool in any shape, before it is read; None if it has none that a tool may have."""
     wrapper = "custom" if is_custom(document) else "function"
     fields = document.get(wrapper, document) if isinstance(document, dict) else None
     name = fields.get("name") if isinstance(fields, dict) else None

@@ -127,6 +127,10 @@ class Toolset:
             count_values(self.documents) + of_sources
         )
 
+    def measure(self) -> None:
+        """Compute what is cached about its values and tools. This takes time, so call it in a thread."""
+        _ = self.num_values, [tool.num_bytes for tool in self.tools]
+
     @property
     def tool_names(self) -> tuple[str, ...]:
         """The tools' names, in order."""
@@ -184,6 +188,7 @@ class Toolset:
         Raises:
             UnknownTool: there is no such source, or a tool of that name does not differ there.
         """
+        names = frozenset(names)
         source = self._offering(source_id, names)
         taken = {tool.name: tool for tool in source.offered if tool.name in names}
         gone = {name for name in source.removed if name in names}
@@ -193,6 +198,7 @@ class Toolset:
 
     def declining(self, source_id: str, names: Collection[str]) -> "Toolset":
         """The toolset once these differences of a source are declined; raises as `accepting` does."""
+        names = frozenset(names)
         return self.with_source(self._offering(source_id, names).declining(names))
 
     def _offering(self, source_id: str, names: Collection[str]) -> PinnedSource:

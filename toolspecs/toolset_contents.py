@@ -70,7 +70,7 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
             ),
         )
         found = toolset.digest
-        _ = toolset.num_values  # counted here, in a thread
+        toolset.measure()  # here, in a thread
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
         raise ValueError(f"it is not a toolset: {error}") from error
     if found != digest:

@@ -16,6 +16,20 @@ from gateway.settings_table import settings_table
 
 FAILED = 1
 
+_BLANK = frozenset(
+    map(
+        chr,
+        (
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
+            *range(0x180B, 0x1810),
+            *range(0xFE00, 0xFE10),
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
+"""Characters that count as printable and show nothing: the letters and marks among Unicode's "default
+ignorable" ones, and the empty Braille pattern. A text can be hidden in variation selectors."""
+
 UNBOUNDED_WIDTH = 10_000
 """Wider than any table."""
 
@@ -109,6 +123,6 @@ def visible(text: str) -> str:
     Adds.\u202e\x1b[8m
     """
     return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        char if char == "\n" or (char.isprintable() and char not in _BLANK) else ascii(char)[1:-1]
         for char in text
     )

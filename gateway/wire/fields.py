@@ -141,7 +141,7 @@ class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
     # As in vLLM, 0 and -1 stand for all tokens.
     top_k: Annotated[int, Meta(ge=-1)] | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] | None = None
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
     stop_token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=64)] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None

@@ -6,15 +6,19 @@ import threading
 import time
 from itertools import product
 
+import httpx
 import msgspec
 import pytest
+from fake_runtime import call
 from remote_engines import until
 
 from gateway import stored_responses
+from gateway.app import create_app
 from gateway.body import convert
-from gateway.errors import InvalidField, UnknownResponse
+from gateway.errors import InvalidField, SettingsError, UnknownResponse
 from gateway.generation_request import without_oldest
 from gateway.json_contents import ContentLimits
+from gateway.setting_sources import load
 from gateway.stored_responses import StoredResponses, _packed, _unpacked_output
 from gateway.wire.fields import MAX_STOP_LENGTH
 from gateway.wire.openai import read_request
@@ -202,3 +206,38 @@ def test_of_fields_that_are_left_out_no_suggestion_is_made(monkeypatch):
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
     assert read_request(body).ignored
     assert not made
+
+
+async def test_a_call_that_is_nested_very_deep_is_answered(settings, runtime):
+    """It was decoded for Messages, and Python's decoder gives up at 1,000 levels."""
+    deep = '{"a":' * 5_000 + "1" + "}" * 5_000
+    runtime.script = call("f", deep)
+    app = create_app(settings, runtime=runtime)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+    asked["tools"] = [{"name": "f", "input_schema": {"type": "object"}}]
+    async with app.lifespan(), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.post("/v1/messages", json=asked)
+    assert answer.status_code == 200
+    assert deep in answer.text
+
+
+async def test_an_id_of_a_reference_is_a_string():
+    """Any other value was written out on the event loop, several times."""
+    with pytest.raises(InvalidField, match="must be a string"):
+        await responses().expanded({"input": [{"type": "item_reference", "id": [[]] * 100}]}, "a")
+
+
+def test_a_repetition_penalty_leaves_logits_numbers():
+    with pytest.raises(InvalidField, match="repetition_penalty"):
+        read_request(
+            {"model": "m", "messages": [{"role": "user", "content": ""}], "repetition_penalty": 1e-9}
+        )
+
+
+def test_a_wrong_table_of_models_is_not_told_with_its_secrets(tmp_path):
+    config = tmp_path / "callgate.toml"
+    config.write_text('[[models]]\nmodel = 5\nengine_headers = { Authorization = "Bearer s3cret" }\n')
+    with pytest.raises(SettingsError, match="models") as refused:
+        load({}, environment={}, config=config)
+    assert "s3cret" not in str(refused.value)

@@ -49,7 +49,12 @@ WHERE key = :key AND value = :expected AND {_FRESH}
 """
 DELETE = f"DELETE FROM entries WHERE key = :key AND {_FRESH}"
 REMOVE = f"{DELETE} AND value = :expected"
-SCAN = f"SELECT key FROM entries WHERE key >= :prefix AND key < :prefix || char(0x10FFFF) AND {_FRESH}"
+SCAN_COUNT = 1000
+SCAN = f"""
+SELECT key FROM entries
+WHERE key >= :prefix AND key < :prefix || char(0x10FFFF) AND key > :after AND {_FRESH}
+ORDER BY key LIMIT {SCAN_COUNT}
+"""
 TOUCH = """
 UPDATE entries SET expires_at = :expires_at
 WHERE key IN (SELECT json_each.value FROM json_each(:keys)) AND expires_at > :now
@@ -105,9 +110,13 @@ class SQLiteStore:
 
     async def scan(self, prefix: str) -> AsyncIterator[str]:
         """See `Store.scan`."""
-        rows = await self._execute(SCAN, prefix=prefix)
-        for (key,) in rows:
-            yield key
+        after, is_whole = "", False
+        while not is_whole:
+            rows = await self._execute(SCAN, prefix=prefix, after=after)
+            for (key,) in rows:
+                yield key
+            is_whole = len(rows) < SCAN_COUNT
+            after = "" if is_whole else rows[-1][0]
 
     async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
         """See `Store.compare_and_set`."""

@@ -1,9 +1,10 @@
 """Writes the events of a generation as a message, or as the events of its stream."""
 
-import json
 import secrets
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
+
+import msgspec
 
 from gateway.problems import Problem, anthropic_error
 from gateway.turn import Generation
@@ -54,7 +55,7 @@ class _Block:
         text = "".join(self.texts)
         match self.kind:
             case "tool_use":
-                return self.begun() | {"input": json.loads(text)}
+                return self.begun() | {"input": msgspec.Raw(text.encode())}  # it may be nested without end
             case kind:
                 return self.begun() | {kind: text}
 
