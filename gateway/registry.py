@@ -16,7 +16,7 @@ from compiler.errors import CompilingUnfinished, UnsupportedSchema, UnsupportedT
 from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
-from gateway.errors import InvalidField, NotReady
+from gateway.errors import InvalidField
 from gateway.tool_changes import Change, Covers, compare, compare_documents
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
@@ -195,10 +195,7 @@ class Registry:
         Arguments are validated against the schema, not a grammar; the vocabulary only selects a compile
         worker. Raises what `GrammarCache.faults` raises.
         """
-        models = await self._runtime.models()
-        if not models:
-            raise NotReady("no model that this client may use is served")
-        model = models[0]
+        model, *_ = await self._runtime.models()
         return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=share)
 
     async def checked(

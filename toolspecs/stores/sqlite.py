@@ -52,7 +52,7 @@ REMOVE = f"{DELETE} AND value = :expected"
 SCAN_COUNT = 1000
 SCAN = f"""
 SELECT key FROM entries
-WHERE key >= :prefix AND key < :prefix || char(0x10FFFF) AND key > :after AND {_FRESH}
+WHERE key >= :first AND key < :prefix || char(0x10FFFF) AND key <> :after AND {_FRESH}
 ORDER BY key LIMIT {SCAN_COUNT}
 """
 TOUCH = """
@@ -112,7 +112,8 @@ class SQLiteStore:
         """See `Store.scan`."""
         after, is_whole = "", False
         while not is_whole:
-            rows = await self._execute(SCAN, prefix=prefix, after=after)
+            # One lower bound: with two, SQLite may begin at the prefix each time.
+            rows = await self._execute(SCAN, prefix=prefix, first=after or prefix, after=after)
             for (key,) in rows:
                 yield key
             is_whole = len(rows) < SCAN_COUNT
