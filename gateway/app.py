@@ -16,23 +16,26 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
-from gateway.access import AccessControl, read_allowed_hosts
-from gateway.allowance import LimitedRequests
+from gateway.access.access_control import AccessControl, read_allowed_hosts
+from gateway.access.api_keys import ApiKeys
+from gateway.access.configured_keys import ConfiguredKeys
+from gateway.access.cors import Cors, read_origins
+from gateway.access.grants import GRANT, Grant
+from gateway.access.principal import IPNetwork, Principal, principal_of, read_networks
+from gateway.access.rate_limits import RateLimits
+from gateway.access.route_scopes import Authorization, OpenPaths
 from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
-from gateway.api_keys import ApiKeys
-from gateway.completions import Completions
-from gateway.configured_keys import ConfiguredKeys
 from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
-from gateway.grants import GRANT, Grant
-from gateway.headers import CrossOrigin, HttpRequest, RequestIds, name_methods, read_origins
-from gateway.json_contents import ContentLimits
-from gateway.principal import IPNetwork, Principal, principal_of, read_networks
-from gateway.problems import respond
-from gateway.rate_limits import RateLimits
-from gateway.registry import Registry
-from gateway.request_bodies import RequestBodies
-from gateway.route_scopes import Authorization, OpenPaths
+from gateway.generation.allowance import LimitedRequests
+from gateway.generation.completions import Completions
+from gateway.generation.stored_responses import StoredResponses
+from gateway.generation.tool_search import ToolSearcher
+from gateway.generation.tool_vectors import Embedder, ToolVectors
+from gateway.http.headers import HttpRequest, RequestIds, name_methods
+from gateway.http.json_contents import ContentLimits
+from gateway.http.problems import respond
+from gateway.http.request_bodies import RequestBodies
 from gateway.served_models import load_embedder, start_runtime
 from gateway.service_views import ServiceViews
 from gateway.services import Services
@@ -41,14 +44,12 @@ from gateway.settings import Settings
 from gateway.sources.outbound import SourceAccess
 from gateway.sources.source_process import SourceProcesses
 from gateway.store_upkeep import collecting, retention_of
-from gateway.stored_responses import StoredResponses
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recent_requests import KeptRequests
 from gateway.telemetry.recorders import Recorders
-from gateway.tool_imports import ToolImports
-from gateway.tool_search import ToolSearcher
-from gateway.tool_vectors import Embedder, ToolVectors
+from gateway.toolsets.registry import Registry
+from gateway.toolsets.tool_imports import ToolImports
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
@@ -103,7 +104,7 @@ def create_app(
         open_paths=OpenPaths.of(app),
         origins=origins,
     )
-    app.asgi_handler = RequestIds(AccessLog(CrossOrigin(controlled, origins)))
+    app.asgi_handler = RequestIds(AccessLog(Cors(controlled, origins)))
     return app
 
 

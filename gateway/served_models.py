@@ -10,9 +10,9 @@ from compiler.grammar.plain_ebnf import to_plain_ebnf
 from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
+from gateway.generation.tool_vectors import Embedder
 from gateway.processors import num_usable_cores
 from gateway.settings import ModelSettings, Settings
-from gateway.tool_vectors import Embedder
 from runtime.engines.client import EngineAddress, EngineClient
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.sglang_client import SglangClient

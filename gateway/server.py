@@ -13,14 +13,14 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
-from gateway.access import read_allowed_hosts
-from gateway.api_keys import ApiKeys
+from gateway.access.access_control import read_allowed_hosts
+from gateway.access.api_keys import ApiKeys
+from gateway.access.configured_keys import ConfiguredKeys
+from gateway.access.cors import read_origins
 from gateway.app import create_app, load_runtime, open_compile_pool
-from gateway.configured_keys import ConfiguredKeys
 from gateway.connections import BACKLOG, ServerConfig
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
-from gateway.headers import read_origins
 from gateway.served_models import load_embedder
 from gateway.settings import Settings
 from gateway.telemetry.exporters import Meters, open_meters, open_provider

@@ -7,9 +7,9 @@ it.
 from collections.abc import AsyncIterator, Callable, Collection
 
 from compiler.cache.grammar_cache import GrammarCache
-from gateway.grants import Grant
+from gateway.access.grants import Grant
+from gateway.access.tenants import store_of
 from gateway.services import Services
-from gateway.tenants import store_of
 from runtime.events import Event, PromptRead
 from runtime.protocol import Health, ModelCard, Runtime
 from runtime.request import GenerationRequest

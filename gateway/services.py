@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from litestar.di import NamedDependency
 
 from compiler.cache.grammar_cache import GrammarCache
-from gateway.api_keys import ApiKeys
-from gateway.completions import Completions
-from gateway.registry import Registry
-from gateway.request_bodies import RequestBodies
+from gateway.access.api_keys import ApiKeys
+from gateway.generation.completions import Completions
+from gateway.generation.stored_responses import StoredResponses
+from gateway.http.request_bodies import RequestBodies
 from gateway.sources.source_process import SourceProcesses
-from gateway.stored_responses import StoredResponses
 from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recent_requests import RequestRing, TurnTotals
-from gateway.tool_imports import ToolImports
+from gateway.toolsets.registry import Registry
+from gateway.toolsets.tool_imports import ToolImports
 from runtime.protocol import EngineState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store

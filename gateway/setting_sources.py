@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from gateway.body import expected_at
 from gateway.errors import SettingsError
+from gateway.http.json_body import expected_at
 from gateway.settings import ModelSettings, Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
 from gateway.sources.outbound import SourceAccess, SourceCredentials, origin_of_url

@@ -9,8 +9,8 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from gateway.access.tenants import all_stores
 from gateway.settings import Settings
-from gateway.tenants import all_stores
 from toolspecs.collector import Collected, Collector, Retention
 from toolspecs.errors import StoreError, StoreFull
 from toolspecs.store import Store

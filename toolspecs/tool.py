@@ -135,6 +135,27 @@ class ToolSearch:
     query: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SearchedTool:
+    """A tool that a search kept: how well it fits (1 is best), and why it was kept."""
+
+    name: str
+    score: float
+    reason: str
+
+
+SearchedBy = Literal["words", "words and meaning"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTools:
+    """The tools that a search kept, in the order of the prompt; how many were searched, and by what."""
+
+    num_searched: int
+    tools: tuple[SearchedTool, ...]
+    by: SearchedBy = "words"
+
+
 class ChoiceMode(StrEnum):
     """`none`: text only; `auto`: text or calls; `required`: at least one call."""
 

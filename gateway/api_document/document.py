@@ -11,6 +11,7 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.types import ControllerRouterHandler
 
+from gateway.access.route_scopes import ROUTE_SCOPES
 from gateway.api_document.operations import (
     ANY_REQUEST,
     HEADER_SCHEMAS,
@@ -20,8 +21,7 @@ from gateway.api_document.operations import (
     Operation,
 )
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
-from gateway.problems import MESSAGES, STATUSES, Problem, has_problem_details, is_mcp, model_route_status
-from gateway.route_scopes import ROUTE_SCOPES
+from gateway.http.problems import MESSAGES, STATUSES, Problem, has_problem_details, is_mcp, model_route_status
 from gateway.wire.answers.mcp_answers import McpErrorBody
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 from toolspecs.json_value import JSON

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.api_keys import KeyTerms
+from gateway.access.api_keys import KeyTerms
 from gateway.routes.generation_routes import DetokenizeBody
 from gateway.routes.import_routes import DecisionBody, ImportBody, ToolListing
 from gateway.routes.key_routes import RotationBody

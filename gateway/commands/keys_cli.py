@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gateway.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
-from gateway.body import convert
+from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
 from gateway.commands.command_options import errors_explained, output, table, with_settings
 from gateway.data_dir import open_store_of
+from gateway.http.json_body import convert
 from gateway.setting_sources import load
 
 keys = typer.Typer(help="API keys, in the store.", no_args_is_help=True)

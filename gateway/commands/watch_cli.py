@@ -31,7 +31,7 @@ from gateway.commands.import_cli import (
     show_differences,
 )
 from gateway.errors import GatewayError
-from gateway.json_contents import DEFAULT_LIMITS
+from gateway.http.json_contents import DEFAULT_LIMITS
 from gateway.setting_sources import source_access, source_environment
 from gateway.sources.outbound import origin_of_url
 from gateway.sources.source_readers import MAX_BYTES, is_url

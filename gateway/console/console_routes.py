@@ -7,7 +7,7 @@ from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
 from gateway.console.asset_files import Asset, read_assets
-from gateway.headers import HttpRequest
+from gateway.http.headers import HttpRequest
 
 CONSOLE_PATH = "/console"
 

@@ -10,14 +10,16 @@ from litestar import Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
 
-from gateway.allowance import allowance_of
-from gateway.body import convert
-from gateway.completions import split_model
-from gateway.deadline import ARRIVED
+from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
-from gateway.headers import HttpRequest
-from gateway.principal import Principal, RequestPrincipal
-from gateway.problems import MESSAGES, wire_name
+from gateway.generation.allowance import allowance_of
+from gateway.generation.completions import split_model
+from gateway.generation.stored_responses import ItemPage
+from gateway.generation.turn import Generation, Turn
+from gateway.http.deadline import ARRIVED
+from gateway.http.headers import HttpRequest
+from gateway.http.json_body import convert
+from gateway.http.problems import MESSAGES, wire_name
 from gateway.routes.transport import (
     AnswerWriter,
     ignored_header,
@@ -27,8 +29,6 @@ from gateway.routes.transport import (
     unless_gone,
 )
 from gateway.services import Services, WiredServices
-from gateway.stored_responses import ItemPage
-from gateway.turn import Generation, Turn
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
 from gateway.wire.openai import (

@@ -8,18 +8,18 @@ from litestar import Controller, Response, get, post
 from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
-from gateway.body import convert
+from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
-from gateway.headers import HttpRequest
-from gateway.principal import Principal, RequestPrincipal
-from gateway.problems import REGISTRY
+from gateway.http.headers import HttpRequest
+from gateway.http.json_body import convert
+from gateway.http.problems import REGISTRY
 from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
 from gateway.routes.toolset_routes import RevisionNumber, if_match_of, refuse_if_none_match, tagged
 from gateway.routes.transport import check_query, read_registry_body, unless_gone
 from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
-from gateway.tool_imports import Offer
+from gateway.toolsets.tool_imports import Offer
 from toolspecs.pinned_source import selection_of
 
 SourceURL = Annotated[str, Meta(pattern=r"^https?://(?![^/?#]*@)[!-~]+(?!\n)$", max_length=2000)]

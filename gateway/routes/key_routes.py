@@ -8,11 +8,11 @@ from litestar import Controller, delete, get, post
 from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
-from gateway.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
-from gateway.body import convert
-from gateway.headers import HttpRequest
-from gateway.principal import RequestPrincipal
-from gateway.problems import KEYS
+from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
+from gateway.access.principal import RequestPrincipal
+from gateway.http.headers import HttpRequest
+from gateway.http.json_body import convert
+from gateway.http.problems import KEYS
 from gateway.routes.transport import PageSize, check_query, read_body
 from gateway.services import WiredServices
 from toolspecs.json_value import JSON

@@ -11,11 +11,11 @@ from litestar import post
 from litestar.params import FromPath
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.body import read_json
+from gateway.access.principal import RequestPrincipal
 from gateway.errors import ExtraMissing
-from gateway.headers import HttpRequest
-from gateway.principal import RequestPrincipal
-from gateway.problems import MCP
+from gateway.http.headers import HttpRequest
+from gateway.http.json_body import read_json
+from gateway.http.problems import MCP
 from gateway.routes.transport import check_query
 from gateway.services import WiredServices
 from toolspecs.toolset import ToolsetReference
@@ -56,7 +56,7 @@ async def mcp_message(
 def _front() -> ModuleType:
     """The module that needs the extra; importing it takes a second."""
     try:
-        from gateway import mcp_front  # noqa: PLC0415 - needs an extra
+        from gateway.toolsets import mcp_front  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise ExtraMissing("the MCP front", "mcp") from error
     return mcp_front

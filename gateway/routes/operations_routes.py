@@ -10,10 +10,10 @@ from litestar.params import FromPath, QueryParameter
 
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, grammar_of
 from compiler.cache_entry import CacheEntry
+from gateway.access.grants import GRANT, Grant
+from gateway.access.route_scopes import ADMIN
 from gateway.errors import UnknownGrammar, UnknownRequest
-from gateway.grants import GRANT, Grant
-from gateway.headers import HttpRequest
-from gateway.route_scopes import ADMIN
+from gateway.http.headers import HttpRequest
 from gateway.routes.transport import PageSize, check_query
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest

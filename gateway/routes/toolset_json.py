@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from compiler.report import ToolReport
-from gateway.registry import DryRun, Registration, RevisionChanges
-from gateway.tool_changes import Change
-from gateway.tool_imports import Difference, ImportOutcome
+from gateway.toolsets.registry import DryRun, Registration, RevisionChanges
+from gateway.toolsets.tool_changes import Change
+from gateway.toolsets.tool_imports import Difference, ImportOutcome
 from toolspecs.json_value import JSON
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import PinnedSource

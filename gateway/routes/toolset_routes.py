@@ -7,10 +7,10 @@ import msgspec
 from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from gateway.body import convert
+from gateway.access.principal import RequestPrincipal
 from gateway.errors import InvalidField
-from gateway.headers import HttpRequest
-from gateway.principal import RequestPrincipal
+from gateway.http.headers import HttpRequest
+from gateway.http.json_body import convert
 from gateway.routes.toolset_json import (
     dry_run_json,
     listed_tool_json,

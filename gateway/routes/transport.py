@@ -13,12 +13,12 @@ from litestar.background_tasks import BackgroundTask
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from gateway.body import read_json
 from gateway.errors import ClientGone, InvalidField
-from gateway.headers import HttpRequest
-from gateway.problems import Problem, problem_of
+from gateway.generation.turn import Generation
+from gateway.http.headers import HttpRequest
+from gateway.http.json_body import read_json
+from gateway.http.problems import Problem, problem_of
 from gateway.services import Services
-from gateway.turn import Generation
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.errors import ExtraMissing, TooManyImports, TooManyValues
-from gateway.json_contents import ContentLimits, scan
+from gateway.http.json_contents import ContentLimits, scan
 from gateway.sources.outbound import (
     AddressRules,
     CheckedHosts,

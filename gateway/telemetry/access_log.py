@@ -14,8 +14,8 @@ from typing import Any
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from gateway.grants import GRANT, Grant
-from gateway.headers import REQUEST_ID
+from gateway.access.grants import GRANT, Grant
+from gateway.http.headers import REQUEST_ID
 from gateway.telemetry.metrics import OTHER
 
 QUIET_PATHS = frozenset({"/health", "/healthz", "/metrics", "/ping", "/readyz"})

@@ -54,9 +54,9 @@ from gateway.telemetry.span_attributes import (
     search_attributes,
     toolset_attributes,
 )
-from gateway.turn import FoundTools
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
+from toolspecs.tool import FoundTools
 from toolspecs.toolset import Revision
 
 _MAX_COMPILED = 4096

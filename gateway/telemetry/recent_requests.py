@@ -18,8 +18,8 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from gateway.grants import GRANT, Grant
-from gateway.headers import REQUEST_ID
+from gateway.access.grants import GRANT, Grant
+from gateway.http.headers import REQUEST_ID
 from gateway.telemetry.access_log import route_of
 from toolspecs.lru_cache import LruCache
 from toolspecs.toolset import Page

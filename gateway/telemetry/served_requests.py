@@ -11,7 +11,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway.headers import REQUEST_ID
+from gateway.http.headers import REQUEST_ID
 from gateway.telemetry.access_log import QUIET_PATHS, add_to_log, method_of, route_of
 from gateway.telemetry.metrics import HTTP_DURATION, Metrics
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from gateway.telemetry.ended_turn import PROVIDER, EndedTurn
 from gateway.telemetry.metrics import GRAMMAR_KIND, MODEL
-from gateway.turn import FoundTools
 from runtime.events import SelectionStats
 from runtime.inspection import TokenPlace
 from runtime.request import GenerationRequest
+from toolspecs.tool import FoundTools
 from toolspecs.toolset import Revision
 
 _COMMON = {

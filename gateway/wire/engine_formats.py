@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.body import convert, read_inner_json
 from gateway.errors import InvalidField, TooManyValues
+from gateway.http.json_body import convert, read_inner_json
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 

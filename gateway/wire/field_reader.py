@@ -27,8 +27,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, inspect
 
-from gateway.body import convert, struct_of, types_below, types_of
 from gateway.errors import InvalidField
+from gateway.http.json_body import convert, struct_of, types_below, types_of
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 T = TypeVar("T")

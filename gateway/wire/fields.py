@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.body import read_inner_json
 from gateway.errors import InvalidField, TooManyValues
-from gateway.turn import Turn
+from gateway.generation.turn import Turn
+from gateway.http.json_body import read_inner_json
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
 from runtime.request import Sampling

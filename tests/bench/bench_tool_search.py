@@ -22,8 +22,8 @@ from typing import Any
 
 from corpus import corpus, json_lines
 
-from gateway.tool_search import fused
-from gateway.tool_vectors import Embedder, alike
+from gateway.generation.tool_search import fused
+from gateway.generation.tool_vectors import Embedder, alike
 from runtime.sentence_embedder import SentenceEmbedder
 from toolspecs.tool import Tool
 from toolspecs.tool_index import ToolIndex, described, parts_of

@@ -3,8 +3,8 @@
 import pytest
 from serving import client_of
 
+from gateway.access.configured_keys import read_keys
 from gateway.app import create_app
-from gateway.configured_keys import read_keys
 from gateway.errors import SettingsError
 from gateway.settings import Settings
 

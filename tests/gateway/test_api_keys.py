@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from serving import client_of, served
 
-from gateway.api_keys import FRESH_S, RECORDS, STALE_S, ApiKeys, KeyTerms
+from gateway.access.api_keys import FRESH_S, RECORDS, STALE_S, ApiKeys, KeyTerms
 from gateway.app import create_app
 from gateway.errors import InvalidField, KeysUnavailable, UnknownKey
 from toolspecs.errors import StoreUnavailable

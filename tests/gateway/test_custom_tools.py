@@ -12,7 +12,7 @@ from sample_tools import WEATHER
 from test_responses import ask as ask_responses
 from test_responses import stream as stream_responses
 
-from gateway.custom_inputs import InputReader, call_with_input
+from gateway.generation.custom_inputs import InputReader, call_with_input
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason
 from runtime.request import Message
 from toolspecs.tool import CustomInput, ToolCall

@@ -8,9 +8,9 @@ from fake_runtime import FakeRuntime, text
 from opentelemetry.trace import StatusCode
 from serving import client_of
 
-from gateway import turn
 from gateway.app import create_app
-from gateway.request_bodies import RequestBodies
+from gateway.generation import turn
+from gateway.http.request_bodies import RequestBodies
 from runtime.errors import DeadlineExceeded
 from runtime.events import TextDelta
 

@@ -7,9 +7,9 @@ import pytest
 from chat import body
 from serving import client_of
 
+from gateway.access.cors import read_origins
 from gateway.app import create_app
 from gateway.errors import SettingsError
-from gateway.headers import read_origins
 from gateway.settings import Settings
 from toolspecs.errors import StoreUnavailable
 

@@ -8,7 +8,7 @@ from chat import ask, body, stream
 from fake_runtime import call
 from test_selection import REQUESTS
 
-from gateway.inspected_tokens import InspectedTokens
+from gateway.generation.inspected_tokens import InspectedTokens
 from runtime.errors import RequestRefused
 from runtime.events import InspectedToken
 from runtime.inspection import MAX_POINTER, Candidate, Cause, Inspection, TokenPlace

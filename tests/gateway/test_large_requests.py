@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway import request_bodies
+from gateway.http import request_bodies
 from gateway.routes import generation_routes
 from gateway.wire.openai import read_request
 

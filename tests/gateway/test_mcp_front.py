@@ -16,8 +16,8 @@ from sample_tools import TIME, WEATHER
 from serving import client_of, served
 
 from gateway.app import create_app
-from gateway.mcp_front import PAGE
 from gateway.settings import Settings
+from gateway.toolsets.mcp_front import PAGE
 
 ADMIN = "a-key-of-the-settings"
 DEEP = json.loads("[" * 220 + "]" * 220)
@@ -311,8 +311,8 @@ async def test_without_keys_no_page_and_no_foreign_name_comes_in(client, weather
 
 async def test_without_the_extra_the_route_says_what_to_install(settings, runtime, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
-    monkeypatch.delitem(sys.modules, "gateway.mcp_front", raising=False)
-    monkeypatch.delattr("gateway.mcp_front", raising=False)
+    monkeypatch.delitem(sys.modules, "gateway.toolsets.mcp_front", raising=False)
+    monkeypatch.delattr("gateway.toolsets.mcp_front", raising=False)
     async with client_of(create_app(settings, runtime=runtime)) as client:
         answer = await client.post("/mcp/weather", json=PING, headers=HEADERS)
     assert answer.status_code == 501

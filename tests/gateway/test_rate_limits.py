@@ -13,9 +13,9 @@ from redis_server import RedisServer
 from sample_tools import WEATHER
 from serving import client_of
 
+from gateway.access.rate_limits import Limited, RateLimits
 from gateway.app import create_app
 from gateway.errors import RateLimited
-from gateway.rate_limits import Limited, RateLimits
 from runtime.errors import BudgetTooSmall, DeadlineExceeded
 from runtime.events import SelectionStats, TextDelta
 

@@ -8,10 +8,10 @@ import pytest
 from fake_runtime import call, text
 from serving import client_of, served
 
-from gateway import stored_responses
 from gateway.app import create_app
 from gateway.errors import UnknownResponse
-from gateway.stored_responses import StoredResponses
+from gateway.generation import stored_responses
+from gateway.generation.stored_responses import StoredResponses
 from runtime.events import ThoughtDelta
 from runtime.request import Message
 from toolspecs.errors import StoreUnavailable

@@ -15,9 +15,9 @@ from serving import client_of
 from compiler.isolation.pools import ThreadPool
 from gateway.app import create_app
 from gateway.errors import ExtraMissing, SettingsError
+from gateway.generation.turn import Turn
 from gateway.settings import Settings
 from gateway.telemetry.exporters import open_provider
-from gateway.turn import Turn
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.events import Finished, SelectionStats, TextDelta
 from runtime.request import Message

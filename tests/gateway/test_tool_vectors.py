@@ -7,9 +7,9 @@ import pytest
 from chat import ask
 from serving import client_of, wait_for
 
-from gateway import tool_search
 from gateway.app import create_app
-from gateway.tool_vectors import MAX_TEXTS_WAITING, WORTH_WAITING, ToolVectors
+from gateway.generation import tool_search
+from gateway.generation.tool_vectors import MAX_TEXTS_WAITING, WORTH_WAITING, ToolVectors
 from toolspecs.tool import Tool
 
 MEANINGS = ({"star", "quux"}, {"mail", "corge"}, {"song", "grault"}, {"file"})

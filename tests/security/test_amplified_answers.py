@@ -12,9 +12,10 @@ from compiler.report import EnforcementReport, ReportEntry, ToolReport, Verdict
 from compiler.syntaxes import find_syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.vocabulary import Vocabulary
-from gateway import connections, tool_imports
+from gateway import connections
 from gateway.app import create_app
 from gateway.routes import toolset_json
+from gateway.toolsets import tool_imports
 from toolspecs.tool import Tool
 
 VOCABULARY = prepare(Vocabulary.of_bytes())

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from serving import client_of
 
 from gateway.app import create_app
-from gateway.body import read_json
 from gateway.errors import LargeBody, MalformedBody, TooDeep, TooManyBodies, TooManyValues, UnreadableBody
-from gateway.json_contents import ContentLimits, scan
-from gateway.request_bodies import LARGE, RequestBodies
+from gateway.http.json_body import read_json
+from gateway.http.json_contents import ContentLimits, scan
+from gateway.http.request_bodies import LARGE, RequestBodies
 
 CHAT, TOOLSET = "/v1/chat/completions", "/v1/toolsets/x"
 MANY = 300_000
@@ -183,7 +183,7 @@ async def test_one_client_has_half_of_the_room_for_large_bodies(bodies):
 
 
 async def test_a_large_body_without_room_waits_a_while_and_a_small_one_does_not(bodies, monkeypatch):
-    monkeypatch.setattr("gateway.request_bodies.WAIT_S", 0.05)
+    monkeypatch.setattr("gateway.http.request_bodies.WAIT_S", 0.05)
     held = [start(bodies, share) for share in "aabb"]
     await asyncio.sleep(0.01)
     _, refused = start(bodies, "c")

@@ -9,13 +9,13 @@ from fake_runtime import FakeRuntime
 from opened_store import opened
 from serving import client_of
 
-from gateway import tool_imports
 from gateway.app import create_app
 from gateway.commands.command_options import visible
-from gateway.json_contents import ContentLimits
+from gateway.http.json_contents import ContentLimits
 from gateway.sources import source_process
 from gateway.sources.outbound import SourceAccess
 from gateway.sources.source_process import SourceOrder, SourceProcesses
+from gateway.toolsets import tool_imports
 from toolspecs import Catalog, Toolset
 from toolspecs.errors import LimitExceeded, UnreadableSource
 from toolspecs.json_value import Limits

@@ -16,7 +16,7 @@ from source_server import SHOP, document, operation, served_document, tool, web
 
 from gateway.app import create_app
 from gateway.errors import SettingsError, TooManyImports
-from gateway.json_contents import ContentLimits
+from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load, source_credentials, source_environment
 from gateway.sources.outbound import (
     AddressRules,

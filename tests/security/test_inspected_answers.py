@@ -6,7 +6,7 @@ from fake_runtime import STATS, FakeRuntime
 from litestar.testing import AsyncTestClient
 
 from gateway.app import create_app
-from gateway.inspected_tokens import ToolSchema
+from gateway.generation.inspected_tokens import ToolSchema
 from runtime.events import Finished, FinishReason, InspectedToken
 from runtime.inspection import Cause, Inspection, TokenPlace
 from runtime.text.places import JsonPaths

@@ -6,8 +6,8 @@ from serving import client_of
 
 from compiler.argument_faults import argument_faults
 from gateway.app import create_app
-from gateway.mcp_front import PAGE_VALUES
 from gateway.routes.mcp_routes import MAX_VALUES
+from gateway.toolsets.mcp_front import PAGE_VALUES
 from toolspecs.tool import Tool
 
 HEADERS = {"Accept": "application/json, text/event-stream"}

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from litestar.testing import AsyncTestClient
 
+from gateway.access.configured_keys import ConfiguredKeys
+from gateway.access.grants import GRANT
+from gateway.access.principal import principal_of, read_networks
 from gateway.app import create_app
-from gateway.configured_keys import ConfiguredKeys
 from gateway.errors import SettingsError
-from gateway.grants import GRANT
-from gateway.principal import principal_of, read_networks
 
 
 def share(client="203.0.113.5", headers=(), *, key=None, trusted=""):

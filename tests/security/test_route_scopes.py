@@ -7,9 +7,9 @@ from litestar import Litestar, get
 from msgspec.structs import replace
 from serving import client_of, exchange, served
 
+from gateway.access.grants import KeyScope
+from gateway.access.route_scopes import OPEN, ROUTE_SCOPES, OpenPaths
 from gateway.app import create_app
-from gateway.grants import KeyScope
-from gateway.route_scopes import OPEN, ROUTE_SCOPES, OpenPaths
 
 ADMIN, SCRAPER = "a-key-of-the-settings", "a-key-for-metrics"
 SCOPES = [scope for scope in KeyScope if scope is not KeyScope.METRICS]

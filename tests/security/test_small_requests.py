@@ -12,14 +12,14 @@ import pytest
 from fake_runtime import call
 from remote_engines import until
 
-from gateway import stored_responses
 from gateway.app import create_app
-from gateway.body import convert
 from gateway.errors import InvalidField, SettingsError, UnknownResponse
-from gateway.generation_request import without_oldest
-from gateway.json_contents import ContentLimits
+from gateway.generation import stored_responses
+from gateway.generation.generation_request import without_oldest
+from gateway.generation.stored_responses import StoredResponses, _packed, _unpacked_output
+from gateway.http.json_body import convert
+from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load
-from gateway.stored_responses import StoredResponses, _packed, _unpacked_output
 from gateway.wire.fields import MAX_STOP_LENGTH
 from gateway.wire.openai import read_request
 from runtime.errors import PromptTooLong
@@ -201,7 +201,7 @@ def test_after_very_many_faults_no_more_tools_are_read():
 def test_of_fields_that_are_left_out_no_suggestion_is_made(monkeypatch):
     """For each of 2,000 custom tools with an unknown field, names were compared: 0.2 s on the event loop."""
     made = []
-    monkeypatch.setattr("gateway.body.instead", lambda *_: made.append(1) or "")
+    monkeypatch.setattr("gateway.http.json_body.instead", lambda *_: made.append(1) or "")
     tools = [{"type": "custom", "name": f"a{number}", "added": 1} for number in range(50)]
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
     assert read_request(body).ignored

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from serving import client_of, exchange, served
 
-from gateway.access import read_allowed_hosts
+from gateway.access.access_control import read_allowed_hosts
 from gateway.app import create_app
 from gateway.errors import SettingsError
 

@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from compiler.report import Verdict
 from gateway.routes.toolset_routes import ToolsetSearch
-from gateway.tool_changes import Change
+from gateway.toolsets.tool_changes import Change
 from toolspecs.tool import ShownTools
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.problems import Problem, anthropic_error
-from gateway.turn import Generation
+from gateway.generation.turn import Generation
+from gateway.http.problems import Problem, anthropic_error
 from gateway.wire.openai.response import extension
 from runtime.events import (
     ArgumentsDelta,

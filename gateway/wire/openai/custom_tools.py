@@ -1,8 +1,8 @@
 """OpenAI's custom tools: the model writes free text for them, or a text of a grammar.
 
 A custom tool is a tool with one string, the argument `input`, so that every call syntax can write it. Its
-grammar applies to the decoded string (see `gateway.custom_inputs`). Chat Completions nests the fields of a
-tool under `custom`, Responses does not; each API takes both.
+grammar applies to the decoded string (see `gateway.generation.custom_inputs`). Chat Completions nests the
+fields of a tool under `custom`, Responses does not; each API takes both.
 
 >>> tool = {"type": "custom", "name": "run", "format": {"type": "text"}}
 >>> read_tools([tool], FieldReader())[0].custom

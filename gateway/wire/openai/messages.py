@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.custom_inputs import call_with_input
 from gateway.errors import InvalidField
+from gateway.generation.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
 from gateway.wire.image_urls import ImageURL, text_and_images

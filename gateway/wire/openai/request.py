@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.turn import Turn
+from gateway.generation.turn import Turn
+from gateway.http.json_body import convert
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (

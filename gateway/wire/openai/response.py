@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.problems import Problem, openai_error
-from gateway.turn import FoundTools, Generation
+from gateway.generation.turn import Generation
+from gateway.http.problems import Problem, openai_error
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -24,6 +24,7 @@ from runtime.events import (
     num_rescued,
 )
 from toolspecs.json_value import JSON
+from toolspecs.tool import FoundTools
 
 DONE = "data: [DONE]\n\n"
 """What ends every stream of OpenAI's completions."""

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.problems import Problem, openai_error
-from gateway.turn import Generation
+from gateway.generation.turn import Generation
+from gateway.http.json_body import convert
+from gateway.http.problems import Problem, openai_error
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.problems import Problem
-from gateway.turn import Generation
+from gateway.generation.turn import Generation
+from gateway.http.problems import Problem
 from gateway.wire.openai.response import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.errors import InvalidField
-from gateway.tool_vectors import PATIENCE_S, ToolVectors
-from gateway.turn import FoundTools, SearchedBy, SearchedTool, Turn
+from gateway.generation.tool_vectors import PATIENCE_S, ToolVectors
+from gateway.generation.turn import Turn
 from runtime.fair_threads import FairThreads
 from runtime.protocol import ModelCard
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.tool import Tool, ToolSearch
+from toolspecs.tool import FoundTools, SearchedBy, SearchedTool, Tool, ToolSearch
 from toolspecs.tool_index import Scores, ToolIndex, scaled
 from toolspecs.toolset import Revision
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarLookup
-from gateway.turn import Turn
+from gateway.generation.turn import Turn
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard
 from runtime.request import GenerationRequest, Message

@@ -1,6 +1,6 @@
 """Grants: what a request may do. Every key has one; without authentication, a grant allows everything.
 
-`gateway/route_scopes.py` says which scopes each route needs.
+`gateway/access/route_scopes.py` says which scopes each route needs.
 """
 
 from dataclasses import dataclass

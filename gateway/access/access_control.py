@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from gateway.api_keys import ApiKeys
-from gateway.configured_keys import ConfiguredKeys, keys_sent
+from gateway.access.api_keys import ApiKeys
+from gateway.access.configured_keys import ConfiguredKeys, keys_sent
+from gateway.access.grants import ALL_SCOPES, GRANT, Grant, KeyScope
+from gateway.access.route_scopes import OpenPaths
 from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead, SettingsError, Unauthorized
-from gateway.grants import ALL_SCOPES, GRANT, Grant, KeyScope
-from gateway.problems import send_error
-from gateway.route_scopes import OpenPaths
+from gateway.http.problems import send_error
 from gateway.settings import Settings
 
 _SINGLE_HEADERS = (

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
-from gateway.headers import HttpRequest
-from gateway.json_contents import ContentLimits
+from gateway.http.headers import HttpRequest
+from gateway.http.json_contents import ContentLimits
 
 T = TypeVar("T")
 

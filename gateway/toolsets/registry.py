@@ -17,7 +17,7 @@ from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.errors import InvalidField
-from gateway.tool_changes import Change, Covers, compare, compare_documents
+from gateway.toolsets.tool_changes import Change, Covers, compare, compare_documents
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset

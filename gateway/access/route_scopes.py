@@ -22,8 +22,8 @@ from litestar.middleware import ASGIMiddleware
 from litestar.routes import ASGIRoute, HTTPRoute
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from gateway.access.grants import GRANT, Grant, KeyScope
 from gateway.errors import Forbidden, Unauthorized
-from gateway.grants import GRANT, Grant, KeyScope
 
 OPEN: frozenset[KeyScope] = frozenset()
 USING = frozenset({KeyScope.INVOKE})
@@ -132,7 +132,7 @@ class OpenPaths:
         paths = set()
         for path, handler in _handlers(app):
             name = _name(handler)
-            assert name in ROUTE_SCOPES, f"{path} has no row in gateway/route_scopes.py: add {name!r}"
+            assert name in ROUTE_SCOPES, f"{path} has no row in gateway/access/route_scopes.py: add {name!r}"
             assert named.setdefault(name, handler.fn) is handler.fn, f"two handlers have the name {name!r}"
             if scopes_of(handler) is OPEN:
                 paths.add(path)

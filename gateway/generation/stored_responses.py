@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from gateway.errors import InvalidField, TooManyValues, UnknownResponse
-from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
+from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from runtime.fair_threads import FairThreads
 from toolspecs.errors import StoreError
 from toolspecs.json_value import JSON

@@ -15,8 +15,8 @@ from typing import Any
 
 from litestar.di import NamedDependency
 
+from gateway.access.grants import GRANT, Grant
 from gateway.errors import SettingsError
-from gateway.grants import GRANT, Grant
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -25,10 +25,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from gateway.access.grants import ALL_SCOPES, Grant, KeyScope
+from gateway.access.tenants import TENANTS
 from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
-from gateway.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.settings import Settings
-from gateway.tenants import TENANTS
 from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache

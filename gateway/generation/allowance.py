@@ -11,12 +11,12 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.access.grants import GRANT, Grant
+from gateway.access.rate_limits import Limited, RateLimits, Taken
+from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
-from gateway.grants import GRANT, Grant
-from gateway.problems import send_error
-from gateway.rate_limits import Limited, RateLimits, Taken
-from gateway.route_scopes import OPEN, scopes_of
-from gateway.turn import Observer
+from gateway.generation.turn import Observer
+from gateway.http.problems import send_error
 from runtime.errors import DeadlineExceeded
 from runtime.events import ArgumentsDelta, Event, Finished, GenerationStats, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest

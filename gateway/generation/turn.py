@@ -11,14 +11,14 @@ from typing import Any, Literal, Protocol
 
 from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
-from gateway.custom_inputs import InputReader
-from gateway.deadline import GRACE_S, Deadline
 from gateway.errors import ClientGone
-from gateway.inspected_tokens import InspectedTokens
+from gateway.generation.custom_inputs import InputReader
+from gateway.generation.inspected_tokens import InspectedTokens
+from gateway.http.deadline import GRACE_S, Deadline
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
 from runtime.request import Message, Sampling
 from runtime.selection import Selection
-from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
+from toolspecs.tool import FoundTools, KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 
@@ -77,27 +77,6 @@ class Observer(Protocol):
 
     def ended(self, error: BaseException | None) -> None:
         """No more events will come; `error` says why if the answer is not complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedTool:
-    """A tool that a search kept: how well it fits (1 is best), and why it was kept."""
-
-    name: str
-    score: float
-    reason: str
-
-
-SearchedBy = Literal["words", "words and meaning"]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTools:
-    """The tools that a search kept, in the order of the prompt; how many were searched, and by what."""
-
-    num_searched: int
-    tools: tuple[SearchedTool, ...]
-    by: SearchedBy = "words"
 
 
 @dataclass

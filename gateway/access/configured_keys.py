@@ -1,7 +1,7 @@
 """The API keys in the settings: clients' keys, which may do everything, and keys that only open `/metrics`.
 
 They do not change while the gateway runs. Keys that are made and revoked are in the store
-(`gateway/api_keys.py`).
+(`gateway/access/api_keys.py`).
 """
 
 import hashlib
@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.access.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.errors import SettingsError
-from gateway.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.settings import Settings
 
 MIN_KEY_LENGTH = 8

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from gateway.errors import InvalidField, MalformedBody, TooDeep, TooManyValues, UnknownField, UnreadableBody
-from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
+from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from litestar.types import Receive, Scope, Send
 
 from compiler import errors as compiler
 from gateway import errors as gateway
-from gateway.error_details import details_of
-from gateway.headers import REQUEST_ID, HttpRequest
+from gateway.http.error_details import details_of
+from gateway.http.headers import REQUEST_ID, HttpRequest
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
 from toolspecs.nearest import instead

@@ -13,8 +13,8 @@ from typing import Any
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.errors import InvalidField
-from gateway.registry import Registration, Registry
-from gateway.tool_changes import Change, compare_tool
+from gateway.toolsets.registry import Registration, Registry
+from gateway.toolsets.tool_changes import Change, compare_tool
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownTool, UnknownToolset
 from toolspecs.imports.imported import source_id_of, with_source_id

@@ -13,14 +13,14 @@ from itertools import chain
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
-from gateway.allowance import Allowance, expected_tokens, metered
-from gateway.deadline import Deadline
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
-from gateway.generation_request import generation_request, without_effect, without_oldest
-from gateway.inspected_tokens import InspectedTokens
+from gateway.generation.allowance import Allowance, expected_tokens, metered
+from gateway.generation.generation_request import generation_request, without_effect, without_oldest
+from gateway.generation.inspected_tokens import InspectedTokens
+from gateway.generation.tool_search import ToolSearcher
+from gateway.generation.turn import Generation, Observer, Turn
+from gateway.http.deadline import Deadline
 from gateway.telemetry.chat_spans import Chat, Telemetry
-from gateway.tool_search import ToolSearcher
-from gateway.turn import FoundTools, Generation, Observer, Turn
 from runtime.errors import PromptTooLong, UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
@@ -28,7 +28,7 @@ from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, FoundTools, Tool, ToolChoice
 from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"

@@ -1,0 +1,72 @@
+"""Headers of every answer: the request's id, and for OPTIONS the methods of a path."""
+
+import re
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import Request
+from litestar.datastructures import MutableScopeHeaders
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.http.deadline import ARRIVED
+
+HttpRequest = Request[Any, Any, Any]
+"""A request, as routes and what stands before them get it."""
+
+REQUEST_ID = "callgate.request_id"
+"""Where a request's scope holds its id."""
+
+_USABLE_ID = re.compile(rb"[!-~]{1,128}")
+
+
+class RequestIds:
+    """Gives every request an id and returns it: a usable id in the header `X-Request-ID`, or else a new one.
+
+    Anthropic's clients read it in the header `Request-ID`. `RequestIds` sees a request first, so it also
+    notes the time of arrival. Litestar's own middleware would run only for paths that have a route.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        sent = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = sent if _USABLE_ID.fullmatch(sent) else uuid.uuid4().hex.encode()
+        scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
+        scope[ARRIVED] = time.monotonic()  # type: ignore[literal-required]
+        named = [(b"x-request-id", request_id), (b"request-id", request_id)]
+        await self._app(scope, receive, with_headers(send, named))
+
+
+async def name_methods(message: Message, scope: Scope) -> None:
+    """Make the header `Allow` of an answer to OPTIONS name all methods of the path.
+
+    Litestar's own answer names the methods of one handler only, since controllers register their handlers one
+    by one. A request that is refused before routing learns no methods.
+    """
+    if (
+        message["type"] == "http.response.start"
+        and scope["type"] == ScopeType.HTTP
+        and scope["method"] == "OPTIONS"
+        and (path := scope.get("path_template"))
+    ):
+        route = next(route for route in scope["litestar_app"].routes if route.path_format == path)
+        MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(route.methods))
+
+
+def with_headers(send: Send, headers: Iterable[tuple[bytes, bytes]]) -> Send:
+    """`send`, with some headers added to the answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *headers]
+        await send(message)
+
+    return sending
