@@ -11,8 +11,9 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
 from gateway.generation.tool_vectors import Embedder
+from gateway.model_settings import ModelSettings
 from gateway.processors import num_usable_cores
-from gateway.settings import ModelSettings, Settings
+from gateway.settings import Settings
 from runtime.engines.client import EngineAddress, EngineClient
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.sglang_client import SglangClient

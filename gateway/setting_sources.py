@@ -17,7 +17,8 @@ import msgspec
 
 from gateway.errors import SettingsError
 from gateway.http.json_body import expected_at
-from gateway.settings import ModelSettings, Settings
+from gateway.model_settings import ModelSettings
+from gateway.settings import Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
 from gateway.sources.outbound import SourceAccess, SourceCredentials, origin_of_url
 from toolspecs.nearest import did_you_mean, near_matches
@@ -32,12 +33,12 @@ _WRONG_VALUE = re.compile(
 )
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 _BOUNDS = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
-_NO_SETTINGS = ("CONFIG", "URL", "CORPUS")
+_OTHER_VARIABLES = ("CONFIG", "URL", "CORPUS")
 """What else begins with `CALLGATE_`: the file of settings, the gateway of client commands, data of tests."""
 _OF_KUBERNETES = re.compile(
     r"(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-"""What it sets in every pod beside a service named callgate, or callgate-redis."""
+"""What Kubernetes sets in every pod of a namespace with a service named callgate, or callgate-redis."""
 _SECRET = frozenset({"secret", "api_key", "store_password", "source_token", "source_client_secret"})
 """Settings whose values no error shows."""
 _LIBRARY_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
@@ -105,8 +106,8 @@ def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCr
 def source_access(url: str, *, is_named: bool, environment: Mapping[str, str] | None = None) -> SourceAccess:
     """Where a client command may read the source at a URL that somebody registered.
 
-    If the user named its origin (`is_named`), in any network, and it is sent the credentials of the
-    environment. Otherwise at public addresses and in the setting `source_networks`.
+    If the user named the source's origin (`is_named`), the command reads it in any network, with the
+    credentials of the environment. Otherwise it reads public addresses and those in `source_networks`.
 
     Raises:
         SettingsError: the credentials or the networks in the environment are malformed.
@@ -133,8 +134,8 @@ def source_environment(environment: Mapping[str, str] | None = None) -> dict[str
 def let_threads_wait() -> None:
     """Let OpenMP's threads sleep while they wait for one another; call it before torch is imported.
 
-    By default they spin for milliseconds. Next to other busy processes, that takes time from the very thread
-    that they wait for, and answers take several times longer. A policy that the user has set is kept.
+    By default a waiting thread spins for milliseconds. Beside other busy processes, it takes that time from
+    the thread that it waits for, and answers take several times longer. A policy that the user set is kept.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -154,18 +155,18 @@ def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
     """Check that every model has an engine, and that models are set in one place only."""
     own = sorted(set(source_of) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
     if settings.models and own:
-        raise SettingsError(own[0], source_of[own[0]], "the models are those of [[models]]; set it there")
+        raise SettingsError(own[0], source_of[own[0]], "the models are set in [[models]]; set this there too")
     for number, model in enumerate(settings.served_models):
         place = f"models[{number}]." if settings.models else ""
         if (model.engine == "embedded") == bool(model.engine_url):
             reason = (
-                "it needs another engine, such as 'vllm'; an embedded model has no URL"
+                "the engine 'embedded' runs in this process; set another engine, such as 'vllm'"
                 if model.engine_url
-                else f"the engine {model.engine!r} needs at least one, such as http://host:8000"
+                else f"the engine {model.engine!r} needs a URL, such as http://host:8000"
             )
             raise SettingsError(f"{place}engine_url", source_of.get("engine_url", ""), reason)
         if model.engine_images and model.engine in {"embedded", "llama_server"}:
-            reason = f"the engine {model.engine!r} is sent no images; vllm, vllm_stock and sglang are"
+            reason = f"the engine {model.engine!r} reads no images; vllm, vllm_stock and sglang do"
             raise SettingsError(f"{place}engine_images", source_of.get("engine_images", ""), reason)
 
 
@@ -177,15 +178,15 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             # Kubernetes sets this one for a service named callgate, to an address.
             if not (known[variable] == "port" and value.startswith("tcp://")):
                 found[known[variable]] = value
-        elif variable.startswith(PREFIX) and not _is_anothers(variable[len(PREFIX) :]):
+        elif variable.startswith(PREFIX) and not _is_foreign(variable[len(PREFIX) :]):
             near = _nearest(variable[len(PREFIX) :].lower(), known.values())
             reason = f"there is no such setting{near or '; `callgate settings` lists them'}"
             raise SettingsError(variable, ENVIRONMENT, reason)
     return found
 
 
-def _is_anothers(name: str) -> bool:
-    return name in _NO_SETTINGS or bool(_OF_KUBERNETES.fullmatch(name))
+def _is_foreign(name: str) -> bool:
+    return name in _OTHER_VARIABLES or bool(_OF_KUBERNETES.fullmatch(name))
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
     try:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
-        # Not tables: [[models]] may have the secrets of engines in its headers.
+        # The value of [[models]] is not shown: its headers may hold secrets of engines.
         is_shown = name not in _SECRET and isinstance(value, str | int | float)
         reason = _plain(str(error)) + (f": {value!r}" if is_shown else "")
         if expected := str(expected_at(hints[name], "", value)):

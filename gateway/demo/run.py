@@ -26,7 +26,8 @@ from gateway.demo.scenarios import (
     read_document,
 )
 from gateway.errors import ExtraMissing
-from gateway.settings import DEMO_MODEL, Settings
+from gateway.model_settings import DEMO_MODEL
+from gateway.settings import Settings
 
 if TYPE_CHECKING:
     from openai import OpenAI

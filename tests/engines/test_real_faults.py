@@ -15,7 +15,8 @@ from serving import served, server_of
 from vllm_server import running_vllm, starting_vllm
 
 from gateway.app import create_app
-from gateway.settings import ModelSettings, Settings
+from gateway.model_settings import ModelSettings
+from gateway.settings import Settings
 
 pytestmark = pytest.mark.engines
 

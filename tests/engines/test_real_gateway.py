@@ -14,7 +14,8 @@ from serving import served, server_of, wait_for
 from vllm_server import running_vllm
 
 from gateway.app import create_app
-from gateway.settings import ModelSettings, Settings
+from gateway.model_settings import ModelSettings
+from gateway.settings import Settings
 
 pytestmark = pytest.mark.engines
 

@@ -7,7 +7,7 @@ from corpus import corpus
 from llama_server import running_llama, smollm2_file
 from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before
 
-from gateway.settings import ModelSettings
+from gateway.model_settings import ModelSettings
 
 pytestmark = pytest.mark.engines
 

@@ -7,7 +7,7 @@ from corpus import corpus
 from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before
 from vllm_server import MODEL, running_vllm
 
-from gateway.settings import ModelSettings
+from gateway.model_settings import ModelSettings
 from runtime.models import DEMO_MODEL_FOLDER
 
 pytestmark = pytest.mark.engines
