@@ -36,6 +36,7 @@ from gateway.http.headers import HttpRequest, RequestIds, name_methods
 from gateway.http.json_contents import ContentLimits
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
+from gateway.processors import num_usable_cores
 from gateway.served_models import load_embedder, start_runtime
 from gateway.service_views import ServiceViews
 from gateway.services import Services
@@ -55,6 +56,9 @@ from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
 from toolspecs.store import Store
 from toolspecs.toolset_contents import DecodedContents
+
+MOST_COMPILE_WORKERS = 4
+"""The number of compile workers by default, on a machine with more than two cores."""
 
 
 def create_app(
@@ -265,14 +269,21 @@ def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
 
 
 def open_compile_pool(settings: Settings) -> CompilePool:
-    """What compiles grammars: worker processes, or threads of this process if `compile_workers` is 0."""
+    """Make the pool that compiles grammars: worker processes, or threads of this process if there are 0.
+
+    One client may have all workers but one. So with a worker more than cores, one client can use all cores,
+    and another client still finds a worker.
+    """
+    num_workers = settings.compile_workers
+    if num_workers is None:
+        num_workers = min(num_usable_cores() + 1, MOST_COMPILE_WORKERS)
     limits = CompileLimits(
         seconds=settings.compile_seconds,
         memory_bytes=settings.compile_bytes,
         request_seconds=settings.compile_request_seconds,
     )
-    if settings.compile_workers:
-        return WorkerPool(settings.compile_workers, limits, library_environment())
+    if num_workers:
+        return WorkerPool(num_workers, limits, library_environment())
     return ThreadPool(limits=limits)
 
 

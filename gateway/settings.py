@@ -133,13 +133,13 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
         512 << 20
     )
     compile_workers: Annotated[
-        int,
+        Annotated[int, Meta(ge=0)] | None,
         Meta(
-            ge=0,
-            description="Worker processes that compile schemas; 0 compiles in the gateway's own process,"
-            " without limits on time and memory.",
+            description="Worker processes that compile schemas; by default one more than the cores that the"
+            " gateway may use, at most 4. 0 compiles in the gateway's own process, without limits on time and"
+            " memory.",
         ),
-    ] = 4
+    ] = None
     compile_seconds: Annotated[
         float,
         Meta(gt=0, description="Most processor time to compile one schema, in seconds."),

@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
+from compiler.isolation.pools import ThreadPool
+from gateway.app import open_compile_pool
 from gateway.processors import num_usable_cores
+from gateway.settings import Settings
 
 ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
@@ -51,3 +54,14 @@ def test_threads_wait_passively_unless_the_environment_says_otherwise(given, exp
         [sys.executable, "-c", code], env=without | given, capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(("num_cores", "num_workers"), [(1, 2), (2, 3), (3, 4), (64, 4)])
+def test_there_is_one_compile_worker_more_than_cores_and_at_most_four(monkeypatch, num_cores, num_workers):
+    monkeypatch.setattr("gateway.app.num_usable_cores", lambda: num_cores)
+    assert open_compile_pool(Settings()).num_workers == num_workers
+
+
+def test_a_setting_says_how_many_compile_workers_there_are():
+    assert open_compile_pool(Settings(compile_workers=7)).num_workers == 7
+    assert isinstance(open_compile_pool(Settings(compile_workers=0)), ThreadPool)
