@@ -1,27 +1,32 @@
 """What tracing and metrics cost: processor time of a gateway for each request, with and without.
 
-PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_telemetry.py [--pairs 20] [--requests 30]
+PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_telemetry.py [--pairs 40] [--requests 20]
 
-Three gateways serve the demo's model, which is so small that telemetry weighs most, on one thread each. One sends
-traces and metrics to a collector in this process, labels toolsets, writes the log in JSON, and is scraped after
-each block. The others have all of it off; the second of them is the control, which shows what two equal gateways
-differ by. They answer blocks of the same requests in turn: a required call, streamed, of a toolset of ten. A block's
-processor time is that of the gateway's process, the exporters' threads included.
+Two gateways serve the demo's model, which is so small that telemetry weighs most, on one thread. They share one
+process, one engine and one event loop: two processes of the same program differ by up to 20% here, and one never
+differs from itself. The first gateway sends traces and metrics to a collector elsewhere, labels toolsets, and is
+scraped after each block. The second has all of it off. They answer blocks of the same requests in turn: a required
+call, streamed, of a toolset of ten. A block's processor time is that of the gateways' process, the exporters' threads
+included; spans are sent before the next block begins.
 """
 
 import argparse
+import asyncio
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 from otlp_receiver import receiving_http
+from serving import server_of
+
+from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.settings import Settings
 
 TOOLS = [
     {
@@ -48,87 +53,100 @@ BODY = {
     "temperature": 0,
     "stream": True,
 }
-OFF = ("--metrics", "false", "--telemetry", "none")
+SENT_WITHIN_S = 0.2
 TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
-class Gateway:
-    """A gateway in a process of its own."""
+class Shared:
+    """A runtime that two gateways share: neither closes it."""
 
-    def __init__(self, process, url):
-        self.process = process
-        self.client = httpx.Client(base_url=url, timeout=60)
-        self.client.put("/v1/toolsets/bench", json={"tools": TOOLS}).raise_for_status()
+    def __init__(self, runtime):
+        self._runtime = runtime
 
-    def processor_s(self):
-        """User and system time of the process, of all its threads and none of its children."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * TICKS_S
+    def __getattr__(self, name):
+        return getattr(self._runtime, name)
 
-    def ask(self, number):
-        for _ in range(number):
-            answer = self.client.post("/v1/chat/completions", json=BODY).raise_for_status()
-            assert "data: [DONE]" in answer.text
+    async def close(self):
+        pass
+
+
+def serve(folder, collector):
+    """Serve both gateways; prints the address of each."""
+    off = {"model": "tiny", "num_threads": 1, "compile_workers": 0, "metrics": False}
+    on = off | {"metrics": True, "metrics_toolsets": True, "telemetry": "otlp", "otlp_endpoint": collector}
+    own = [Settings(data_dir=f"{folder}/{name}", **options) for name, options in (("on", on), ("off", off))]
+    runtime = Shared(load_runtime(own[1], open_compile_pool(own[1])))
+    servers = [server_of(create_app(settings, runtime=runtime), settings) for settings in own]
+
+    async def both():
+        serving = [asyncio.create_task(server.serve()) for server in servers]
+        while not all(server.started for server in servers):
+            await asyncio.sleep(0.1)
+        for server in servers:
+            print(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", flush=True)
+        await asyncio.gather(*serving)
+
+    asyncio.run(both())
 
 
 @contextmanager
-def gateway(*options):
-    program = [sys.executable, "-c", "from gateway.cli import main; main()", "serve"]
+def gateways(collector):
+    """The process of both gateways and a client of each, the one with telemetry first."""
     with tempfile.TemporaryDirectory() as folder:
-        model = ("--model", "tiny", "--num-threads", "1")
         process = subprocess.Popen(
-            [*program, *model, "--port", "0", "--data-dir", folder, *options],
+            [sys.executable, __file__, "--serve", folder, collector],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
+            env=os.environ | {"OTEL_BSP_SCHEDULE_DELAY": str(int(1000 * SENT_WITHIN_S))},
         )
         try:
-            said = []
-            while " at http://" not in (line := process.stdout.readline()):
-                said.append(line)
-                assert line, "".join(said)  # it ended
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            url = "http://" + line.split("http://")[1].split()[0]
-            yield Gateway(process, url)
+            yield process.pid, [httpx.Client(base_url=process.stdout.readline().strip()) for _ in range(2)]
         finally:
-            process.terminate()
+            process.kill()
             process.wait(30)
+
+
+def processor_s(pid):
+    """User and system time of a process, of all its threads and none of its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICKS_S
+
+
+def ask(client, number):
+    for _ in range(number):
+        answer = client.post("/v1/chat/completions", json=BODY, timeout=60).raise_for_status()
+        assert "data: [DONE]" in answer.text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--requests", type=int, default=30, help="of a block")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--requests", type=int, default=20, help="of a block")
+    parser.add_argument("--serve", nargs=2, metavar=("FOLDER", "COLLECTOR"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    with receiving_http() as (collector, received):
-        on = (
-            *("--telemetry", "otlp", "--otlp-endpoint", collector, "--metrics-toolsets", "true"),
-            *("--log-format", "json"),
-        )
-        with gateway(*on) as measured, gateway(*OFF) as plain, gateway(*OFF) as control:
-            gateways = [measured, plain, control]
-            costs = {each: [] for each in gateways}
-            for each in gateways:
-                each.ask(options.requests)  # compiles and warms up
-            began = {each: each.processor_s() for each in gateways}
-            for pair in range(options.pairs):
-                for each in gateways[pair % 3 :] + gateways[: pair % 3]:
-                    before = each.processor_s()
-                    each.ask(options.requests)
-                    if each is measured:
-                        each.client.get("/metrics").raise_for_status()
-                    costs[each].append((each.processor_s() - before) / options.requests)
-            time.sleep(6)  # the exporters send what is left every five seconds
-            total = {
-                each: (each.processor_s() - began[each]) / options.requests / options.pairs
-                for each in gateways
-            }
-            num_spans = len(received.spans)
-    print(
-        f"load {os.getloadavg()[0]:.1f}, {num_spans} spans were received; a request takes, of processor time:"
-    )
-    for name, each in (("without", plain), ("with", measured), ("without, again", control)):
-        print(f"{name}: {1e3 * total[each]:.2f} ms, {compared(costs[each], costs[plain])}")
+    if options.serve:
+        serve(*options.serve)
+        return
+    with receiving_http() as (collector, received), gateways(collector) as (pid, clients):
+        with_telemetry, without = clients
+        for client in clients:
+            client.put("/v1/toolsets/bench", json={"tools": TOOLS}).raise_for_status()
+            ask(client, options.requests)  # compiles and warms up
+        costs = {client: [] for client in clients}
+        for pair in range(options.pairs):
+            for client in clients if pair % 2 else reversed(clients):
+                before = processor_s(pid)
+                ask(client, options.requests)
+                if client is with_telemetry:
+                    client.get("/metrics").raise_for_status()
+                    time.sleep(2 * SENT_WITHIN_S)
+                costs[client].append((processor_s(pid) - before) / options.requests)
+        num_spans = len(received.spans)
+    assert num_spans > 4 * options.pairs * options.requests, "spans were not sent"
+    print(f"load {os.getloadavg()[0]:.1f}; a request takes, of processor time:")
+    for name, client in (("without telemetry", without), ("with it", with_telemetry)):
+        print(f"{name}: {1e3 * statistics.median(costs[client]):.2f} ms")
+    print(f"more: {compared(costs[with_telemetry], costs[without])}; {num_spans} spans were received")
 
 
 def compared(costs, plain):
