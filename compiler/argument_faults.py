@@ -21,8 +21,8 @@ from compiler.frontend.canonical_form import draft_of
 from compiler.frontend.keywords import child
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import import_common
-from toolspecs.dialects import deepest_error
 from toolspecs.json_value import TYPE_NAMES
+from toolspecs.metaschemas import deepest_error
 from toolspecs.nearest import shorten
 from toolspecs.tool import INPUT, CustomInput, Tool
 

@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from toolspecs.dialects import DRAFTS, OPENAPI_3_0, dialect_of
+from toolspecs.dialects import dialect_of
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits, own_size
+from toolspecs.metaschemas import DRAFTS, OPENAPI_3_0
 from toolspecs.tool import Tool
 
 Documents = Mapping[str, Any]

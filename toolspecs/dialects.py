@@ -10,28 +10,10 @@ OpenAPI 3.0 has its own dialect: draft-04 with `nullable`. It cannot be told fro
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
-import jsonschema_rs
+from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, SCHEMAS_BY_NAME, is_valid_in
 
-DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-DRAFTS: Mapping[str, type[jsonschema_rs.Validator]] = {
-    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
-    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
-    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
-    DEFAULT_DRAFT: jsonschema_rs.Draft202012Validator,
-}
-"""From the oldest to the newest."""
-OPENAPI_3_0 = "https://spec.openapis.org/oas/3.0/schema"
-"""What `$schema` names as OpenAPI 3.0 begins with this; a date may follow."""
-
-SCHEMAS_BY_NAME = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-)
-"""Keywords whose value is an object of schemas by name."""
 VALUE_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords whose value is no schema."""
 _ADDED = (
@@ -79,18 +61,9 @@ def dialect_of(schema: Any) -> str:
     fitting = (
         uri
         for age, uri in reversed(list(enumerate(DRAFTS)))
-        if _knows_all(age, parts) and next(metaschema_errors(schema, uri), None) is None
+        if _knows_all(age, parts) and is_valid_in(schema, uri)
     )
     return next(fitting, DEFAULT_DRAFT)
-
-
-def metaschema_errors(schema: Any, uri: str) -> Iterator[Any]:
-    """Why a schema is not valid in a dialect; each error is located as deep in the schema as possible."""
-    for error in _metaschema(next(iter(DRAFTS)) if uri == OPENAPI_3_0 else uri).iter_errors(schema):
-        deepest = deepest_error(error)
-        # Of all formats only patterns are checked: real schemas have identifiers that no draft allows.
-        if deepest.kind.name != "format" or '"regex"' in deepest.message:
-            yield deepest
 
 
 def normal_uri(uri: Any) -> str:
@@ -100,22 +73,6 @@ def normal_uri(uri: Any) -> str:
         return OPENAPI_3_0
     _, _, rest = bare.partition("://")
     return next((known for known in DRAFTS if bare.startswith("http") and known.endswith(f"://{rest}")), bare)
-
-
-@cache
-def _metaschema(uri: str) -> jsonschema_rs.Validator:
-    return DRAFTS[uri]({"$ref": uri}, validate_formats=True)
-
-
-def deepest_error(error: Any) -> Any:
-    """The error deepest in the instance; for an `anyOf`, the error of the branch that got deepest."""
-    while branches := getattr(error.kind, "context", None):
-        inner = [cause for branch in branches for cause in branch]
-        cause = max(inner, key=lambda cause: len(cause.instance_path), default=error)
-        if len(cause.instance_path) <= len(error.instance_path):
-            return error
-        error = cause
-    return error
 
 
 def _looks_older(schema: Mapping[str, Any]) -> bool:

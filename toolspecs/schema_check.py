@@ -15,17 +15,10 @@ from urllib.parse import urljoin, urlsplit
 import jsonschema_rs
 
 from toolspecs.bundle import absolute, objects_in
-from toolspecs.dialects import (
-    DEFAULT_DRAFT,
-    DRAFTS,
-    OPENAPI_3_0,
-    SCHEMAS_BY_NAME,
-    dialect_of,
-    metaschema_errors,
-    normal_uri,
-)
+from toolspecs.dialects import dialect_of, normal_uri
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw, pointer
+from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, SCHEMAS_BY_NAME, metaschema_errors
 from toolspecs.nearest import near_matches, shorten
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
@@ -98,11 +91,10 @@ def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
 def _metaschema_flaws(schema: dict[str, Any], maximum: int, dialect: str) -> Iterator[Flaw]:
     seen: set[Path] = set()
     for error in metaschema_errors(schema, dialect):
-        path = tuple(error.instance_path)
-        if path in seen:
+        if error.path in seen:
             continue
-        seen.add(path)
-        yield _flaw(schema, path, error.message)
+        seen.add(error.path)
+        yield _flaw(schema, error.path, error.message)
         if len(seen) == maximum:
             return
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler.frontend.keywords import ASSERTIONS, child, inside, located, transformed
 from compiler.regular.formats import FORMATS, is_known
-from toolspecs.dialects import DRAFTS
+from toolspecs.metaschemas import DRAFTS
 
 DIALECTS = tuple(DRAFTS)
 """From the oldest to the newest."""

@@ -27,7 +27,7 @@ from compiler.frontend.keywords import REFERENCES, inside, transformed
 from compiler.frontend.literals import listed_keys, listed_texts
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
-from toolspecs.dialects import DRAFTS
+from toolspecs.metaschemas import DRAFTS
 
 _AGES = dict(zip(DRAFTS, (4, 6, 7, 19, 20), strict=True))
 """The number of each draft."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from toolspecs.bundle import KEYWORDS, pointer_keys
-from toolspecs.dialects import SCHEMAS_BY_NAME
+from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
 REFERENCES = KEYWORDS
 _PREFIX_ITEMS = 20

@@ -5,7 +5,8 @@ from typing import Any
 
 from compiler.frontend.keywords import transformed
 from compiler.report import ReportEntry, Verdict
-from toolspecs.dialects import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, dialect_of
+from toolspecs.dialects import dialect_of
+from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0
 
 _DRAFT_4 = next(iter(DRAFTS))
 

@@ -120,7 +120,7 @@ class Registry:
         """
         budget = self.budget(share)
         current = await self.catalog.last(name)
-        checked = read_tool(submitted, limits=self.catalog.limits)
+        checked = await asyncio.to_thread(read_tool, submitted, limits=self.catalog.limits)
         if checked.tool.name != tool_name:
             raise InvalidField("name", f"it is {checked.tool.name!r}, but the path says {tool_name!r}")
         while True:

@@ -13,7 +13,8 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import covers
 from compiler.report import Verdict
 from compiler.schema import compile_schema
-from toolspecs.dialects import DEFAULT_DRAFT, dialect_of
+from toolspecs.dialects import dialect_of
+from toolspecs.metaschemas import DEFAULT_DRAFT
 
 OPENAPI = "https://spec.openapis.org/oas/3.0/schema/2021-09-28"
 POSITIVE = {"type": "integer", "minimum": 0, "exclusiveMinimum": True}

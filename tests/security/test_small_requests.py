@@ -20,6 +20,7 @@ from gateway.generation.stored_responses import StoredResponses, _packed, _unpac
 from gateway.http.json_body import convert
 from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load
+from gateway.toolsets import registry
 from gateway.wire.fields import MAX_STOP_LENGTH
 from gateway.wire.openai import read_request
 from runtime.errors import PromptTooLong
@@ -30,9 +31,10 @@ from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
 from toolspecs.stores import open_store
-from toolspecs.tool_parser import parse_tool, read_tools
+from toolspecs.tool_parser import parse_tool, read_tool, read_tools
 from toolspecs.toolset_contents import compress
 
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 ID = "resp_" + "0" * 32
 
 
@@ -196,6 +198,47 @@ def test_after_very_many_faults_no_more_tools_are_read():
     tools, faults = read_tools([wrong] * 500, limits=Limits())
     assert not tools
     assert Limits().num_faults <= len(faults) < Limits().num_faults + 20
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"allOf": [5] * 240_000}, "/parameters/allOf/0"),
+        ({"properties": {f"p{n}": {"type": 5} for n in range(40_000)}}, "/parameters/properties/p0/type"),
+        ({"type": [5] * 240_000}, "/parameters/type/0"),
+        ({"patternProperties": {f"({n}": {} for n in range(80_000)}}, "/parameters/patternProperties"),
+        ({"dependentRequired": {"a": [5] * 240_000}}, "/parameters/dependentRequired/a"),
+        ({"items": [5] * 240_000, "$schema": DRAFT_7}, "/parameters/items/0"),
+        ({"dependencies": {"a": [5] * 240_000}, "$schema": DRAFT_7}, "/parameters/dependencies/a"),
+        ({"required": [*map(str, range(80_000)), "0"]}, "/parameters/required"),
+    ],
+)
+def test_faults_of_a_schema_are_found_one_after_the_other(schema, pointer):
+    """The validator lists all before it gives the first, and nothing else runs meanwhile: half a minute."""
+    with pytest.raises(InvalidTools) as refused:
+        parse_tool({"name": "a", "parameters": schema})
+    first = refused.value.faults[0]
+    assert first.pointer.startswith(pointer)
+    assert len(first.message) < 400
+    assert len(refused.value.faults) <= Limits().num_faults_per_tool
+
+
+async def test_one_tool_is_read_in_a_thread(settings, runtime, monkeypatch):
+    """One of 240,000 values took a second of the event loop."""
+    read_in = []
+
+    def noting(*arguments, **options):
+        read_in.append(threading.current_thread())
+        return read_tool(*arguments, **options)
+
+    monkeypatch.setattr(registry, "read_tool", noting)
+    app = create_app(settings, runtime=runtime)
+    transport = httpx.ASGITransport(app)
+    async with app.lifespan(), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        await client.put("/v1/toolsets/t", json={"tools": []})
+        assert (await client.put("/v1/toolsets/t/tools/a", json={"name": "a"})).is_success
+    assert read_in[0] is not threading.main_thread()
 
 
 def test_of_fields_that_are_left_out_no_suggestion_is_made(monkeypatch):
