@@ -147,6 +147,7 @@ class Canary:
             max_tokens=max_tokens,
             sampling=sampling,
             grammar=grammar,
+            repeats_prompt=True,
         )
         has_echo = not client.repeats_prompts
         async with client.completion(request) as chunks:

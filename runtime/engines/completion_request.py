@@ -20,7 +20,7 @@ _TELLING = 200
 class CompletionRequest:
     """A request to an engine: continue after the token ids, by at most `max_tokens`.
 
-    `grammar` is text that the engine reads: a mark or a grammar. With `allowed_ids`, a single token is
+    With `repeats_prompt`, the engine is asked to repeat the ids of the prompt. `grammar` is text that the engine reads: a mark or a grammar. With `allowed_ids`, a single token is
     requested, which must be one of these. Requests with the same `cache_salt` share prefixes in the engine's
     cache. `images` are data URLs, in the order of their placeholders in the prompt.
     """
@@ -36,6 +36,7 @@ class CompletionRequest:
     min_tokens: int = 0
     cache_salt: str | None = None
     images: tuple[str, ...] = field(default=(), repr=False)
+    repeats_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,13 @@ async def deliver_verified(
     async def delivered(taking: Future[list[Event]]) -> None:
         delivery.put(await asyncio.wrap_future(taking))
 
-    if output.is_slow or len(tokens) > MAX_TOKENS_AT_ONCE:
-        taking = submit(partial(output.take, tokens))
+    num_taken = 0
+    while num_taken < len(tokens) <= MAX_TOKENS_AT_ONCE and not output.is_slow:
+        delivery.put(output.take([tokens[num_taken]]))
+        num_taken += 1
+    if rest := tokens[num_taken:]:
+        taking = submit(partial(output.take, rest))
         await to_the_end(delivered(taking), taking.cancel)
-    else:
-        delivery.put(output.take(tokens))
 
 
 async def read_num_cached(chunks: AsyncIterator[EngineChunk]) -> int:

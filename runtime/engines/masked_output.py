@@ -22,6 +22,7 @@ _MAX_THREADS = 8
 _CPUS_A_THREAD = 4
 """A step waits for the slowest thread; on a busy machine, threads cost more than they save."""
 _FAILED = "a mask could not be filled; its output ends with an error"
+_NOT_FOLLOWED = "a grammar could not be followed; its output ends with an error"
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +70,18 @@ class MaskedOutput:
             raise OutputRefused("the output that the prompt ends with is not of its grammar")
 
     def accept(self, token_ids: Sequence[int]) -> bool:
-        """Advance by tokens; False if one is not allowed: the output must then end with an error."""
+        """Advance by tokens; False if one is not allowed: the output must then end with an error.
+
+        If the matcher fails, no token is accepted any more.
+        """
         if self._has_failed:
             return False
-        return all(map(self.matcher.accept, token_ids))
+        try:
+            return all(map(self.matcher.accept, token_ids))
+        except Exception:  # one output fails, and not the engine with all others
+            logger.exception(_NOT_FOLLOWED)
+            self._has_failed = True
+            return False
 
     def accepted_prefix(self, token_ids: Sequence[int]) -> list[int]:
         """The tokens up to the first that is not allowed; the output does not advance."""
@@ -80,15 +89,16 @@ class MaskedOutput:
             return []
         num_accepted = 0
         for token_id in token_ids:
-            if not self.matcher.accept(token_id):
+            if not self.accept([token_id]):
                 break
             num_accepted += 1
-        self.matcher.rollback(num_accepted)
-        return list(token_ids[:num_accepted])
+        self.rollback(num_accepted)
+        return [] if self._has_failed else list(token_ids[:num_accepted])
 
     def rollback(self, num_tokens: int) -> None:
-        """Undo the last accepted tokens."""
-        self.matcher.rollback(num_tokens)
+        """Undo the last accepted tokens; once the matcher has failed, there is nothing to go back to."""
+        if not self._has_failed:
+            self.matcher.rollback(num_tokens)
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row of the engine's bitmask, int32 [rows, at least ceil(num_columns / 32)].

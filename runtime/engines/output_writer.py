@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from compiler.cache.asked_already import to_the_end
 from runtime.engines.client import EngineChunk
-from runtime.engines.completion_request import CompletionRequest, CompletionRequests, conversation_head
+from runtime.engines.completion_request import CompletionRequest, CompletionRequests
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
 from runtime.engines.replicas import Replica, Replicas
 from runtime.engines.sent_grammars import SentGrammars
@@ -72,12 +72,13 @@ class OutputWriter:
         self,
         request: GenerationRequest,
         output: VerifiedOutput,
+        affinity: bytes,
         queue: asyncio.Queue[list[Event] | RuntimeFault],
         ends_at: float | None,
     ) -> None:
         """Write one choice. Its events go to the queue, and so does an error that ends it.
 
-        At `ends_at`, a time of the event loop's clock, it ends with DeadlineExceeded.
+        `affinity` chooses the replica. At `ends_at`, a time of the event loop's clock, it ends with DeadlineExceeded.
         """
         delivery = ChoiceDelivery(queue)
         try:
@@ -85,7 +86,7 @@ class OutputWriter:
                 delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
                 if not output.is_finished:
                     await self._grammars.publish(request)
-                await self._continue(request, output, delivery)
+                await self._continue(request, output, affinity, delivery)
         except RuntimeFault as fault:
             queue.put_nowait(fault)
         except TimeoutError as error:
@@ -108,6 +109,7 @@ class OutputWriter:
         self,
         request: GenerationRequest,
         output: VerifiedOutput,
+        affinity: bytes,
         delivery: ChoiceDelivery,
     ) -> None:
         """Have engines continue an output until it ends.
@@ -115,7 +117,6 @@ class OutputWriter:
         An engine that breaks off is replaced once, or asked again if there is no other replica. An engine
         that leaves the grammar is asked again a few times; then the closer completes the output.
         """
-        affinity = conversation_head(request)
         broken: dict[Replica, EngineBroke] = {}
         num_broken = 0
         while not output.is_finished:

@@ -17,7 +17,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from runtime.drafting import Drafting
 from runtime.engines.canary import Canary
 from runtime.engines.client import EngineClient
-from runtime.engines.completion_request import CompletionRequests
+from runtime.engines.completion_request import CompletionRequests, conversation_head
 from runtime.engines.delivery import LAST_WORDS_S
 from runtime.engines.inline_grammars import InlineGrammars
 from runtime.engines.output_writer import OutputWriter
@@ -185,12 +185,15 @@ class RemoteRuntime:
         """`generate` without selecting among drafts."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
-        outputs = await self._prompts.prepared(request, partial(self._outputs, request))
+        outputs, affinity = await self._prompts.prepared(request, partial(self._begun, request))
         with self._admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(
                 queue,
-                tuple(asyncio.create_task(self._writer.write(request, o, queue, ends_at)) for o in outputs),
+                tuple(
+                    asyncio.create_task(self._writer.write(request, output, affinity, queue, ends_at))
+                    for output in outputs
+                ),
             )
             self._answers[request.request_id] = answer
             try:
@@ -257,6 +260,12 @@ class RemoteRuntime:
     def _check_model(self, request: GenerationRequest) -> None:
         if request.model != self._text.model_id:
             raise UnknownModel(request.model, (self._text.model_id,))
+
+    def _begun(
+        self, request: GenerationRequest, prompt_ids: list[int]
+    ) -> tuple[list[VerifiedOutput], bytes]:
+        """The outputs of a request, and what chooses their replicas, which is a digest of long texts."""
+        return self._outputs(request, prompt_ids), conversation_head(request)
 
     def _outputs(self, request: GenerationRequest, prompt_ids: list[int]) -> list[VerifiedOutput]:
         """One output per choice, with its budget cut down to what the context leaves.

@@ -1,7 +1,8 @@
 """The client of one SGLang server: it sends token ids to `/generate`, and reads token ids.
 
 This is the only route of SGLang that names tokens by their ids everywhere, also in log probabilities. Each
-event repeats the whole output, unless the server runs with `--incremental-streaming-output`.
+event repeats the whole output, unless the server runs with `--incremental-streaming-output`. Log probabilities
+that are repeated are refused: reading those of 5,000 tokens would take a minute of the event loop.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -25,6 +26,12 @@ from runtime.written_token import SampledToken
 
 _LogProbability = tuple[float | None, int, str | None]
 """The logarithm, the token's id, and its text, which is not asked for."""
+
+
+_REPEATS = (
+    "repeats all log probabilities with each token, which would take too long to read; start it with"
+    " --incremental-streaming-output"
+)
 
 
 class _Load(msgspec.Struct):
@@ -99,7 +106,10 @@ class SglangClient(HttpEngine):
                 event = msgspec.json.decode(data, type=_Event)
                 if event.error is not None:
                     raise self._fault(engine_message(event.error), _code(event.error))
-                tokens = _new_tokens(event, num_seen)
+                is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
+                if is_repeated and event.meta_info.output_token_logprobs:
+                    raise EngineRefused(self.name, _REPEATS)
+                tokens = _new_tokens(event, num_seen if is_repeated else 0)
                 num_seen += len(tokens)
                 prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
                 reason = self._finish_reason(event.meta_info.finish_reason)
@@ -122,10 +132,8 @@ def _code(error: Any) -> int | None:
 
 
 def _new_tokens(event: _Event, num_seen: int) -> tuple[SampledToken, ...]:
-    """The tokens of an event that no earlier event had."""
-    about, ids = event.meta_info, event.output_ids
-    repeats = len(ids) > about.completion_tokens - num_seen
-    ids = ids[num_seen:] if repeats else ids
+    """The tokens of an event after the first `num_seen`."""
+    about, ids = event.meta_info, event.output_ids[num_seen:]
     if not about.output_token_logprobs:
         return tuple(SampledToken(token_id) for token_id in ids)
     values = about.output_token_logprobs[-len(ids) :] if ids else []
@@ -166,8 +174,9 @@ def sglang_body(request: CompletionRequest) -> dict[str, Any]:
         "input_ids": list(request.prompt_ids),
         "sampling_params": parameters,
         "stream": True,
-        "return_prompt_token_ids": True,
     }
+    if request.repeats_prompt:  # it does so in each event
+        body["return_prompt_token_ids"] = True
     if request.images:
         body["image_data"] = list(request.images)
     if request.cache_salt is not None:

@@ -71,7 +71,8 @@ class SglangStandIn(StandIn):
                 about["output_token_logprobs_length"] = len(written)
                 tops = [(-0.5, 7, None), (None, 8, None)][: asked["top_logprobs_num"]]
                 about["output_top_logprobs"] = [tops for _ in sent]
-            echoed = {"prompt_token_ids": asked["input_ids"]} if self.echoes_prompt else {}
+            is_echoed = self.echoes_prompt and asked.get("return_prompt_token_ids")
+            echoed = {"prompt_token_ids": asked["input_ids"]} if is_echoed else {}
             await event(send, {"text": "", "output_ids": sent, "meta_info": about} | echoed)
             shown = len(written)
         if finish_reason is not None:

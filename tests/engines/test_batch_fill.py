@@ -92,3 +92,17 @@ def test_a_row_that_cannot_be_finished_allows_only_to_stop(found, monkeypatch):
     allowed = np.flatnonzero(flags(bitmask[0], prepared().vocabulary.width))
     assert allowed.tolist() == list(prepared().vocabulary.stop_ids)
     assert not inner.accept(list(prepared().vocabulary.stop_ids))
+
+
+def test_an_output_whose_matcher_fails_ends_alone(found, monkeypatch):
+    """An error would end the engine, with all outputs of all clients."""
+    output = begun(found, 1)
+
+    def fail(*_):
+        raise RuntimeError("lost")
+
+    monkeypatch.setattr(output.matcher, "accept", fail)
+    assert not output.accept([1])
+    assert output.accepted_prefix([1]) == []
+    monkeypatch.undo()
+    assert not output.accept(list(prepared().vocabulary.stop_ids))

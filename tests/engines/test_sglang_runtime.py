@@ -109,9 +109,25 @@ async def test_a_request_that_sglang_aborts_fails_with_its_words(text, status, e
             await events_of(remote, remote.request())
 
 
-@pytest.mark.parametrize("is_incremental", [False, True])
-async def test_log_probabilities_are_of_the_tokens_that_came(text, is_incremental):
-    async with sglang_over(text, SglangStandIn(text, is_incremental=is_incremental)) as remote:
+async def test_log_probabilities_that_are_repeated_with_each_token_are_not_read(text):
+    """Those of 5,000 tokens with 20 alternatives each would take a minute of the event loop."""
+    async with sglang_over(text, SglangStandIn(text)) as remote:
+        with pytest.raises(EngineRefused, match="--incremental-streaming-output"):
+            await events_of(remote, remote.request(max_tokens=6, num_logprobs=2))
+
+
+async def test_only_the_canary_has_the_prompt_repeated(text):
+    """SGLang does so with each token."""
+    stand_in = SglangStandIn(text)
+    async with sglang_over(text, stand_in) as remote:
+        await events_of(remote, remote.request(max_tokens=6))
+    *canaries, asked = (body["sglang"] for body in stand_in.bodies)
+    assert "return_prompt_token_ids" not in asked
+    assert any(body.get("return_prompt_token_ids") for body in canaries)
+
+
+async def test_log_probabilities_are_of_the_tokens_that_came(text):
+    async with sglang_over(text, SglangStandIn(text, is_incremental=True)) as remote:
         request = remote.request(max_tokens=6, num_logprobs=2)
         events = await events_of(remote, request)
         (finished,) = assert_valid(events, request)

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
@@ -16,7 +17,8 @@ from remote_engines import SETTINGS, remote_over, until
 from compiler.closing.closer import Segmentation
 from runtime.engines import verified_output
 from runtime.engines.client import MAX_TOKENS, EngineAddress
-from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.completion_request import CompletionRequest, conversation_head
+from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
 from runtime.engines.vllm_client import VllmClient
@@ -190,6 +192,34 @@ async def test_slow_outputs_of_one_client_leave_threads_to_others(text, monkeypa
         await until(lambda: len(waiting) == 3)
         held.set()
         await asyncio.gather(*tasks)
+
+
+async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_event_loop():
+    class Output:
+        is_slow, taken = False, []
+
+        def take(self, tokens):
+            self.taken.append((len(tokens), threading.current_thread() is threading.main_thread()))
+            self.is_slow = len(self.taken) == 2
+            return []
+
+    tokens = [SampledToken(token_id) for token_id in range(8)]
+    with ThreadPoolExecutor(1) as threads:
+        await deliver_verified(Output(), tokens, ChoiceDelivery(asyncio.Queue()), threads.submit)
+    assert Output.taken == [(1, True), (1, True), (6, False)]
+
+
+async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, monkeypatch):
+    """They choose a replica, and may be megabytes: each of 128 choices hashed them on the event loop."""
+    hashed_in = []
+    monkeypatch.setattr(
+        "runtime.engines.remote.conversation_head",
+        lambda request: hashed_in.append(threading.current_thread()) or conversation_head(request),
+    )
+    async with remote_over(text, StandIn(text)) as remote:
+        await anext_events(remote, remote.request(num_choices=8, max_tokens=4))
+    [thread] = hashed_in
+    assert thread is not threading.main_thread()
 
 
 async def anext_events(remote, request):
