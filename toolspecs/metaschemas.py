@@ -102,13 +102,14 @@ def _divided(keyword: str, value: Any) -> tuple[Any, list[tuple[Path, Any]]]:
 
     Booleans stay where they are: not all drafts have them as schemas.
     """
+    found: list[tuple[Path, Any]] = []
     if isinstance(value, dict) and keyword in SCHEMAS_BY_NAME:
-        found = [((name,), each) for name, each in value.items() if _is_apart(keyword, each)]
+        found += [((name,), each) for name, each in value.items() if _is_apart(keyword, each)]
         return {name: {} if _is_apart(keyword, each) else each for name, each in value.items()}, found
     if keyword in SCHEMAS_BY_NAME or isinstance(value, bool):
-        return value, []
+        return value, found
     if isinstance(value, list):
-        found = [((index,), each) for index, each in enumerate(value) if _is_apart(keyword, each)]
+        found += [((index,), each) for index, each in enumerate(value) if _is_apart(keyword, each)]
         return [{} if _is_apart(keyword, each) else each for each in value], found
     return {}, [((), value)]
 

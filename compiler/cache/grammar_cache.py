@@ -191,19 +191,19 @@ class GrammarCache:
             for tool, entry in zip(tools, (one.entry for one in found), strict=True)
         ]
 
-    async def publish(self, recipe: GrammarRecipe, share: str | None) -> bool:
-        """Store those entries of a recipe that are in memory but not, or no longer, in the store.
+    async def publish(self, keys: Sequence[str], share: str | None) -> bool:
+        """Store those of the entries that are in memory but not, or no longer, in the store.
 
-        False if some cannot be stored, since they left memory or the client of `share` has added as much as
-        it may. The share None is the gateway itself, which has no limit.
+        `keys` are keys of recipes. False if some cannot be stored, since they left memory or the client of
+        `share` has added as much as it may. The share None is the gateway itself, which has no limit.
 
-        An engine that links the recipe reads them there. They expire there, or are evicted, while a gateway
+        An engine that links a recipe reads them there. They expire there, or are evicted, while a gateway
         keeps them in memory.
 
         Raises:
             StoreUnavailable: the store fails, so that some may be missing.
         """
-        for key in await self._store.missing(list(recipe.keys)):
+        for key in await self._store.missing(keys):
             entry = self._entries.memory.get(key)
             if entry is None or not await self._store.save(
                 key, await asyncio.to_thread(entry.to_bytes), share

@@ -20,9 +20,10 @@ _TELLING = 200
 class CompletionRequest:
     """A request to an engine: continue after the token ids, by at most `max_tokens`.
 
-    With `repeats_prompt`, the engine is asked to repeat the ids of the prompt. `grammar` is text that the engine reads: a mark or a grammar. With `allowed_ids`, a single token is
+    `grammar` is text that the engine reads: a mark or a grammar. With `allowed_ids`, a single token is
     requested, which must be one of these. Requests with the same `cache_salt` share prefixes in the engine's
-    cache. `images` are data URLs, in the order of their placeholders in the prompt.
+    cache. `images` are data URLs, in the order of their placeholders in the prompt. With `repeats_prompt`,
+    the engine repeats the ids of the prompt.
     """
 
     model_id: str

@@ -78,7 +78,8 @@ class OutputWriter:
     ) -> None:
         """Write one choice. Its events go to the queue, and so does an error that ends it.
 
-        `affinity` chooses the replica. At `ends_at`, a time of the event loop's clock, it ends with DeadlineExceeded.
+        `affinity` chooses the replica. At `ends_at`, a time of the event loop's clock, it ends with
+        DeadlineExceeded.
         """
         delivery = ChoiceDelivery(queue)
         try:

@@ -11,12 +11,15 @@ from runtime.errors import GrammarNotStored, RequestRefused
 from toolspecs.errors import StoreUnavailable
 
 PUBLISHED_S = 300.0
-"""After so long, it is looked again whether the store still has the parts of a grammar."""
-_MAX_PUBLISHED = 4096
+"""After so long, it is looked again whether the store still has a part."""
+_MAX_PUBLISHED = 65_536
 
 
 class PublishedGrammars:
-    """Publishes the grammars of requests, and remembers for a while that the store has them."""
+    """Publishes the grammars of requests, and remembers for a while that the store has their parts.
+
+    Looking reads all of a part. Grammars of the same tools have the same parts, whatever the tool choice.
+    """
 
     def __init__(self, *, retry_after_s: float) -> None:
         self._retry_after_s = retry_after_s
@@ -41,16 +44,17 @@ class PublishedGrammars:
             RequestRefused: the parts cannot be stored. No engine is asked, so none looks broken.
             GrammarNotStored: the store fails, and is not known to have the parts.
         """
-        grammars, digest = self._grammars, recipe.digest
+        grammars, now = self._grammars, time.monotonic()
         assert grammars is not None, "no request comes before the start"
-        if time.monotonic() - self._seen_at.get(digest, -math.inf) < PUBLISHED_S:
+        keys = [key for key in recipe.keys if now - self._seen_at.get(key, -math.inf) >= PUBLISHED_S]
+        if not keys:
             return
         try:
             is_stored = await self._publishing.join(
-                f"{share} {digest}", lambda: grammars.publish(recipe, share)
+                f"{share} {hash(tuple(keys))} {recipe.digest}", lambda: grammars.publish(keys, share)
             )
         except StoreUnavailable as error:
-            if digest in self._seen_at:  # engines that have read it keep it in memory
+            if all(key in self._seen_at for key in keys):  # engines that have read them keep them in memory
                 return
             raise GrammarNotStored(self._retry_after_s) from error
         if not is_stored:
@@ -62,14 +66,14 @@ class PublishedGrammars:
             )
         if len(self._seen_at) >= _MAX_PUBLISHED:
             self._seen_at.clear()
-        self._seen_at[digest] = time.monotonic()
+        self._seen_at |= dict.fromkeys(keys, time.monotonic())
 
     async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
         """As `publish`, but always look into the store, because an engine has just failed.
 
         The store may have lost a part, and vLLM's error does not tell.
         """
-        self._seen_at[recipe.digest] = -math.inf
+        self._seen_at |= dict.fromkeys(recipe.keys, -math.inf)
         await self.publish(recipe, share)
 
     async def close(self) -> None:

@@ -261,9 +261,7 @@ class RemoteRuntime:
         if request.model != self._text.model_id:
             raise UnknownModel(request.model, (self._text.model_id,))
 
-    def _begun(
-        self, request: GenerationRequest, prompt_ids: list[int]
-    ) -> tuple[list[VerifiedOutput], bytes]:
+    def _begun(self, request: GenerationRequest, prompt_ids: list[int]) -> tuple[list[VerifiedOutput], bytes]:
         """The outputs of a request, and what chooses their replicas, which is a digest of long texts."""
         return self._outputs(request, prompt_ids), conversation_head(request)
 

@@ -1,8 +1,8 @@
 """The client of one SGLang server: it sends token ids to `/generate`, and reads token ids.
 
 This is the only route of SGLang that names tokens by their ids everywhere, also in log probabilities. Each
-event repeats the whole output, unless the server runs with `--incremental-streaming-output`. Log probabilities
-that are repeated are refused: reading those of 5,000 tokens would take a minute of the event loop.
+event repeats the whole output, unless the server runs with `--incremental-streaming-output`. Repeated log
+probabilities are refused: reading those of 5,000 tokens would take a minute of the event loop.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping

@@ -105,7 +105,7 @@ async def test_what_the_store_lost_is_published_again(store):
     recipe = (await find(cache, [tool("f"), tool("g", b={"type": "string"})], vocabulary)).recipe
     lost = next(iter(recipe.keys))
     await store.delete(UNIT_PREFIX + lost)
-    assert await cache.publish(recipe, "a client")
+    assert await cache.publish(list(recipe.keys), "a client")
     entries = await entries_of(recipe, store, prepare(vocabulary))
     assert recipe.link(entries, prepare(vocabulary)).matcher().forced_text()
 
@@ -120,7 +120,7 @@ async def test_each_client_publishes_within_its_own_allowance_and_the_gateway_be
     for share, outcomes in expected.items():
         for outcome in outcomes:
             await store.delete(UNIT_PREFIX + key)
-            assert await cache.publish(recipe, share) is outcome
+            assert await cache.publish(list(recipe.keys), share) is outcome
             assert (await store.get(UNIT_PREFIX + key) is not None) is outcome
 
 
@@ -133,7 +133,7 @@ async def test_publishing_says_that_the_store_fails(store, monkeypatch):
 
     monkeypatch.setattr(store, "get_many", get_many)
     with pytest.raises(StoreUnavailable):
-        await cache.publish(recipe, "a client")
+        await cache.publish(list(recipe.keys), "a client")
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ class Linked:
     async def format(self, *arguments, **options):
         return self._noted(await self.grammars.format(*arguments, **options))
 
-    async def publish(self, recipe, share):
-        return await self.grammars.publish(recipe, share)
+    async def publish(self, keys, share):
+        return await self.grammars.publish(keys, share)
 
     def entries(self, recipe):
         return self.grammars.entries(recipe)

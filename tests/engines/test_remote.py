@@ -177,8 +177,8 @@ async def test_no_choice_asks_an_engine_before_its_grammar_is_published_once(tex
     stand_in, published, may_end = StandIn(text), [], asyncio.Event()
     async with remote_over(text, stand_in) as remote:
 
-        async def publish(recipe, share):
-            published.append((recipe, share))
+        async def publish(keys, share):
+            published.append((keys, share))
             await may_end.wait()
             return True
 
@@ -189,7 +189,7 @@ async def test_no_choice_asks_an_engine_before_its_grammar_is_published_once(tex
         assert not stand_in.requests
         may_end.set()
         assert_valid(await running, request)
-        assert published == [(request.recipe, "a client")]
+        assert published == [(list(request.recipe.keys), "a client")]
 
 
 async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):

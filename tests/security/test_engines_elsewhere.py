@@ -15,11 +15,13 @@ from completions_server import StandIn
 from remote_engines import SETTINGS, remote_over, until
 
 from compiler.closing.closer import Segmentation
+from compiler.recipe import GrammarRecipe
 from runtime.engines import verified_output
 from runtime.engines.client import MAX_TOKENS, EngineAddress
 from runtime.engines.completion_request import CompletionRequest, conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
+from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
@@ -220,6 +222,24 @@ async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, m
         await anext_events(remote, remote.request(num_choices=8, max_tokens=4))
     [thread] = hashed_in
     assert thread is not threading.main_thread()
+
+
+async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_allows():
+    """Looking reads all of a part; a request of 200 bytes that allows others of 2,000 tools read 32 MB."""
+    asked = []
+
+    class Grammars:
+        async def publish(self, keys, share):
+            asked.append((keys, share))
+            return True
+
+    published = PublishedGrammars(retry_after_s=1)
+    published.start(Grammars())
+    whole = GrammarRecipe("v", "hermes", (("f", "1"), ("g", "2")))
+    for tools in (whole.tools, whole.tools[:1], whole.tools[1:], (*whole.tools, ("h", "3"))):
+        await published.publish(replace(whole, tools=tools), "a")
+    await published.publish_again(whole, "b")
+    assert asked == [(["1", "2"], "a"), (["3"], "a"), (["1", "2"], "b")]
 
 
 async def anext_events(remote, request):
