@@ -64,6 +64,9 @@ _MARK_AGAIN_S = 24 * 3600
 _NAMES_FOR_S = 5.0
 """How long the names of all toolsets are cached for error messages: there may be very many of them."""
 
+READ_AT_ONCE = 500
+"""Heads that a listing reads together."""
+
 _MAX_SUGGESTIONS = 8
 """Toolsets that an error names at most."""
 
@@ -288,15 +291,17 @@ class Catalog:
         With `search`, only of those whose names contain this text, in upper or lower case.
         """
         items: list[RevisionSummary] = []
-        for name in await self._logs.names():
-            if (after is not None and name <= after) or search.casefold() not in name.casefold():
-                continue
-            head = await self._listed_head(name)
-            if head is None:
-                continue
-            if len(items) == limit:
-                return Page(tuple(items), items[-1].name if items else after)
-            items.append(head.summary)
+        part = search.casefold()
+        names = [
+            name
+            for name in await self._logs.names()
+            if (after is None or name > after) and part in name.casefold()
+        ]
+        for at in range(0, len(names), READ_AT_ONCE):
+            for head in await self._listed_heads(names[at : at + READ_AT_ONCE]):
+                if len(items) == limit:
+                    return Page(tuple(items), items[-1].name if items else after)
+                items.append(head.summary)
         return Page(tuple(items))
 
     async def revisions(
@@ -394,14 +399,24 @@ class Catalog:
             raise await self._unknown(name, head)
         return head
 
-    async def _listed_head(self, name: str) -> Record | None:
-        """The head of a toolset; None if it is deleted or damaged, so that others can still be listed."""
-        try:
-            head = await self._head(name)
-        except DamagedEntry as error:
-            _log.warning("toolset %r is left out: %s", name, error)
-            return None
-        return None if head is None or head.is_deleted else head
+    async def _listed_heads(self, names: Sequence[str]) -> Sequence[Record]:
+        """The heads of toolsets in one read, without those that are deleted, which may be very many.
+
+        A head that is damaged is read alone, which makes it again from the records.
+        """
+        heads = []
+        for name, found in zip(names, await self._logs.heads(names), strict=True):
+            head = found
+            if isinstance(found, DamagedEntry):
+                try:
+                    head = await self._head(name)
+                except DamagedEntry as error:
+                    _log.warning("toolset %r is left out: %s", name, error)
+                    continue
+            if isinstance(head, Record) and not head.is_deleted:
+                heads.append(head)
+        self._stale_cache.end_outage()
+        return heads
 
     async def _head(self, name: str) -> Record | None:
         if not TOOLSET_NAME.fullmatch(name):
@@ -429,8 +444,8 @@ class Catalog:
         names = await self._recent_names()
         near = near_matches(name, names, _MAX_SUGGESTIONS)
         suggested = list(dict.fromkeys([*near, *names[:_MAX_SUGGESTIONS]]))[:_MAX_SUGGESTIONS]
-        heads = [await self._listed_head(name) for name in suggested]
-        return UnknownToolset(name, [head.summary.name for head in heads if head])
+        heads = await self._listed_heads(suggested)
+        return UnknownToolset(name, [head.summary.name for head in heads])
 
     async def _recent_names(self) -> Sequence[str]:
         """The names of all toolsets, sorted, from a cache of a few seconds."""

@@ -1,8 +1,8 @@
 """The logs of only a few toolsets, for a catalog that must not see others."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from toolspecs.errors import ForbiddenToolset
+from toolspecs.errors import DamagedEntry, ForbiddenToolset
 from toolspecs.store import Store
 from toolspecs.toolset_logs import HEADS, Record, ToolsetLogs
 
@@ -24,6 +24,12 @@ class NarrowedLogs(ToolsetLogs):
         """See `ToolsetLogs.head`."""
         self._check(name)
         return await super().head(name)
+
+    async def heads(self, names: Sequence[str]) -> list[Record | DamagedEntry | None]:
+        """See `ToolsetLogs.heads`."""
+        for name in names:
+            self._check(name)
+        return await super().heads(names)
 
     async def record(self, name: str, number: int) -> Record | None:
         """See `ToolsetLogs.record`."""

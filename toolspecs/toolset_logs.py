@@ -116,6 +116,17 @@ class ToolsetLogs:
             _log.warning("%s; the head is made again from the records", error)
             return await self._follow(name, None)
 
+    async def heads(self, names: Sequence[str]) -> list[Record | DamagedEntry | None]:
+        """The last record of each name, read in one round trip; errors instead of damaged ones."""
+        keys = [HEADS + name for name in names]
+        found: list[Record | DamagedEntry | None] = []
+        for key, name, content in zip(keys, names, await self._store.get_many(keys), strict=True):
+            try:
+                found.append(_decode(key, name, content))
+            except DamagedEntry as error:
+                found.append(error)
+        return found
+
     async def last(self, name: str) -> Record | None:
         """The last record, for writers: a head that lags is moved on to it. Raises `DamagedEntry`."""
         return await self._follow(name, await self.head(name))

@@ -18,7 +18,7 @@ import asyncio
 import json
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -174,7 +174,7 @@ class Chat:
         self._first_at: float | None = None
         self._request: GenerationRequest | None = None
         self._finished: list[Finished] = []
-        self._texts: dict[str, str] = {}
+        self._texts: defaultdict[str, list[str]] = defaultdict(list)
         self._toolset: Labels = {}
         self._grammar_ns: tuple[int, int] | None = None
         self._is_ended = False
@@ -278,7 +278,8 @@ class Chat:
             request_id = self._request.request_id if self._request else None
             self._span.set_attributes(response_attributes(names, turn, request_id))
         if self._texts:
-            self._telemetry.record_content(self._span, names["output"], json.dumps(self._texts))
+            texts = {key: "".join(pieces) for key, pieces in self._texts.items()}
+            self._telemetry.record_content(self._span, names["output"], json.dumps(texts))
         if error is not None:
             self._span.set_attribute(ERROR, type(error).__qualname__)
             self._span.set_status(Status(StatusCode.ERROR, str(error)))
@@ -312,7 +313,7 @@ class Chat:
                 key = f"{choice}.{index}"
             case _:
                 return
-        self._texts[key] = self._texts.get(key, "") + text
+        self._texts[key].append(text)
 
 
 @dataclass(frozen=True, slots=True)

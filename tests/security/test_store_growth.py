@@ -20,12 +20,13 @@ from gateway.cli import cli
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_if_due
 from toolspecs import Catalog, Collector, DroppedRevision, Retention, StoreFull, Tool, Toolset, UnknownToolset
+from toolspecs.catalog import READ_AT_ONCE as LISTED_AT_ONCE
 from toolspecs.collector import READ_AT_ONCE
 from toolspecs.stores import open_store
 from toolspecs.stores.sqlite import SCAN_COUNT
 from toolspecs.tool import ToolChoice
 from toolspecs.toolset import RevisionSummary
-from toolspecs.toolset_logs import RECORDS, Record, encode_record, record_key
+from toolspecs.toolset_logs import HEADS, RECORDS, Record, encode_record, record_key
 
 KEYS = ("the first key", "the second key")
 NO_GRACE = Retention(revisions=2, grace_s=-1)
@@ -212,6 +213,27 @@ async def test_very_many_revisions_are_collected_piece_by_piece(monkeypatch):
         assert (await Collector(store, Retention(revisions=2)).collect()).num_revisions == number - 2
         assert max(sizes) == READ_AT_ONCE
         assert len([key async for key in store.scan(RECORDS)]) == 2
+
+
+async def test_a_listing_reads_many_toolsets_together(monkeypatch, caplog):
+    """Deleted ones keep their names: of 20,000, one after the other, each listing took 2 s of processor time."""
+    store, reads = open_store("sqlite://:memory:"), []
+    catalog = Catalog(store)
+    for name in ("kept", "moved"):
+        await catalog.put(toolset(name, 1, size=1))
+    await store.set(HEADS + "moved", b"damaged")
+    await store.set(HEADS + "lost", b"damaged")
+    for number in range(LISTED_AT_ONCE + 5):
+        summary = RevisionSummary(f"gone{number}", 2, "0" * 64, datetime.now(UTC), 0)
+        await store.set(HEADS + summary.name, encode_record(Record(summary, is_deleted=True)))
+    get, get_many = store.get, store.get_many
+    monkeypatch.setattr(store, "get", lambda key: reads.append(key) or get(key))
+    monkeypatch.setattr(store, "get_many", lambda keys: reads.append(keys) or get_many(keys))
+    page = await catalog.list()
+    assert [summary.name for summary in page.items] == ["kept", "moved"]
+    assert len(reads) < 20
+    assert (await catalog.list(limit=1)).next_key == "kept"
+    assert "moved" in caplog.text
 
 
 async def test_a_scan_of_many_keys_finds_each_once():
