@@ -139,7 +139,9 @@ class ToolSearcher:
             texts = _texts(turn, group.search)
             left_s = max(0.0, until - time.monotonic())
             found.append(
-                await self.vectors.scores(group.tools, texts, tenant=self.tenant, share=share, wait_s=left_s)
+                await self.vectors.scores(
+                    group.tools, texts, key=group.key, tenant=self.tenant, share=share, wait_s=left_s
+                )
             )
         return found if all(scores is not None for scores in found) else [None] * len(groups)
 
@@ -149,11 +151,12 @@ class ToolSearcher:
         words = index.scores(_texts(turn, group.search))
         scores = words if meaning is None else fused(words, meaning)
         reasons = _kept(turn, group.search)
-        order = sorted(range(len(scores)), key=lambda i: (group.tools[i].name not in reasons, -scores[i], i))
-        num_kept = sum(tool.name in reasons for tool in group.tools)
+        is_kept = np.array([tool.name in reasons for tool in group.tools])
+        order = np.lexsort((-np.asarray(scores), ~is_kept))  # stable: of equal scores, the first registered
+        found = sorted(order[: max(group.search.limit, is_kept.sum())].tolist())
         return [
             SearchedTool(group.tools[i].name, round(scores[i], 4), reasons.get(group.tools[i].name, "found"))
-            for i in sorted(order[: max(group.search.limit, num_kept)])
+            for i in found
         ]
 
 

@@ -23,7 +23,8 @@ from toolspecs.tool import Tool
 from toolspecs.tool_index import Scores, described, fit, parts_of
 
 Vector = NDArray[np.float32]
-"""Of a tool, (width,); of a request's text, (parts, width), a row for each of the `parts_of` it."""
+"""Of a tool, (width,); of a group of tools, (tools, width); of a request's text, (parts, width), a row for
+each of the `parts_of` it."""
 
 PATIENCE_S = 1.0
 """How long a search waits for vectors at most."""
@@ -91,33 +92,43 @@ class ToolVectors:
         tools: Sequence[Tool],
         texts: Mapping[str, float],
         *,
+        key: str,
         tenant: str = "",
         share: str = "",
         wait_s: float = PATIENCE_S,
     ) -> Scores | None:
         """How well each tool fits some texts by meaning, from 0 to 1 (best), as `ToolIndex.scores` does.
 
-        None if missing vectors take longer than `wait_s`; they are made nevertheless.
+        `key` tells these tools from others: their vectors are kept together, since looking up thousands one
+        by one takes longer than comparing them. None if missing vectors take longer than `wait_s`; they are
+        made nevertheless.
         """
         if not texts:
             return np.zeros(len(tools), np.float32)
-        keys = [_key(tenant, "tool", tool.digest) for tool in tools]
-        wanted = {key: partial(self._tool, tool) for key, tool in zip(keys, tools, strict=True)}
+        of_group = _key(tenant, "group", key)
+        (documents,) = self._get([of_group])
+        pending: list[Future[None]] = []
+        of_tool: list[str] = []
+        if documents is None:
+            of_tool = [_key(tenant, "tool", tool.digest) for tool in tools]
+            wanted = {key: partial(self._tool, tool) for key, tool in zip(of_tool, tools, strict=True)}
+            missing = self._missing(wanted)
+            if len(missing) + self._of_tools.num_of(share) > _MAX_WAITING:
+                return None
+            pending += [self._begin(self._of_tools, share, key, wanted[key]) for key in missing]
+            if len(missing) > WORTH_WAITING:
+                return None
         of_text = {text: _key(tenant, "text", text) for text in texts}
         asked = {key: partial(self._query, text) for text, key in of_text.items()}
-        missing = self._missing(wanted)
-        if len(missing) + self._of_tools.num_of(share) > _MAX_WAITING:
-            return None
-        pending = [self._begin(self._of_tools, share, key, wanted[key]) for key in missing]
-        if len(missing) > WORTH_WAITING:
-            return None
         unknown = self._missing(asked)
         if len(unknown) + self.num_waiting(share) > MAX_TEXTS_WAITING:
             return None
         pending += [self._begin(self._of_requests, share, key, asked[key]) for key in unknown]
         if pending:
             await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
-        documents, queries = self._found(keys), self._found(of_text.values())
+        queries = self._found(of_text.values())
+        if documents is None:
+            documents = self._stacked(of_group, of_tool)
         if documents is None or queries is None:
             return None
         return await asyncio.to_thread(alike, documents, dict(zip(texts, queries, strict=True)), texts)
@@ -129,13 +140,26 @@ class ToolVectors:
         return self._embedder.query(parts_of(text))
 
     def _missing(self, keys: Iterable[str]) -> list[str]:
+        keys = list(keys)
+        return [key for key, vector in zip(keys, self._get(keys), strict=True) if vector is None]
+
+    def _get(self, keys: Iterable[str]) -> list[Vector | None]:
         with self._lock:
-            return [key for key in keys if self._vectors.get(key) is None]
+            return [self._vectors.get(key) for key in keys]
+
+    def _stacked(self, group: str, keys: Sequence[str]) -> Vector | None:
+        """The vectors of a group's tools, a row each; they are kept together. None if one is missing."""
+        vectors = self._found(keys)
+        if vectors is None:
+            return None
+        stacked = np.stack(vectors)
+        with self._lock:
+            self._vectors.put(group, stacked, stacked.nbytes + _OWN_BYTES)
+        return stacked
 
     def _found(self, keys: Iterable[str]) -> list[Vector] | None:
         """The vectors of some keys; None if one is missing."""
-        with self._lock:
-            found = [self._vectors.get(key) for key in keys]
+        found = self._get(keys)
         vectors = [vector for vector in found if vector is not None]
         return vectors if len(vectors) == len(found) else None
 
@@ -159,10 +183,9 @@ class ToolVectors:
                 self._vectors.put(key, vector, vector.nbytes + _OWN_BYTES)
 
 
-def alike(tools: Sequence[Vector], asked: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
-    """How well tools fit some texts, from the tools' vectors and the vectors `asked` of each text."""
-    matrix = np.stack(tools)
-    return fit(texts, {text: list(np.maximum(rows @ matrix.T, 0)) for text, rows in asked.items()})
+def alike(tools: Vector, asked: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
+    """How well tools fit some texts, from the tools' vectors, a row each, and those `asked` of each text."""
+    return fit(texts, {text: list(np.maximum(rows @ tools.T, 0)) for text, rows in asked.items()})
 
 
 def _key(tenant: str, kind: str, text: str) -> str:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from corpus import corpus, json_lines
 
 from gateway.generation.tool_search import fused
@@ -87,8 +88,8 @@ class Hybrid:
     def __init__(self, tools: Sequence[Tool], embedder: Embedder) -> None:
         self._words = ToolIndex(tools)
         self._embedder = embedder
-        self._vectors = [embedder.document(described(tool)) for tool in tools]
-        self.num_bytes = self._words.num_bytes + sum(vector.nbytes for vector in self._vectors)
+        self._vectors = np.stack([embedder.document(described(tool)) for tool in tools])
+        self.num_bytes = self._words.num_bytes + self._vectors.nbytes
 
     def scores(self, texts: Mapping[str, float]) -> list[float]:
         """As `ToolIndex.scores`."""

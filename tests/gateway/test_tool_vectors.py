@@ -82,6 +82,15 @@ async def test_tools_are_found_in_other_words_than_their_own(client, embedder):
     assert (await search(client, messages=messages))[0] == ["play_song"]
 
 
+async def test_a_change_of_the_tools_is_seen_at_once(client, embedder):
+    """The vectors of the tools that are searched together are kept together."""
+    assert (await search(client))[0] == ["star_repository"]
+    others = [*TOOLS[:2], tool("find_quux"), tool("add_song")]
+    assert (await search(client, tools=others))[0] == ["find_quux"]
+    assert (await search(client, tools=[*TOOLS[3:], *TOOLS[:3]]))[0] == ["star_repository"]
+    assert len(embedder.embedded) == len(TOOLS) + 2
+
+
 async def test_words_still_count(client):
     asked = [{"role": "user", "content": "Delete it"}]
     assert await search(client, messages=asked) == (["delete_file"], "words and meaning")
@@ -126,10 +135,10 @@ async def test_tenants_share_no_vectors_and_vectors_are_counted(embedder):
     vectors = ToolVectors(embedder, max_bytes=2_000)
     tools = [Tool(f"play_song_{i}", "", {}) for i in range(3)]
     for tenant in ("acme", "acme", "bolt"):
-        assert await vectors.scores(tools[:1], {"a grault": 1.0}, tenant=tenant) is not None
+        assert await vectors.scores(tools[:1], {"a grault": 1.0}, key="one", tenant=tenant) is not None
     assert len(embedder.embedded) == 2
     assert 0 < vectors.num_bytes <= 2_000
-    assert await vectors.scores(tools, {"a grault": 1.0}, tenant="acme") is not None
+    assert await vectors.scores(tools, {"a grault": 1.0}, key="all", tenant="acme") is not None
     assert vectors.num_bytes <= 2_000
     vectors.close()
 
@@ -138,11 +147,11 @@ async def test_requests_that_nobody_waits_for_any_more_do_not_pile_up(embedder):
     """A search gives up after a while, and what it asked for is still to be made."""
     vectors = ToolVectors(embedder)
     tools = [Tool("play_song", "", {})]
-    assert await vectors.scores(tools, {"a grault": 1.0}) is not None
+    assert await vectors.scores(tools, {"a grault": 1.0}, key="all") is not None
     embedder.may_go_on.clear()
     for number in range(400):
         texts = {f"text {number} {'.'.join(' more' for _ in range(8))}": 1.0}
-        assert await vectors.scores(tools, texts, wait_s=0) is None
+        assert await vectors.scores(tools, texts, key="all", wait_s=0) is None
     assert vectors.num_waiting("") <= MAX_TEXTS_WAITING
     embedder.may_go_on.set()
     vectors.close()
