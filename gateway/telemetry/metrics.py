@@ -151,7 +151,8 @@ RESCUED_TOKENS = Metric(
     "callgate.tokens.rescued",
     Kind.COUNTER,
     "{token}",
-    "Tokens where the mask forbade the model's own first choice; engines elsewhere do not tell.",
+    "Tokens where the mask forbade the model's own first choice; of engines elsewhere only llama-server"
+    " tells, with log probabilities.",
     _MODEL,
 )
 REFUSED_TOKENS = Metric(

@@ -90,6 +90,8 @@ class EngineClient(Protocol):
     reports_cached: bool
     repeats_prompts: bool
     """Whether its first chunk has the ids of the prompt."""
+    has_unmasked_logprobs: bool
+    """Whether its log probabilities are those from before the mask, so that they tell the first choice."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -86,6 +86,7 @@ class LlamaClient(HttpEngine):
     """One `llama-server`."""
 
     repeats_prompts = False
+    has_unmasked_logprobs = True
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ def llama_body(request: CompletionRequest) -> dict[str, Any]:
         "frequency_penalty": sampling.frequency_penalty,
         "repeat_penalty": sampling.repetition_penalty,
         "repeat_last_n": len(request.prompt_ids) + request.max_tokens,
-        "n_probs": request.num_logprobs or 0,
+        "n_probs": 0 if request.num_logprobs is None else max(1, request.num_logprobs),
         "ignore_eos": False,
     }
     if sampling.seed is not None:

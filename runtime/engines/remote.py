@@ -139,6 +139,7 @@ class RemoteRuntime:
             CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
             JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None,
         )
+        self._counts_rescued = all(client.has_unmasked_logprobs for client in clients)
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._answers: dict[str, _Answer] = {}
         self._num_of_share: dict[str, int] = {}
@@ -291,6 +292,7 @@ class RemoteRuntime:
                 token_bytes=self._token_bytes,
                 is_thinking=is_thinking,
                 checks_masks=not self._grammars.holds_guards,
+                counts_rescued=self._counts_rescued,
             )
             for choice in range(request.num_choices)
         ]

@@ -72,6 +72,7 @@ class SglangClient(HttpEngine):
     """
 
     repeats_prompts = True
+    has_unmasked_logprobs = False  # SGLang masks logits in place, before it computes log probabilities
 
     async def version(self) -> str:
         """The version of SGLang; empty if the server does not say."""

@@ -7,6 +7,7 @@ valid tokens, or the closer completes the output.
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
@@ -48,6 +49,9 @@ class VerifiedOutput:
     With `checks_masks`, each token is also checked against its mask. A matcher alone accepts some tokens
     after which a guard allows nothing; an engine that applies no guards may write them.
 
+    `counts_rescued`: the engine's log probabilities are those from before the mask. Where the request asked
+    for them, the most probable token is compared with the mask, which counts the rescued ones.
+
     Not thread-safe.
     """
 
@@ -62,6 +66,7 @@ class VerifiedOutput:
         token_bytes: TokenBytes,
         is_thinking: bool,
         checks_masks: bool = False,
+        counts_rescued: bool = False,
     ) -> None:
         constraint = request.constraint
         self.choice = choice
@@ -98,6 +103,9 @@ class VerifiedOutput:
         self._num_logprobs = request.num_logprobs
         self._checks_masks = checks_masks
         self._num_forced = 0
+        is_told = counts_rescued and constraint is not None and request.num_logprobs is not None
+        self._num_rescued = 0 if is_told else None
+        """None once the first choice at one place is unknown."""
         self._was_complete = False
 
     @property
@@ -120,6 +128,7 @@ class VerifiedOutput:
         assert self._matcher is not None, "drafts are of a grammar"
         self._matcher = draft.follow(self._matcher, self._tokens)
         self._closer = None
+        self._num_rescued = None
         self._draft = draft
 
     def write_forced(self, jump_forward: JumpForward | None = None) -> list[Event]:
@@ -211,19 +220,39 @@ class VerifiedOutput:
                 return
             if not self._is_allowed(token.token_id):
                 self._refuse(token)
-            elif self._exceeds_budget(token.token_id):
+                continue
+            num_rescued = self._num_rescued_with(token)
+            if self._exceeds_budget(token.token_id):
                 self.is_over_budget = True
-            elif (written := self._append(token)) is None:
+            elif (written := self._append(self._as_asked(token))) is None:
                 self._refuse(token)
             else:
+                self._num_rescued = num_rescued
                 yield self._fed([written])
                 yield self._ended_if_done([written])
 
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the vocabulary and, if masks are checked, in the mask."""
-        if not self._checks_masks or self._matcher is None or not 0 <= token_id < self._width:
+        if not self._checks_masks or self._matcher is None:
             return 0 <= token_id < self._width
-        return bool(self._mask()[token_id >> 5] >> (token_id & 31) & 1)
+        return self._is_in_mask(token_id)
+
+    def _is_in_mask(self, token_id: int) -> bool:
+        return 0 <= token_id < self._width and bool(self._mask()[token_id >> 5] >> (token_id & 31) & 1)
+
+    def _num_rescued_with(self, token: SampledToken) -> int | None:
+        """How many tokens are rescued if this one is written next; None if the engine does not tell."""
+        if self._num_rescued is None or not token.top:
+            return None
+        first, _ = max(token.top, key=lambda choice: choice[1])
+        return self._num_rescued + (first != token.token_id and not self._is_in_mask(first))
+
+    def _as_asked(self, token: SampledToken) -> SampledToken:
+        """The token with as many alternatives as the request asked for, the most probable first."""
+        if self._num_logprobs is None or len(token.top) <= self._num_logprobs:
+            return token
+        best = sorted(token.top, key=lambda choice: -choice[1])
+        return replace(token, top=tuple(best[: self._num_logprobs]))
 
     def _exceeds_budget(self, token_id: int) -> bool:
         """Whether the closer rejects a token that the grammar allows."""
@@ -312,6 +341,7 @@ class VerifiedOutput:
             num_cached_tokens=0,
             num_output_tokens=len(self.ids),
             num_forced_tokens=self._num_forced,
+            num_rescued_tokens=self._num_rescued,
             num_refused_tokens=self.num_refused,
         )
         return self._transcript.end(reason, stats, pending=pending, closed_by=closed_by)

@@ -79,6 +79,7 @@ class VllmClient(HttpEngine):
     """
 
     repeats_prompts = True
+    has_unmasked_logprobs = False  # vLLM masks logits in place, before it computes log probabilities
 
     def __init__(
         self,

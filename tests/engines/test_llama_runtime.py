@@ -26,9 +26,13 @@ from runtime.selection import DRAFT, Selection
 
 @dataclass
 class LlamaStandIn(EngineStandIn):
-    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none."""
+    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
+
+    `wants` is the model's first choice wherever a log probability is told; None: what is written.
+    """
 
     masks: bool = True
+    wants: int | None = None
 
     async def respond(self, scope, receive, send):
         match scope["path"]:
@@ -53,9 +57,12 @@ class LlamaStandIn(EngineStandIn):
         for _ in range(body["n_predict"]):
             token_id = self.sample(body, matcher)
             spelled = vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
-            await event(
-                send, {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
-            )
+            told = {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
+            if num_probs := body["n_probs"]:
+                first = token_id if self.wants is None else self.wants
+                tops = [{"id": first, "logprob": -0.1}, {"id": 7, "logprob": -3.0}][:num_probs]
+                told["completion_probabilities"] = [{"id": token_id, "logprob": -1.0, "top_logprobs": tops}]
+            await event(send, told)
             if token_id in vocabulary.stop_ids:
                 reason = "eos"
                 break
@@ -139,6 +146,37 @@ async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_h
         assert "urgent" not in first["grammar"]
         assert len(second["prompt"]) > len(first["prompt"])
         assert end.reason is FinishReason.TOOL_CALLS or end.closed_by
+
+
+@pytest.mark.parametrize("num_logprobs", [0, 1])
+async def test_rescued_tokens_are_counted_where_log_probabilities_were_asked_for(text, num_logprobs):
+    """llama.cpp tells the log probabilities from before its grammar: the first choice may be outside."""
+    forbidden = next(iter(text.vocabulary.marker_ids))
+    stand_in = LlamaStandIn(text, wants=forbidden)
+    async with llama_over(text, stand_in) as remote:
+        found = await remote.grammar(parallel=False)
+        _, asked = await answered(remote, remote.request(found, num_logprobs=num_logprobs))
+        num_written = asked.stats.num_output_tokens - asked.stats.num_forced_tokens
+        assert asked.stats.num_rescued_tokens == num_written > 0
+        assert asked.stats.mass_removed is None
+        _, unasked = await answered(remote, remote.request(found))
+        assert unasked.stats.num_rescued_tokens is None
+        stand_in.wants = None
+        _, free = await answered(remote, remote.request(found, num_logprobs=num_logprobs))
+        assert free.stats.num_rescued_tokens == 0
+        stand_in.wants = forbidden
+        _, drafted = await answered(remote, remote.request(found, num_logprobs=1, selection=DRAFT))
+        num_written = drafted.stats.num_output_tokens - drafted.stats.num_forced_tokens
+        assert drafted.stats.num_rescued_tokens in {None, num_written}, "a draft that is kept has no mask"
+
+
+@pytest.mark.parametrize("num_logprobs", [0, 1])
+async def test_text_has_as_many_alternatives_as_were_asked_for(text, num_logprobs):
+    async with llama_over(text, LlamaStandIn(text)) as remote:
+        events = await events_of(remote, remote.request(max_tokens=9, num_logprobs=num_logprobs))
+        told = [one for event in events for one in getattr(event, "logprobs", ())]
+        assert told
+        assert all(len(one.top) == num_logprobs for one in told)
 
 
 async def test_an_engine_that_reads_no_grammar_gets_no_requests(text):

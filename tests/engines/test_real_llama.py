@@ -37,3 +37,18 @@ def test_calls_are_valid_and_within_their_budgets(client, toolset):
     (state,) = client.get("/v1/engines").json()["data"]
     print(f"{toolset}: {NUM_CALLS} calls, {num_tokens} tokens, {state['refused_tokens']} refused so far")
     assert state["failed"] == 0
+
+
+def test_rescued_tokens_are_told_with_log_probabilities(client):
+    """A model that is not shown its tools would rather write prose."""
+    tools = [{"type": "function", "function": {"name": "paint", "parameters": {"enum": [{}, {"red": 1}]}}}]
+    body = {
+        "model": "smollm2",
+        "messages": [{"role": "user", "content": "Paint it red."}],
+        "tools": tools,
+        "tool_choice": "required",
+    }
+    answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
+    assert answer["callgate"]["rescued_tokens"] is None
+    answer = client.post("/v1/chat/completions", json=body | {"logprobs": True}).raise_for_status().json()
+    assert answer["callgate"]["rescued_tokens"] > 0

@@ -225,6 +225,7 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
     class Failing:
         name = "an engine"
         repeats_prompts = True
+        has_unmasked_logprobs = False
 
         @asynccontextmanager
         async def completion(self, body):
