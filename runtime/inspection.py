@@ -63,15 +63,16 @@ Part = Literal["text", "thought", "arguments", "syntax", "end"]
 """What a token is part of; `syntax` is what the call syntax writes around the others, `end` a stop token."""
 
 Written = Literal["key", "value", "punctuation"]
-"""What a token writes of arguments: of several, a value before a key, and both before punctuation."""
+"""What a token writes of JSON: of several, a value before a key, and both before punctuation."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPlace:
     """Where a token stands in an answer.
 
-    `call` and `tool` are those of the call that it belongs to. In arguments, `path` leads to the value that
-    it writes, to the value under the key that it writes, or to the object or array whose punctuation it is.
+    `call` and `tool` are those of the call that it belongs to. In arguments, and in text that is JSON by the
+    response format, `path` leads to the value that it writes, to the value under the key that it writes, or
+    to the object or array whose punctuation it is.
     """
 
     part: Part
@@ -87,7 +88,7 @@ class TokenPlace:
 
     @property
     def pointer(self) -> str | None:
-        """The path as a JSON pointer into the arguments.
+        """The path as a JSON pointer into the arguments, or into the text that is JSON.
 
         >>> TokenPlace("arguments", 0, "f", ("a/b", 0)).pointer
         '/a~1b/0'

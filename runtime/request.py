@@ -128,7 +128,8 @@ class GenerationRequest:
     the output is valid. Such a request has one choice. `num_siblings` counts other requests that write
     further choices of the same answer.
 
-    `is_inspected` asks for an `InspectedToken` for each token (`runtime.inspection`).
+    `is_inspected` asks for an `InspectedToken` for each token (`runtime.inspection`). `text_is_json`: the
+    grammar makes JSON of all text that is not a thought, so that its tokens have paths.
     """
 
     request_id: str
@@ -154,6 +155,7 @@ class GenerationRequest:
     selection: Selection | None = None
     is_streamed: bool = False
     is_inspected: bool = False
+    text_is_json: bool = False
     draft: Draft | None = field(default=None, compare=False)
     num_siblings: int = 0
 

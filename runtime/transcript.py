@@ -30,7 +30,8 @@ class Transcript:
     Arguments that the `syntax` writes as tagged parameters become JSON. `types_of` gives the types of one
     tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only,
     never in calls. Tokens of `hidden_ids` end the output and are no part of its text. With `is_inspected`
-    each token is an event too, after those that tell its place.
+    each token is an event too, after those that tell its place. `text_is_json`: the text is part of one JSON
+    value.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Transcript:
         types_of: Callable[[str], ParameterTypes] | None = None,
         hidden_ids: Collection[int] = (),
         is_inspected: bool = False,
+        text_is_json: bool = False,
     ) -> None:
         self.num_calls = 0
         self.num_thought_tokens = 0
@@ -57,7 +59,7 @@ class Transcript:
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
         """Of tokens of text that no event has sent yet."""
-        self._places = PlaceReader(choice, token_bytes) if is_inspected else None
+        self._places = PlaceReader(choice, token_bytes, text_is_json=text_is_json) if is_inspected else None
         self._pending_logprobs: list[TokenLogprob] = []
         """Of tokens that the matcher holds back: they may be text, or the beginning of a call."""
 
@@ -73,6 +75,7 @@ class Transcript:
             types_of=constraint.parameter_types if constraint else None,
             hidden_ids=() if constraint else request.stop_token_ids,
             is_inspected=request.is_inspected,
+            text_is_json=request.text_is_json and request.draft is None,  # a broken draft may write any text
         )
 
     @property

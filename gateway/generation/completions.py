@@ -185,7 +185,7 @@ class Completions:
             observer=observer,
             deadline=deadline,
             custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
-            inspected=InspectedTokens(tools) if turn.is_inspected else None,
+            inspected=InspectedTokens(tools, turn.response_format) if turn.is_inspected else None,
             ignored=tuple(without_effect(turn, prepared.model, prepared.grammar)),
             num_dropped=len(turn.messages) - len(request.messages),
             found=prepared.found,

@@ -67,6 +67,7 @@ def generation_request(
         selection=turn.selection,
         is_streamed=turn.is_streamed,
         is_inspected=turn.is_inspected,
+        text_is_json=turn.answers_in_json,
     )
 
 

@@ -1,13 +1,18 @@
-"""Inspected tokens as clients get them, each with the place in the tool's schema that describes it."""
+"""Inspected tokens as clients get them, each with the place in the schema that describes it.
 
-from collections.abc import Iterable
+The schema is that of the called tool, or of the response format.
+"""
+
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.frontend.undeclared_dialects import in_declared_dialect
+from compiler.response_format import SCHEMA, ResponseFormat
 from runtime.events import InspectedToken
 from runtime.inspection import MAX_POINTER, TokenPlace
 from toolspecs.tool import Tool
@@ -22,8 +27,11 @@ class InspectedTokens:
     Each token is encoded as it comes: encoding thousands at the end would block the event loop.
     """
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._schemas = {tool.name: ToolSchema(tool) for tool in tools if tool.custom is None}
+    def __init__(self, tools: Iterable[Tool], answer: ResponseFormat | None = None) -> None:
+        self._schemas = {
+            tool.name: PlaceSchema(tool.parameters, tool.documents) for tool in tools if tool.custom is None
+        }
+        self._answer = PlaceSchema(answer.content) if answer is not None and answer.kind == SCHEMA else None
         self._tokens: list[msgspec.Raw] = []
 
     def add(self, token: InspectedToken) -> None:
@@ -55,7 +63,7 @@ class InspectedTokens:
         return tokens
 
     def _place(self, place: TokenPlace) -> dict[str, Any]:
-        schema = self._schemas.get(place.tool or "")
+        schema = self._answer if place.part == "text" else self._schemas.get(place.tool or "")
         pointer = schema.pointer(place.path) if schema is not None and place.path is not None else None
         return {
             "part": place.part,
@@ -67,16 +75,17 @@ class InspectedTokens:
         }
 
 
-class ToolSchema:
-    """Finds the schema of the document that describes a place in a tool's arguments."""
+class PlaceSchema:
+    """Finds the schema inside a schema that describes a place in one of its values."""
 
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
+    def __init__(self, schema: Any, documents: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self._schema = schema
+        self._documents = documents
         self._passed: list[tuple[str | int, SchemaLocation]] = []
         """The steps of the last path, and where they lead: the next path begins alike."""
 
     def pointer(self, path: tuple[str | int, ...]) -> str | None:
-        """The pointer into the tool's parameters; None if it is too long.
+        """The pointer into the schema; None if it is too long.
 
         If several schemas describe the place, it is the first in the document; if none does, the schema of
         the enclosing value.
@@ -86,8 +95,7 @@ class ToolSchema:
 
     @cached_property
     def _source_map(self) -> SourceMap:
-        documents = self._tool.documents
-        return SourceMap(in_declared_dialect(self._tool.parameters, documents), documents)
+        return SourceMap(in_declared_dialect(self._schema, self._documents), self._documents)
 
     def _location(self, path: tuple[str | int, ...]) -> SchemaLocation:
         pairs = zip(self._passed, path, strict=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from compiler.cache.grammar_cache import GrammarLookup
-from compiler.response_format import ResponseFormat
+from compiler.response_format import SCHEMA, ResponseFormat
 from gateway.errors import ClientGone
 from gateway.generation.custom_inputs import InputReader
 from gateway.generation.inspected_tokens import InspectedTokens
@@ -64,6 +64,11 @@ class Turn:
     is_streamed: bool = False
     is_inspected: bool = False
     has_custom_calls: bool = True
+
+    @property
+    def answers_in_json(self) -> bool:
+        """Whether an answer that calls no tool is one JSON value."""
+        return self.response_format is not None and self.response_format.kind == SCHEMA
 
 
 class Observer(Protocol):

@@ -1,4 +1,4 @@
-"""Places: which part of an answer each token writes, and in arguments the path to it.
+"""Places: which part of an answer each token writes, and in arguments and JSON answers the path to it.
 
 A token gets the place of the text that it settles. One that settles nothing yet, such as the first half of a
 key or of a tag, waits for the next that does, and gets the place of what that settles first.
@@ -133,11 +133,15 @@ def last_place(events: Iterable[Event]) -> TokenPlace:
 
 
 class PlaceReader:
-    """Reads the tokens of one answer, and tells their places as soon as they are known."""
+    """Reads the tokens of one answer, and tells their places as soon as they are known.
 
-    def __init__(self, choice: int, token_bytes: TokenBytes) -> None:
+    `text_is_json`: the text is part of one JSON value.
+    """
+
+    def __init__(self, choice: int, token_bytes: TokenBytes, *, text_is_json: bool = False) -> None:
         self._choice = choice
         self._token_bytes = token_bytes
+        self._text_is_json = text_is_json
         self._paths = JsonPaths()
         self._around = TokenPlace("syntax")
         """What a token is part of that settles nothing at all."""
@@ -169,6 +173,9 @@ class PlaceReader:
         """The places of what was settled, in order."""
         for event in events:
             match event:
+                case TextDelta(_, text) if self._text_is_json:
+                    for path, written in self._paths.read(text):
+                        yield TokenPlace("text", path=path, writes=written)
                 case TextDelta():
                     yield TokenPlace("text")
                 case ThoughtDelta():
@@ -196,7 +203,7 @@ class PlaceReader:
         after = _written(_after_text(places), "key", "value")
         told = []
         for token in waiting:
-            is_text = num_text > 0 and places[0].part == "text"
+            is_text = num_text > 0 and _is_plain_text(places[0])
             told.append(self._inspected(token, places[0] if is_text else after))
             num_text -= len(self._token_bytes[token.sampled.token_id])
         return told
@@ -214,7 +221,11 @@ class PlaceReader:
 
 def _after_text(places: list[TokenPlace]) -> list[TokenPlace]:
     """The places without the text that was held back before a call."""
-    return places[1:] if len(places) > 1 and places[0].part == "text" else places
+    return places[1:] if len(places) > 1 and _is_plain_text(places[0]) else places
+
+
+def _is_plain_text(place: TokenPlace) -> bool:
+    return place.part == "text" and place.writes is None
 
 
 def _written(places: list[TokenPlace], *kinds: Written) -> TokenPlace:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from chat import ask, body, stream
-from fake_runtime import call
+from fake_runtime import call, text
 from test_selection import REQUESTS
 
 from gateway.generation.inspected_tokens import InspectedTokens
@@ -158,6 +158,28 @@ def test_the_schema_of_a_place_is_the_one_that_a_reader_meets_first(path, schema
     first, *same = (json.loads(bytes(token))["place"]["schema"] for token in tokens.take())
     assert (first, same) == ("/$defs/city/properties/name", [schema, schema])
     assert tokens.take() == []
+
+
+async def test_an_answer_in_json_has_the_place_in_the_schema_of_its_format(client, runtime):
+    place = TokenPlace("text", path=("place", 1), writes="value")
+    runtime.script = [replace(TOKENS[1], place=place), *text("{}")]
+    schema = {"type": "object", "properties": {"place": {"type": "array", "items": {"type": "string"}}}}
+    formatted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    told = await ask(client, response_format=formatted, callgate={"inspect": True})
+    (token,) = told["callgate"]["tokens"]
+    assert runtime.requests[-1].text_is_json
+    assert token["place"] == {
+        "part": "text",
+        "call": None,
+        "tool": None,
+        "pointer": "/place/1",
+        "writes": "value",
+        "schema": "/properties/place/items",
+    }
+    told = await ask(client, callgate={"inspect": True})
+    (token,) = told["callgate"]["tokens"]
+    assert token["place"]["schema"] is None
+    assert not runtime.requests[-1].text_is_json
 
 
 def test_a_custom_tool_has_no_schema_of_its_client():

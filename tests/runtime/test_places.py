@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_decoding import Generation
 
-from compiler import Vocabulary, compile_toolset
+from compiler import Vocabulary, compile_schema, compile_toolset
 from compiler.closing.closer import Segmentation
 from compiler.syntaxes import SYNTAXES
 from runtime.events import ArgumentsDelta, CallStarted, InspectedToken, TextDelta
@@ -124,12 +124,20 @@ def grammar_of(syntax, choice="required"):
     return compile_toolset([tool], tokenizer=VOCABULARY, syntax=syntax, tool_choice=choice)
 
 
-def told(grammar, ids):
+def told(grammar, ids, *, text_is_json=False):
     """The events of an output whose tokens are all inspected."""
     matcher = grammar.matcher()
     types = grammar.parameter_types
     spelled = TokenBytes(VOCABULARY)
-    transcript = Transcript(0, spelled, syntax=grammar.syntax, stop=(), types_of=types, is_inspected=True)
+    transcript = Transcript(
+        0,
+        spelled,
+        syntax=grammar.syntax,
+        stop=(),
+        types_of=types,
+        is_inspected=True,
+        text_is_json=text_is_json,
+    )
     events = []
     for token_id in ids:
         assert matcher.accept(token_id)
@@ -170,6 +178,19 @@ def test_in_every_syntax_every_token_has_its_place_in_order(syntax, choice):
         assert is_subsequence([index for index, _ in calls], [token.place.call for token in tokens])
         if not calls:
             assert {token.place.part for token in tokens} <= {"text", "thought", "syntax", "end"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_tokens_of_an_answer_in_json_have_paths_too(seed):
+    compiled = compile_schema(PARAMETERS, tokenizer=VOCABULARY)
+    ids = Generation(compiled, 1_200, random.Random(seed)).ids
+    tokens = tokens_of(told(compiled, ids, text_is_json=True))
+    assert [token.token_id for token in tokens] == ids
+    assert {token.place.part for token in tokens} <= {"text", "end"}
+    text = b"".join(VOCABULARY.tokens[i] for i in ids if i not in VOCABULARY.stop_ids).decode()
+    written = dict.fromkeys(token.place.path for token in tokens if token.place.writes == "value")
+    assert is_subsequence(written, [path for path, _ in scalars(json.loads(text))])
+    assert all(token.place.writes for token in tokens if token.place.part == "text")
 
 
 def test_keys_tags_and_the_text_around_them_are_told_apart():

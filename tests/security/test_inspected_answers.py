@@ -6,7 +6,7 @@ from fake_runtime import STATS, FakeRuntime
 from litestar.testing import AsyncTestClient
 
 from gateway.app import create_app
-from gateway.generation.inspected_tokens import ToolSchema
+from gateway.generation.inspected_tokens import PlaceSchema
 from runtime.events import Finished, FinishReason, InspectedToken
 from runtime.inspection import Cause, Inspection, TokenPlace
 from runtime.text.places import JsonPaths
@@ -31,13 +31,13 @@ SCRIPT = [
 async def test_the_schema_of_a_token_is_found_off_the_event_loop(settings, monkeypatch):
     """Tools of a megabyte are read whole: that of one inspected call stopped the event loop for 0.3 s."""
     threads = []
-    pointer = ToolSchema.pointer
+    pointer = PlaceSchema.pointer
 
     def noted(schema, path):
         threads.append(threading.get_ident())
         return pointer(schema, path)
 
-    monkeypatch.setattr(ToolSchema, "pointer", noted)
+    monkeypatch.setattr(PlaceSchema, "pointer", noted)
     loops = []
     app = create_app(settings, runtime=FakeRuntime(SCRIPT))
     app.on_startup.append(lambda: loops.append(threading.get_ident()))
