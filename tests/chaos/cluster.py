@@ -25,6 +25,8 @@ START_S = 300.0
 TOKEN_S = 0.01
 REQUEST_S = 30.0
 """The gateways' deadline for an answer."""
+GRAMMAR_CACHE_BYTES = 64 << 20
+"""Small, so that a soak of minutes fills the gateways' cache."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Moves the clock of a process (Debian: apt-get install faketime)."""
 HAS_FAKETIME = FAKETIME.exists()
@@ -112,6 +114,15 @@ class ServerProcess:
         """Bytes that are its own, without those of processes that it started."""
         return int(psutil.Process(self.pid).memory_full_info().uss)
 
+    @property
+    def workers_memory(self) -> int:
+        """Bytes of the processes that it started, each without what it shares with others."""
+        total = 0
+        for child in psutil.Process(self.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                total += int(child.memory_full_info().uss)
+        return total
+
 
 class GatewayProcess(ServerProcess):
     """A gateway with a folder of its own; `models` are tables of its TOML file."""
@@ -129,6 +140,7 @@ class GatewayProcess(ServerProcess):
             "num_threads": 1,
             "drain_seconds": 50,
             "compile_workers": 2,
+            "grammar_cache_bytes": GRAMMAR_CACHE_BYTES,
             "quota_toolsets": 100_000,
             "max_sequences_per_key": 256,
             **({"store": store} if store else {}),

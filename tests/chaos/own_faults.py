@@ -10,16 +10,19 @@ from pathlib import Path
 
 import httpx
 
-from chaos.cluster import ROOT
+from chaos.cluster import ROOT, GatewayProcess
 from chaos.contention import contended
 from chaos.histories import violation
-from chaos.load import fresh_schema, tool
+from chaos.load import Load, fresh_schema, tool
 from chaos.shared_faults import Fault, Scene
 from chaos.sqlite_kills import killed_writers
 
 NUM_KILLS = 200
 CONTENDED_S = 60.0
 MADE_UP_S = 120.0
+NUM_SOAKING = 8
+MAX_GROWTH = 0.1
+"""How much a gateway may grow in the second half of a soak, as a share of its memory."""
 DISK_BYTES = 1 << 20
 KEY = "a-key-of-the-tests"
 SCHEMATHESIS = ROOT / "build/schemathesis/bin/st"
@@ -159,25 +162,40 @@ def _is_of_a_request(name: str) -> bool:
 
 
 async def soak(scene: Scene) -> None:
-    """Fresh schemas, one after the other, until no time is left: memory must not grow once its caches are full."""
-    samples: list[tuple[float, list[int]]] = []
+    """Fresh schemas for as long as there is time: memory must not grow once the caches are full.
+
+    Clients of the soak's own send nothing else; the gateways' caches are full within minutes.
+    """
+    gateways, mb = scene.cluster.gateways, 2**20
+    samples: list[list[dict[str, float]]] = []
     start = time.monotonic()
-    num_before = len(scene.load.outcomes)
-    while (seconds := time.monotonic() - start) < max(60.0, scene.seconds_left):
-        samples.append((seconds, [gateway.memory for gateway in scene.cluster.gateways]))
-        await asyncio.sleep(5)
-    for number, gateway in enumerate(scene.cluster.gateways):
-        sizes = [found[number] / 2**20 for _, found in samples]
-        half = sizes[len(sizes) // 2 :]
-        growth = (half[-1] - half[0]) / half[0]
-        scene.notes.append(f"{gateway.name} {sizes[0]:.0f} -> {half[0]:.0f} -> {half[-1]:.0f} MB")
-        if growth > 0.1:
-            scene.load.wrong.append(f"{gateway.name} has grown by {growth:.0%} in the second half")
-    answered = len(scene.load.outcomes) - num_before
+    clients = Load(list(gateways), kinds=("fresh",))
+    async with clients.running(NUM_SOAKING):
+        while time.monotonic() - start < max(60.0, scene.seconds_left):
+            samples.append([await taken(gateway) for gateway in gateways])
+            await asyncio.sleep(5)
+    scene.load.wrong += clients.wrong
+    minutes = (time.monotonic() - start) / 60
     scene.notes.append(
-        f"{answered / samples[-1][0]:.1f} requests a second for {samples[-1][0] / 60:.1f} minutes"
+        f"{minutes:.1f} minutes, {len(clients.outcomes)} requests with a fresh schema beside the load"
     )
+    for number, gateway in enumerate(gateways):
+        first, middle, last = (samples[place][number] for place in (0, len(samples) // 2, -1))
+        sizes = " -> ".join(f"{one['memory'] / mb:.0f}" for one in (first, middle, last))
+        scene.notes.append(
+            f"{gateway.name} {sizes} MB, {last['cache'] / mb:.0f} MB of it grammars by its own count;"
+            f" its workers {last['workers'] / mb:.0f} MB"
+        )
+        growth = last["memory"] / middle["memory"] - 1
+        if growth > MAX_GROWTH:
+            scene.load.wrong.append(f"{gateway.name} has grown by {growth:.0%} in the second half")
     (scene.cluster.folder.parent / "soak.json").write_text(json.dumps(samples))
+
+
+async def taken(gateway: GatewayProcess) -> dict[str, float]:
+    """Bytes that a gateway takes: its own, those of its compile workers, and its grammars by its own count."""
+    cache = (await gateway.measures()).get("callgate_grammar_cache_size_bytes", 0.0)
+    return {"memory": gateway.memory, "workers": gateway.workers_memory, "cache": cache}
 
 
 async def made_up_requests(scene: Scene) -> None:

@@ -1,11 +1,13 @@
 """Faults of what the load uses: the Redis, the engines, the gateways, their clock, and clients that misbehave."""
 
 import asyncio
+import itertools
 import json
 import shutil
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +24,11 @@ STORE_GONE = frozenset({"store_unavailable", "engine_failed"})
 """The second, if the store is lost between a gateway that writes a grammar and the engine that reads it."""
 ENGINE_GONE = frozenset({"engine_failed", "no_engine", "not_ready"})
 NUM_ATTACKS = 6
+ATTACK_S = 40.0
+CALM_S = 30.0
+"""How long the load alone is measured before an attack."""
+MAX_SLOWER = 2.0
+"""So many times its p99 alone may the load's p99 be beside an attack."""
 NO_FAKETIME = "" if HAS_FAKETIME else "libfaketime is not installed (Debian: apt-get install faketime)"
 
 
@@ -338,38 +345,51 @@ async def num_running(cluster: Cluster) -> float:
 async def hostile_schemas(scene: Scene) -> None:
     """Schemas made to harm, one after the other at both gateways, from another address than the load's."""
     start = time.monotonic()
-    before = p99(scene, start - 10, start)
+    await asyncio.sleep(CALM_S)
+    alone, num_alone = p99(scene, start, time.monotonic())
+    start = time.monotonic()
+    statuses: Counter[int] = Counter()
+    schemas, numbers = [*REFUSED.items(), *BOUNDED.items()], itertools.count()
     transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
-    statuses: dict[int, int] = {}
 
     async def attack(number: int) -> None:
-        async with httpx.AsyncClient(transport=transport, timeout=60) as client:
-            end = start + 20
-            while time.monotonic() < end:
-                for name, schema in [*REFUSED.items(), *list(BOUNDED.items())]:
-                    if time.monotonic() > end or name == "more enum values than any list":
-                        continue
-                    gateway = scene.cluster.gateways[number % 2]
-                    body = {"tools": [{"name": f"bad_{number}", "inputSchema": schema}]}
-                    with suppress(httpx.TransportError, ValueError):
-                        answer = await client.put(f"{gateway.url}/v1/toolsets/bad-{number}", json=body)
-                        statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
+        gateway = scene.cluster.gateways[number % 2]
+        first = number * len(schemas) // NUM_ATTACKS
+        for name, schema in itertools.islice(itertools.cycle(schemas), first, None):
+            if time.monotonic() > start + ATTACK_S:
+                return
+            if name == "more enum values than any list":
+                continue  # it is larger than a body may be
+            body = {"tools": [{"name": f"bad_{number}", "inputSchema": salted(schema, next(numbers))}]}
+            with suppress(httpx.TransportError, ValueError):
+                answer = await client.put(f"{gateway.url}/v1/toolsets/bad-{number}", json=body)
+                statuses[answer.status_code] += 1
 
-    await asyncio.gather(*(attack(number) for number in range(NUM_ATTACKS)))
-    beside = p99(scene, start, time.monotonic())
+    async with httpx.AsyncClient(transport=transport, timeout=60) as client:
+        await asyncio.gather(*(attack(number) for number in range(NUM_ATTACKS)))
+    beside, num_beside = p99(scene, start, time.monotonic())
     scene.notes.append(
-        f"answers' p99 {before:.2f} s before, {beside:.2f} s beside; statuses {dict(sorted(statuses.items()))}"
+        f"p99 of {num_alone} answers alone {alone:.2f} s, of {num_beside} beside {beside:.2f} s;"
+        f" statuses {dict(sorted(statuses.items()))}"
     )
     scene.load.wrong += [
         f"{number} answers of {status}" for status, number in statuses.items() if status >= 500
     ]
+    if beside > MAX_SLOWER * alone:
+        scene.load.wrong.append(f"the load's p99 is {beside / alone:.1f} times that of the load alone")
 
 
-def p99(scene: Scene, start: float, end: float) -> float:
+def salted(schema: dict[str, Any], number: int) -> dict[str, Any]:
+    """A schema that nobody has sent before, so that no cache knows it."""
+    return {**schema, "properties": {**schema.get("properties", {}), f"salt_{number}": {"type": "null"}}}
+
+
+def p99(scene: Scene, start: float, end: float) -> tuple[float, int]:
+    """The 99th percentile of how long answers took that ended in this time, in seconds, and their number."""
     took = sorted(
         one.end - one.start for one in scene.load.outcomes if start < one.end < end and one.is_answered
     )
-    return took[int(0.99 * len(took))] if took else 0.0
+    return (took[int(0.99 * len(took))] if took else 0.0), len(took)
 
 
 def asking(text: str) -> dict[str, Any]:

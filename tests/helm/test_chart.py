@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import shutil
+import subprocess
 
 import pytest
 import yaml
+from redis_server import running_redis
 from rendered_chart import (
     GPU,
     INSTALL,
@@ -13,6 +16,7 @@ from rendered_chart import (
     SCALED,
     SCALED_BY_QUEUE,
     VARIANTS,
+    helm_binary,
     pod_templates,
     render,
     run_helm,
@@ -127,6 +131,107 @@ def test_the_gateway_is_probed_where_it_answers(variant):
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
 
 
+def test_a_pod_that_ends_has_time_for_the_longest_answer(variant):
+    settings = settings_of(variant)
+    [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]
+    spec = gateway["spec"]["template"]["spec"]
+    assert settings.request_seconds <= settings.drain_seconds
+    shell = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert shell[0] == "sleep"
+    assert int(shell[1]) + settings.drain_seconds < spec["terminationGracePeriodSeconds"]
+
+
+def test_a_rollout_waits_longer_than_a_model_may_take_to_load():
+    spec = render("gateway: {startupMinutes: 45}")["Deployment", "release-callgate-gateway"]["spec"]
+    probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 45 * 60 < spec["progressDeadlineSeconds"]
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_a_new_version_of_the_chart_alone_restarts_no_pod(tmp_path):
+    newer = tmp_path / "callgate"
+    shutil.copytree(CHART, newer)
+    described = (newer / "Chart.yaml").read_text("utf-8")
+    (newer / "Chart.yaml").write_text(described.replace("\nversion: 0.1.0\n", "\nversion: 0.1.1\n"), "utf-8")
+    rendered = [
+        subprocess.run(
+            [helm_binary(), "template", "release", str(chart), "--set", "engine.kind=vllm,runtime.model=a/b"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for chart in (CHART, newer)
+    ]
+    assert "callgate-0.1.1" in rendered[1]
+    before, after = (
+        [t for o in yaml.safe_load_all(text) if o and o["kind"] != "Pod" for t in templates_of(o)]
+        for text in rendered
+    )
+    assert before == after
+
+
+def test_pods_of_one_kind_are_spread_over_the_nodes():
+    objects = render(VARIANTS["vllm"])
+    for kind, name, component in (
+        ("Deployment", "release-callgate-gateway", "gateway"),
+        ("StatefulSet", "release-callgate-engine", "engine"),
+    ):
+        spec = objects[kind, name]["spec"]
+        [spread] = spec["template"]["spec"]["topologySpreadConstraints"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert spread["labelSelector"] == spec["selector"]
+        assert spread["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == component
+    own = render(SCALED)["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
+    assert own["topologySpreadConstraints"][0]["labelSelector"] == {"matchLabels": {"a": "b"}}
+
+
+def test_pods_are_placed_and_get_variables_as_the_values_say():
+    values = """
+        gateway:
+          env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+          priorityClassName: high
+          nodeSelector: {kubernetes.io/arch: amd64}
+        engine: {kind: vllm, vllm: {env: [{name: NCCL_DEBUG, value: INFO}], priorityClassName: low}}
+        redis: {nodeSelector: {disk: ssd}}
+        runtime: {model: a/b, hubClaim: models}
+        toolsets: {a: []}
+        """
+    objects = render(values)
+    pods = {t["metadata"]["labels"]["app.kubernetes.io/component"]: t["spec"] for t in pod_templates(objects)}
+    assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in pods["gateway"]["containers"][0]["env"]
+    assert {"name": "NCCL_DEBUG", "value": "INFO"} in pods["engine"]["containers"][0]["env"]
+    assert {name: spec.get("priorityClassName") for name, spec in pods.items()} == {
+        "gateway": "high",
+        "engine": "low",
+        "redis": None,
+        "client": None,
+        "model": None,
+    }
+    amd64 = {"kubernetes.io/arch": "amd64"}
+    assert [pods[name]["nodeSelector"] for name in ("gateway", "client", "model")] == [amd64] * 3
+    assert pods["redis"]["nodeSelector"] == {"disk": "ssd"}
+
+
+def test_the_probes_of_redis_tell_a_server_that_loads_from_one_that_hangs(tmp_path):
+    """The commands as the chart has them, against a real server."""
+    redis = render("{}")["StatefulSet", "release-callgate-redis"]
+    [container] = redis["spec"]["template"]["spec"]["containers"]
+
+    def answers(probe, port):
+        program, *words = container[probe]["exec"]["command"]
+        command = [program, "-p", str(port), *words]
+        return subprocess.run(command, capture_output=True, check=False, timeout=20).returncode == 0
+
+    if shutil.which("redis-cli") is None:
+        pytest.skip("redis-cli is not installed (Debian: apt-get install redis-tools)")
+    with running_redis(tmp_path, requirepass="secret") as server:  # an error, as LOADING is
+        assert answers("livenessProbe", server.port)
+        assert not answers("readinessProbe", server.port)
+    with running_redis(tmp_path) as server:
+        assert answers("readinessProbe", server.port)
+    assert not answers("livenessProbe", server.port)
+
+
 def test_a_full_redis_forgets_grammars_and_no_registration():
     redis = render("redis: {maxMemory: 2gb}")["StatefulSet", "release-callgate-redis"]
     [container] = redis["spec"]["template"]["spec"]["containers"]
@@ -168,6 +273,12 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
         ("engine: {kind: vllm}\nruntime: {model: a/b}\nredis: {enabled: false}", "a shared store"),
         ("ingress: {enabled: true}", "ingress.hosts"),
         ("httpRoute: {enabled: true}", "httpRoute.parentRefs"),
+        ("gateway: {requestSeconds: 600}", "gateway.terminationGracePeriodSeconds"),
+        ("gateway: {settings: {request_seconds: 5}}", "/gateway/settings/request_seconds"),
+        ("gateway: {env: [{value: x}]}", "/gateway/env/0"),
+        ("gateway: {nodeSelector: {spot: true}}", "/gateway/nodeSelector/spot"),
+        ("toolsets: {a: []}\nredis: {enabled: false}", "toolsets: without a shared store"),
+        ("engine: {vllm: {args: [--shutdown-timeout=1]}}", "/engine/vllm/args/0"),
         ("toolsets: {Bad Name: []}", "Bad Name"),
         ("gateway: {replicas: 2}\nredis: {enabled: false}", "several gateways need a shared store"),
         ("redis: {external: {url: redis://elsewhere}}", "set redis.enabled to false"),

@@ -35,6 +35,8 @@ from runtime.engines import plugin_folder
 from runtime.engines.settings import PluginSettings
 
 KEY = "a-key-of-this-test"
+PRIVATE = {"10.0.0.0/8", "fc00::/7"}
+"""Of each family of addresses, a network that is not the internet."""
 
 
 def test_the_gateways_know_each_engine_by_its_name():
@@ -72,6 +74,16 @@ def test_engines_and_gateways_share_the_store_the_secret_and_a_key():
     assert (volume["secret"]["secretName"], volume["secret"]["items"][0]["key"]) == (key["name"], key["key"])
     path = f"{mount['mountPath']}/{volume['secret']['items'][0]['path']}"
     assert settings_of(objects).engine_key_file == path
+
+
+def test_an_engine_that_ends_lets_its_requests_go_on():
+    """Without --shutdown-timeout, vLLM aborts them at once."""
+    values = "engine: {kind: vllm, vllm: {terminationGracePeriodSeconds: 100}}\nruntime: {model: a/b}"
+    spec = render(values)["StatefulSet", "release-callgate-engine"]["spec"]
+    pod = spec["template"]["spec"]
+    [container] = pod["containers"]
+    assert (pod["terminationGracePeriodSeconds"], spec["minReadySeconds"]) == (100, 30)
+    assert "--shutdown-timeout=85" in container["args"]
 
 
 def test_an_engine_gets_its_accelerators_and_vllm_is_told():
@@ -174,7 +186,7 @@ def test_the_plugin_is_added_to_an_image_of_others(tmp_path):
 def test_a_downloaded_model_is_read_where_the_job_has_put_it_and_the_hub_is_not_asked():
     objects = render(DOWNLOADED)
     job = objects["Job", "release-callgate-model"]
-    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade,pre-rollback"
     readers = [
         objects["Deployment", "release-callgate-gateway"],
         objects["StatefulSet", "release-callgate-engine"],
@@ -233,6 +245,9 @@ def allowed_edges(objects):
             for peer in rule.get(side, [{}]):
                 labels = peer.get("podSelector", {}).get("matchLabels", {})
                 name = labels.get(component, "outside" if peer else "anybody")
+                if "ipBlock" in peer:
+                    name = "internet"
+                    assert PRIVATE & set(peer["ipBlock"]["except"]), "what is private is not the internet"
                 yield from ((name, port["port"]) for port in rule.get("ports", [{"port": 0}]))
 
     for source, policy in policies.items():
@@ -254,7 +269,7 @@ def allowed_edges(objects):
 
 def test_network_policies_admit_exactly_what_is_needed():
     dns = {(pod, "anybody", 53) for pod in ("client", "gateway", "engine")}
-    hub = {(pod, "anybody", 443) for pod in ("gateway", "engine")}
+    hub = {(pod, "internet", 443) for pod in ("gateway", "engine")}
     inside = {
         ("client", "gateway", 8080),
         ("gateway", "redis", 6379),
@@ -267,7 +282,7 @@ def test_network_policies_admit_exactly_what_is_needed():
         ("engine-worker", "engine", 0),
         ("engine-worker", "engine-worker", 0),
     }
-    workers = {("engine-worker", "anybody", port) for port in (53, 443)}
+    workers = {("engine-worker", "anybody", 53), ("engine-worker", "internet", 443)}
     assert set(allowed_edges(render(NODES))) == (
         dns | hub | inside | group | workers | {("anybody", "gateway", 8080)}
     )
@@ -275,9 +290,11 @@ def test_network_policies_admit_exactly_what_is_needed():
         ("client", "anybody", 53),
         ("client", "gateway", 8080),
         ("anybody", "gateway", 8080),
-        *(("gateway", "anybody", port) for port in (53, 443, 8080)),
+        ("gateway", "anybody", 53),
+        ("gateway", "internet", 443),
+        ("gateway", "anybody", 8080),
     }
-    downloads = {("model", "anybody", port) for port in (53, 443)}
+    downloads = {("model", "anybody", 53), ("model", "internet", 443)}
     assert set(allowed_edges(render(DOWNLOADED))) == dns | inside | downloads | {("anybody", "gateway", 8080)}
     found = set(allowed_edges(render(FROM_OUTSIDE)))
     assert {edge for edge in found if edge[1] == "gateway"} == {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from types import SimpleNamespace
 
 import promql_parser
@@ -147,8 +148,22 @@ async def test_every_alert_can_fire_and_says_what_to_do():
         assert rule["annotations"]["summary"].endswith(".")
         assert rule["annotations"]["description"].endswith((".", "?"))
         assert 'namespace="here"' in rule["expr"], "the alerts of one release are not those of another"
+
+
+def test_every_alert_is_listed_and_has_its_section_of_the_runbook():
+    runbook = "https://git.example.org/operations.md"
+    values = MONITORED.replace("prometheusRule: {", f"prometheusRule: {{runbookURL: {runbook!r}, ")
+    [group] = render(values)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
+    alerts = [rule["alert"] for rule in group["rules"]]
     text = (CHART.parents[1] / "docs" / "operations.md").read_text("utf-8")
-    assert [rule["alert"] for rule in group["rules"] if f"`{rule['alert']}`" not in text] == []
+    _, _, listed = text.partition("\n## Alerts and dashboard\n")
+    rows = dict(re.findall(r"^\| `(Callgate\w+)` \| (\w+) \|", listed, re.MULTILINE))
+    assert rows == {rule["alert"]: rule["labels"]["severity"] for rule in group["rules"]}
+    assert re.findall(r"^### (Callgate\w+)$", text, re.MULTILINE) == alerts
+    links = [rule["annotations"]["runbook_url"] for rule in group["rules"]]
+    assert links == [f"{runbook}#{alert.lower()}" for alert in alerts]
+    without = render(MONITORED)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"][0]["rules"]
+    assert "runbook_url" not in without[0]["annotations"]
 
 
 async def test_the_queries_by_which_engines_are_scaled_can_be_answered():

@@ -9,6 +9,8 @@ securityContext:
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- /* They have the gateways' image, so they need nodes that can run it. */}}
+{{- include "callgate.placement" (list . (pick .Values.gateway "nodeSelector" "tolerations") "client") }}
 {{- end -}}
 
 {{- define "callgate.clientContainer" -}}
@@ -24,12 +26,17 @@ securityContext:
   {{- include "callgate.restricted" . | nindent 2 }}
 {{- end -}}
 
+{{/* Prints the first key of the file `api-keys`, which may have comments. */}}
+{{- define "callgate.firstKey" -}}
+grep -v -e '^ *#' -e '^ *$' /etc/callgate/keys/api-keys | head -n 1
+{{- end -}}
+
 {{/* Waits for a gateway, and takes the first key. */}}
 {{- define "callgate.clientSetUp" -}}
 until python -c "import os, urllib.request as r; r.urlopen(os.environ['CALLGATE_URL'] + '/healthz', timeout=5)" 2>/dev/null; do
   sleep 2
 done
-CALLGATE_API_KEY="$(grep -v -e '^ *#' -e '^ *$' /etc/callgate/keys/api-keys | head -n 1)"
+CALLGATE_API_KEY="$({{ include "callgate.firstKey" . }})"
 export CALLGATE_API_KEY
 {{- end -}}
 

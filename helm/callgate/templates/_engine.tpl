@@ -31,9 +31,7 @@
 {{- $answers := eq $component "engine" -}}
 metadata:
   labels:
-    {{- include "callgate.labels" $root | nindent 4 }}
-    {{- include "callgate.selector" $root | nindent 4 }}
-    app.kubernetes.io/component: {{ $component }}
+    {{- include "callgate.podLabels" (list $root $component) | nindent 4 }}
 spec:
   serviceAccountName: {{ include "callgate.serviceAccountName" $root }}
   automountServiceAccountToken: false
@@ -92,6 +90,9 @@ spec:
         {{- if ne $runtime.dtype "auto" }}
         - --dtype={{ $runtime.dtype }}
         {{- end }}
+        # Otherwise vLLM aborts its running requests as soon as it is told to end. The rest of the grace is for preStop and
+        # for what ends after the requests.
+        - --shutdown-timeout={{ max 0 (sub (int $engine.terminationGracePeriodSeconds) 15) }}
         {{- range $engine.args }}
         - {{ . | quote }}
         {{- end }}
@@ -126,6 +127,9 @@ spec:
         - name: CALLGATE_GRAMMAR_CACHE_BYTES
           value: {{ $engine.grammarCacheBytes | int64 | quote }}
         {{- include "callgate.storeEnv" $root | nindent 8 }}
+        {{- end }}
+        {{- with $engine.env }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- if $answers }}
       ports:
@@ -198,16 +202,5 @@ spec:
     - name: models
       {{- toYaml . | nindent 6 }}
     {{- end }}
-  {{- with $engine.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $engine.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $engine.affinity }}
-  affinity:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "callgate.placement" (list $root $engine $component) | nindent 2 }}
 {{- end -}}

@@ -24,6 +24,43 @@ app.kubernetes.io/name: {{ include "callgate.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* Labels of pods: those of the chart's version would restart every pod with each upgrade of the chart. */}}
+{{- define "callgate.podLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/part-of: callgate
+{{ include "callgate.selector" $root }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Where pods run: (list ROOT VALUES COMPONENT). A spread without a selector is of the pods of this component. */}}
+{{- define "callgate.placement" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 1 -}}
+{{- $component := index . 2 -}}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  {{- $pods := dict "matchLabels" (fromYaml (printf "%s\napp.kubernetes.io/component: %s" (include "callgate.selector" $root) $component)) }}
+  - {{- toYaml (hasKey . "labelSelector" | ternary . (merge (dict "labelSelector" $pods) .)) | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "callgate.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "callgate.fullname" .) .Values.serviceAccount.name -}}
@@ -53,6 +90,12 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if or .Values.redis.enabled .Values.redis.external.url .Values.redis.external.existingSecret -}}true{{- end -}}
 {{- end -}}
 
+{{/* How long a gateway that ends lets answers go on: its grace, without its preStop hook and the time in which the last
+errors are sent. */}}
+{{- define "callgate.drainSeconds" -}}
+{{- max 0 (sub (int .Values.gateway.terminationGracePeriodSeconds) 12) -}}
+{{- end -}}
+
 {{/* Refuses values that are valid one by one but not together. */}}
 {{- define "callgate.check" -}}
 {{- if and .Values.redis.enabled (or .Values.redis.external.url .Values.redis.external.existingSecret) -}}
@@ -63,6 +106,12 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if include "callgate.scalesGatewaysByQueue" . -}}{{- $replicas = .Values.engine.autoscaling.maxReplicas | int -}}{{- end -}}
 {{- if and (gt $replicas 1) (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "gateway.replicas: several gateways need a shared store; enable redis, or set redis.external" -}}
+{{- end -}}
+{{- if and .Values.toolsets (not (include "callgate.hasSharedStore" .)) -}}
+{{- fail "toolsets: without a shared store they are lost with the pod, and no hook applies them again; enable redis, or set redis.external" -}}
+{{- end -}}
+{{- if and (not (hasKey .Values.gateway.settings "drain_seconds")) (gt (int .Values.gateway.requestSeconds) (int (include "callgate.drainSeconds" .))) -}}
+{{- fail (printf "gateway.terminationGracePeriodSeconds: an answer may take requestSeconds, and a pod that ends needs 12 more; set it to %d or more" (add 12 (int .Values.gateway.requestSeconds))) -}}
 {{- end -}}
 {{- $engine := .Values.engine -}}
 {{- if and $engine.autoscaling.enabled (eq $engine.kind "external") -}}
