@@ -76,9 +76,9 @@ fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(or $(MINUTES),10) \
 		--jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED))
 
-chaos: $(READY) $(SCHEMATHESIS)/.ready ## break things under load for MINUTES=8, and call the API with made-up requests; ONLY="redis-killed soak" chooses
+chaos: $(READY) $(SCHEMATHESIS)/.ready ## break things under load for MINUTES=8, and call the API with made-up requests; ONLY="redis-killed soak" chooses, TIMES=5 repeats each
 	PYTHONPATH=.:tests:tests/gateway:tests/engines OMP_NUM_THREADS=1 $(BIN)/python -m chaos \
-		--minutes $(or $(MINUTES),8) $(if $(ONLY),--only $(ONLY))
+		--minutes $(or $(MINUTES),8) --times $(or $(TIMES),1) $(if $(ONLY),--only $(ONLY))
 
 $(SCHEMATHESIS)/.ready:
 	$(PYTHON) -m venv $(SCHEMATHESIS)

@@ -19,13 +19,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--only", nargs="+", choices=FAULT_NAMES, metavar="FAULT", help=" ".join(FAULT_NAMES))
+    parser.add_argument("--times", type=int, default=1, help="how often each fault is tried")
     parser.add_argument("--out", type=Path, default=Path("build/chaos"))
     options = parser.parse_args()
     options.out = options.out.resolve()  # some programs are started in folders of their own
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="chaos-", dir=options.out) as folder:
         results = asyncio.run(
-            run(Path(folder), 60 * options.minutes, options.only, partial(write, options.out))
+            run(Path(folder), 60 * options.minutes, options.only, options.times, partial(write, options.out))
         )
     wrong = [line for one in results for line in one.wrong]
     print(

@@ -49,9 +49,16 @@ class Result:
 
 
 async def run(
-    folder: Path, seconds: float, only: Collection[str] | None, report: Callable[[Sequence[Result]], None]
+    folder: Path,
+    seconds: float,
+    only: Collection[str] | None,
+    times: int,
+    report: Callable[[Sequence[Result]], None],
 ) -> list[Result]:
-    """Inflict each fault, or only some, as far as there is time for them; `report` gets what is known so far."""
+    """Inflict each fault, or only some, `times` times each, as far as there is time for them.
+
+    `report` gets what is known so far.
+    """
     results: list[Result] = []
     async with started(folder) as cluster:
         await register(cluster.gateways[0], TOOLSET, DESK)
@@ -59,9 +66,8 @@ async def run(
         async with load.running(), registrations.running():
             await load.steady()
             end = time.monotonic() + seconds
-            for fault in FAULTS:
-                if only and fault.name not in only:
-                    continue
+            chosen = [fault for fault in FAULTS if not only or fault.name in only]
+            for fault in (fault for fault in chosen for _ in range(times)):
                 reason = fault.missing or ("no time was left" if time.monotonic() > end else "")
                 if reason:
                     results.append(Result(fault.name, fault.what, notes=[f"not tried: {reason}"]))
