@@ -25,7 +25,7 @@ START_S = 300.0
 TOKEN_S = 0.01
 REQUEST_S = 30.0
 """The gateways' deadline for an answer."""
-GRAMMAR_CACHE_BYTES = 64 << 20
+GRAMMAR_CACHE_BYTES = 32 << 20
 """Small, so that a soak of minutes fills the gateways' cache."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Moves the clock of a process (Debian: apt-get install faketime)."""

@@ -19,6 +19,8 @@ from chaos.cluster import MODEL, REQUEST_S, GatewayProcess
 
 DEADLINE_S = REQUEST_S + 5.0
 NUM_CLIENTS = 6
+NUM_FRESH = 10
+"""Tools of a request of the kind `many fresh`."""
 WRITE_S = 0.25
 TOOLSET = "desk"
 CONNECTION = "connection"
@@ -143,8 +145,9 @@ class Load:
     async def _ask(self, gateway: GatewayProcess, kind: str) -> str:
         """Ask, and judge the answer; the code of the error if there is one."""
         schemas = SCHEMAS
-        if kind.startswith("fresh"):
-            schemas = {"choose": fresh_schema(next(self._fresh))}
+        if "fresh" in kind:
+            num_tools = NUM_FRESH if kind.startswith("many") else 1
+            schemas = {f"choose_{place}": fresh_schema(next(self._fresh)) for place in range(num_tools)}
         body: dict[str, Any] = {
             "model": MODEL,
             "messages": [{"role": "user", "content": "Go on."}],

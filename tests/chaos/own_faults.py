@@ -13,7 +13,7 @@ import httpx
 from chaos.cluster import ROOT, GatewayProcess
 from chaos.contention import contended
 from chaos.histories import violation
-from chaos.load import Load, fresh_schema, tool
+from chaos.load import NUM_FRESH, Load, fresh_schema, tool
 from chaos.shared_faults import Fault, Scene
 from chaos.sqlite_kills import killed_writers
 
@@ -169,15 +169,16 @@ async def soak(scene: Scene) -> None:
     gateways, mb = scene.cluster.gateways, 2**20
     samples: list[list[dict[str, float]]] = []
     start = time.monotonic()
-    clients = Load(list(gateways), kinds=("fresh",))
+    end = max(start + 60, scene.end)
+    clients = Load(list(gateways), kinds=("many fresh",))
     async with clients.running(NUM_SOAKING):
-        while time.monotonic() - start < max(60.0, scene.seconds_left):
+        while time.monotonic() < end:
             samples.append([await taken(gateway) for gateway in gateways])
             await asyncio.sleep(5)
     scene.load.wrong += clients.wrong
     minutes = (time.monotonic() - start) / 60
     scene.notes.append(
-        f"{minutes:.1f} minutes, {len(clients.outcomes)} requests with a fresh schema beside the load"
+        f"{minutes:.1f} minutes, {len(clients.outcomes)} requests with {NUM_FRESH} fresh schemas each beside the load"
     )
     for number, gateway in enumerate(gateways):
         first, middle, last = (samples[place][number] for place in (0, len(samples) // 2, -1))

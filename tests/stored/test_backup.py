@@ -2,8 +2,12 @@
 
 import asyncio
 import itertools
+import os
 import shutil
 import sqlite3
+import subprocess
+import textwrap
+from pathlib import Path
 
 import pytest
 import redis
@@ -104,4 +108,46 @@ async def test_redis(redis_server, tmp_path):
     shutil.copy(tmp_path / "redis" / "dump.rdb", folder)
     with running_redis(folder) as other:
         names = await restored(other.url, revision)
+    assert set(before) <= set(names)
+
+
+def commands_of_the_docs():
+    """How docs/operations.md backs the chart's Redis up, and restores it."""
+    text = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text("utf-8")
+    block = text.partition("  # back up\n")[2].partition("  ```\n")[0]
+    back_up, restore = textwrap.dedent(block).split("# restore")
+    return back_up, f"#{restore}"
+
+
+def run_in_pod(commands, folder, server):
+    """Run commands of kubectl, which stands for itself; `folder` is /data of the pod."""
+    programs = folder.parent / "programs"
+    programs.mkdir(exist_ok=True)
+    for name, program in {
+        "kubectl": 'shift; [ $1 = -i ] && shift; shift 2; exec "$@"',
+        "redis-cli": f'exec {shutil.which("redis-cli")} -p {server.port} "$@"',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{program}\n")
+        (programs / name).chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    script = commands.replace("/data/", f"{folder}/")
+    subprocess.run(["sh", "-euc", script], env=environment, cwd=folder.parent, check=True)
+
+
+async def test_redis_of_the_chart(tmp_path):
+    """It keeps an append-only file, in whose place the backup is put."""
+    back_up, restore = commands_of_the_docs()
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with running_redis(folder, keeps=True) as server:
+        store = open_store(server.url)
+        revision = await registered(store)
+        before = await backed_up(store, lambda: run_in_pod(back_up, folder, server))
+        store = open_store(server.url)
+        await Catalog(store).delete("kept")
+        await store.close()
+        run_in_pod(restore, folder, server)
+        server.kill()
+        server.start()
+        names = await restored(server.url, revision)
     assert set(before) <= set(names)

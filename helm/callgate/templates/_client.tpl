@@ -26,9 +26,9 @@ securityContext:
   {{- include "callgate.restricted" . | nindent 2 }}
 {{- end -}}
 
-{{/* Prints the first key of the file `api-keys`, which may have comments. */}}
+{{/* Prints the first key of the file `api-keys`, which may have comments. In single quotes it is one word. */}}
 {{- define "callgate.firstKey" -}}
-grep -v -e '^ *#' -e '^ *$' /etc/callgate/keys/api-keys | head -n 1
+grep -v -e "^ *#" -e "^ *$" /etc/callgate/keys/api-keys | head -n 1
 {{- end -}}
 
 {{/* Waits for a gateway, and takes the first key. */}}
