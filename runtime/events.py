@@ -89,53 +89,49 @@ class BrokenDraft:
 
 @dataclass(frozen=True, slots=True)
 class SelectionStats:
-    """How an answer was selected, from `num_sequences`, and how many tokens were computed for all of them.
-
-    `is_exact` says that the answer is an exact draw from the model's distribution among valid answers. If it
-    was chosen by weight, `effective_size` is the effective sample size `1 / sum(share ** 2)` of the weights;
-    otherwise, or if all weights are zero, it is None. `num_computed_tokens` is None if an engine does not
-    report it. `num_written_tokens` counts the tokens of all sequences, without prompts. `broken` are the
-    drafts that were not used.
-    """
+    """How an answer was selected from `num_sequences` sequences, and how many tokens these cost."""
 
     strategy: SelectionStrategy
     num_sequences: int
     is_exact: bool
+    """The answer is an exact draw from the model's distribution among valid answers."""
     num_computed_tokens: int | None
+    """None if an engine does not report it."""
     effective_size: float | None = None
+    """The effective sample size `1 / sum(share ** 2)` of an answer that was chosen by weight, if any was
+    above 0."""
     num_written_tokens: int = 0
+    """The tokens of all sequences, without prompts."""
     broken: tuple[BrokenDraft, ...] = ()
+    """The drafts that were not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """What one choice cost, with times in microseconds.
-
-    `num_masked_steps` counts the tokens that were sampled under a mask. In `num_rescued_tokens` of these
-    steps the mask forbade the model's most probable token, and `mass_removed` is the mean probability that it
-    removed. Both are None where the engine cannot tell. `num_masks` masks were filled. `num_refused_tokens`
-    counts the tokens of another engine that the grammar refused: each was cut, with what the engine wrote
-    after it.
-    `num_computed_tokens` counts the tokens that the model computed, those of the prompt included.
-    `log_weight` is the natural logarithm of the answer's weight (`runtime.weights`), None if it was not
-    weighed. `selection` is None if it was not selected from several sequences.
-    """
+    """What one choice cost, with times in microseconds."""
 
     num_prompt_tokens: int
     num_cached_tokens: int
     num_output_tokens: int
     num_forced_tokens: int = 0
     num_rescued_tokens: int | None = None
+    """Tokens at which the mask forbade the model's own first choice; None if the engine cannot tell."""
     num_masks: int = 0
     mask_fill_us_sum: float = 0.0
     mask_fill_us_max: float = 0.0
     num_masked_steps: int = 0
+    """Tokens that were sampled under a mask."""
     mass_removed: float | None = None
+    """The mean probability that the mask removed in these steps; None if the engine cannot tell."""
     num_thought_tokens: int = 0
     num_refused_tokens: int = 0
+    """Tokens of an external engine that the grammar refused. Each was cut, with all that came after it."""
     num_computed_tokens: int = 0
+    """Tokens that the model computed, those of the prompt included."""
     log_weight: float | None = None
+    """The natural logarithm of the answer's weight (`runtime.weights`), if it was weighed."""
     selection: SelectionStats | None = None
+    """How it was selected, if it was selected from several sequences."""
 
 
 def num_rescued(stats: Iterable[GenerationStats]) -> int | None:
@@ -171,7 +167,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class PromptRead:
-    """The prompt has been rendered and has `num_tokens` tokens; nothing is computed yet."""
+    """The prompt has been rendered, and is about to be computed."""
 
     num_prompt_tokens: int
 

@@ -3,10 +3,11 @@
 A plain mask does not write a valid output as often as the model would among valid outputs, since it forgets
 how much of the model's distribution it has taken away (`runtime.weights`). A population draws several
 sequences, weighs them, and selects one. The engine computes its members like all other sequences. It holds
-their tokens back, and has the population go on after every step, until one member is selected.
+their tokens back and calls `advance` after every step, until the population selects a member.
 
 `RejectionSampling`, which requests call `accept`, draws one sequence after another, until one is accepted.
-`Particles` draws several together, and has those go on of which most was left.
+`Particles` draws several together, and continues those with the largest weights. `Best` takes the most
+likely.
 """
 
 import math
@@ -14,31 +15,31 @@ from dataclasses import replace
 
 from runtime.sampling import noise
 from runtime.selection import Selection, SelectionStrategy
-from runtime.sequence import Population, PopulationHost, Sequence, SequenceStatus, Sibling
+from runtime.sequence import MakeMember, Population, PopulationHost, Sequence, SequenceStatus
 from runtime.weights import Weight
 
 DECISIONS = 2**31
-"""The noise of a population's own decisions is that of positions from here on, where no sequence comes."""
+"""A population's own decisions use the noise of positions from here on, which no sequence reaches."""
 SELECTION = 2**32 - 1
-"""The position of the noise that selects a member in the end."""
+"""The position of the noise that selects a member at the end."""
 
 
 class RejectionSampling(Population):
     """Draws at most `size` sequences, one after another, and takes the first that is accepted.
 
     A sequence is accepted with a probability in proportion to its weight, so an accepted one is an exact draw
-    of the model's distribution among valid outputs (rejection sampling). Its weight only falls. So the number
-    that it must not fall below is drawn first, and it is given up as soon as it does: where a model that
-    writes freely would have left the grammar. An output that the budget closer completed is never accepted,
-    as the model did not end it.
+    of the model's distribution among valid outputs (rejection sampling). A weight only falls. So the bound
+    that it must not fall below is drawn first, and the sequence is given up as soon as its weight does: where
+    a model without a mask would have left the grammar. An output that the budget closer completed is never
+    accepted, as the model did not end it.
 
-    If all were given up, they are finished together, and one is chosen in proportion to the weights.
+    If all were given up, all are finished together, and one is chosen in proportion to the weights.
     """
 
     strategy: SelectionStrategy = "accept"
 
-    def __init__(self, first: Sequence, size: int, sibling: Sibling) -> None:
-        super().__init__(first, sibling)
+    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
+        super().__init__(first, make_member)
         self._size = size
         self._is_finishing = False
 
@@ -66,24 +67,24 @@ class RejectionSampling(Population):
 class Particles(Population):
     """Draws `size` sequences together, token by token, and selects one in proportion to the weights.
 
-    After each token of all, the effective sample size is `1 / sum(share ** 2)` for the shares of the weights.
-    Where it is below half the size, the particles are *resampled*: each is copied as often as its share says,
-    or dropped, and all weigh the same again (sequential Monte Carlo; Lew et al., arXiv 2306.03081). A copy
-    has the seed of the particle whose place it takes. It shares the full pages of the one that it copies, and
-    gets a copy of the last one. Where there is no place or page for it, it goes through the queue, and
-    computes again what it finds in no cache.
+    Whenever all particles have drawn a token, the effective sample size is computed: `1 / sum(share ** 2)`,
+    over the shares of the weights. If it is below half the size, the particles are *resampled*: each is
+    copied as often as its share says, or dropped, and all weigh the same again (sequential Monte Carlo; Lew
+    et al., arXiv 2306.03081). A copy has the seed of the particle that it replaces. It shares the full pages
+    of its parent, and gets a copy of the last page. If there is no place or page for it, it waits in the
+    queue, and computes again what no cache holds.
     """
 
     strategy: SelectionStrategy = "particles"
 
-    def __init__(self, first: Sequence, size: int, sibling: Sibling) -> None:
-        super().__init__(first, sibling)
+    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
+        super().__init__(first, make_member)
         self._size = self.num_together = size
         self._num_drawn = 0
-        """Tokens that all particles which are not done have drawn."""
+        """How many tokens every particle has drawn, those that are done left out."""
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
-        """Let members that are a token ahead wait for the others; then resample, or select one."""
+        """Hold members that are a token ahead until the others follow; then resample, or select one."""
         while len(self.members) < self._size:
             engine.start(self._another())
         live = [member for member in self.members if not _is_done(member)]
@@ -101,7 +102,7 @@ class Particles(Population):
             member.is_held = False
             if member.status is SequenceStatus.PARKED:
                 engine.resume(member)
-        if not all(map(_is_done, self.members)):  # resampling may have left none that is not
+        if not all(map(_is_done, self.members)):  # resampling may have dropped the others
             return None
         selected = self.members[chosen_by_weight(self.members, self._noise(SELECTION))]
         if not _is_finished(selected):
@@ -134,7 +135,7 @@ class Particles(Population):
             self._written.pop(member, None)
 
     def _copy(self, parent: Sequence, seed: int, engine: PopulationHost) -> Sequence:
-        """A copy of a member; one that is finished is a member twice."""
+        """A copy of a member; a finished parent is not copied, but becomes a member twice."""
         if _is_finished(parent):
             return parent
         child = engine.copy(parent, seed)
@@ -148,15 +149,15 @@ class Particles(Population):
 class Best(Population):
     """Draws `size` sequences, and selects the one that is most likely for the model.
 
-    This is what particles are at temperature 0, where the model is asked for its best output, and not for a
-    draw. A mask takes the best token at each step, and that need not lead to the best valid output. So the
-    first sequence does that, and the others are drawn at temperature 1.
+    Particles do this at temperature 0, where a request asks for the model's best output and not for a draw.
+    The best token at each step need not lead to the best valid output. So the first sequence takes the best
+    tokens, and the others are drawn at temperature 1.
     """
 
     strategy: SelectionStrategy = "particles"
 
-    def __init__(self, first: Sequence, size: int, sibling: Sibling) -> None:
-        super().__init__(first, sibling)
+    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
+        super().__init__(first, make_member)
         self._size = self.num_together = size
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
@@ -189,14 +190,14 @@ def systematic_copies(shares: list[float], uniform: float) -> list[int]:
     return copies
 
 
-def population_of(first: Sequence, selection: Selection, sibling: Sibling) -> Population | None:
+def population_of(first: Sequence, selection: Selection, make_member: MakeMember) -> Population | None:
     """The population that begins with a sequence; None if that is the only one."""
     if selection.size == 1:
         return None
     if selection.strategy == "accept":
-        return RejectionSampling(first, selection.size, sibling)
+        return RejectionSampling(first, selection.size, make_member)
     takes_best = selection.takes_best or first.sampling.is_greedy
-    return (Best if takes_best else Particles)(first, selection.size, sibling)
+    return (Best if takes_best else Particles)(first, selection.size, make_member)
 
 
 def log_weight(sequence: Sequence) -> float:

@@ -1,4 +1,4 @@
-"""The protocol between the gateway and whatever engine serves a model."""
+"""`Runtime`: the protocol between the gateway and whatever engine serves a model."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ from toolspecs.tool import ShownTools
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A served model. Grammars are compiled for its vocabulary and call syntax; lengths are in tokens.
-
-    `template_variables` are the options that its chat template knows. Clients may ask for it by an alias,
-    too, in which `*` stands for any text. `prompt_tools` are the tools that its prompts show, unless a
-    request says, and `tool_search` says how many at most.
-    """
+    """A served model. Grammars are compiled for its vocabulary and call syntax."""
 
     model_id: str
     prepared: PreparedVocabulary
     syntax: str
     context_length: int
+    """In tokens, prompt and output together."""
     template_variables: frozenset[str] = frozenset()
+    """The options that its chat template knows."""
     aliases: tuple[str, ...] = ()
+    """Other names under which clients may ask for it; `*` stands for any text."""
     prompt_tools: ShownTools = ShownTools.ALL
+    """The tools that its prompts show, unless a request says which."""
     tool_search: int | None = None
+    """The most tools that its prompts show, unless a request says how many."""
     holds_guards: bool = True
     """Whether its engine keeps every constraint. Else the gateway refuses tokens, and asks for others."""
 
@@ -75,8 +75,8 @@ class EngineState:
 class EngineLoad:
     """The load of this process's engine for a model: its sequences, and the pages of its KV cache.
 
-    Since it started, it has made `num_steps` steps with `num_stepped_sequences` sequences in all of them
-    together, and has preempted `num_preempted`.
+    The last three numbers count since the engine started: its steps, the sequences of all steps together,
+    and the sequences that were preempted.
     """
 
     model_id: str
@@ -107,10 +107,10 @@ class Health:
 
 
 class Runtime(Protocol):
-    """Serves models. It raises the errors of runtime/errors.py."""
+    """Serves models. Its methods raise the errors of `runtime.errors`."""
 
     async def start(self, grammars: GrammarCache) -> None:
-        """Begin to serve; called once, before all others. External engines read the grammars' store."""
+        """Begin to serve; called once, before all else. External engines read the store of `grammars`."""
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""

@@ -81,8 +81,8 @@ class RequestTimes:
     """When a request reached each step, in nanoseconds since the epoch; None if it has not yet.
 
     A request waits in a queue, its prompt is computed (prefill), then tokens are sampled (decode). The engine
-    writes these times, once for all choices. An external engine does not report when its queue ended, so
-    `prefill_ns` is then when the engine was asked.
+    writes these times, once for all choices. An external engine does not report when a request left its
+    queue, so `prefill_ns` is then the time when the gateway sent the request.
     """
 
     queued_ns: int | None = None
@@ -104,60 +104,53 @@ class RequestTimes:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One generation of `num_choices` independent sequences over the same prompt.
-
-    The prompt is rendered from the messages, unless `prompt` is given: token ids, or text in which the text
-    of a marker becomes that marker token.
-
-    An output may not end before `min_tokens` tokens, and any of `stop_token_ids` ends it. Both apply only to
-    text without a constraint: a constrained output must be neither padded nor cut off.
-
-    `recipe` is the recipe that the constraint was linked from, for an engine that links it itself.
-
-    `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
-    reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
-    with the same `share` come from one client and get one share of the engine together. In this process's
-    engine, requests with the same `prefix_salt` share prefixes in the KV cache; in an external engine,
-    requests with the same `share` do. `trace_headers` are sent to external engines, so that their spans
-    belong to the request's trace.
-
-    `selection` None is the runtime's default. It does not apply if `is_streamed`, because a selected answer
-    can only be sent when all of it is written.
-
-    With `draft`, nothing is masked: the constraint only tells text from calls, and the draft records whether
-    the output is valid. Such a request has one choice. `num_siblings` counts other requests that write
-    further choices of the same answer.
-
-    `is_inspected` asks for an `InspectedToken` for each token (`runtime.inspection`). `text_is_json`: the
-    grammar makes JSON of all text that is not a thought, so that its tokens have paths.
-    """
+    """One generation of `num_choices` independent sequences over the same prompt."""
 
     request_id: str
     model: str
     messages: tuple[Message, ...]
     prompt: str | tuple[int, ...] | None = None
+    """Replaces the messages: token ids, or text in which the text of a marker becomes that marker token."""
     tools: tuple[Tool, ...] = ()
+    """The tools that the prompt shows."""
     constraint: Constraint | None = None
     recipe: GrammarRecipe | None = None
+    """What the constraint was linked from, for an engine that links it itself."""
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end an output. They apply only without a constraint, whose outputs must not be cut off."""
     min_tokens: int = 0
+    """An output may not end before. It applies only without a constraint, whose outputs must not be
+    padded."""
     max_tokens: int | None = None
     num_choices: int = 1
     num_logprobs: int | None = None
+    """The number of alternatives to report beside each token's log probability; None reports neither."""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    """After this time the request ends with DeadlineExceeded."""
     share: str = ""
+    """Stands for the client. All requests with the same share get one share of the engine together."""
     prefix_salt: str = ""
+    """Only requests with the same salt share prefixes in the KV cache. External engines use `share`
+    instead."""
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Sent to external engines, so that their spans belong to the request's trace."""
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
     selection: Selection | None = None
+    """How the answer is selected; None stands for the runtime's default."""
     is_streamed: bool = False
+    """The default selection does not apply: a selected answer is sent only when all of it is written."""
     is_inspected: bool = False
+    """Asks for an `InspectedToken` for each token (`runtime.inspection`)."""
     text_is_json: bool = False
+    """Whether the grammar makes JSON of all text that is not a thought, so that its tokens have paths."""
     draft: Draft | None = field(default=None, compare=False)
+    """With a draft, nothing is masked: the constraint only tells text from calls, and the draft records
+    whether the output is valid. Such a request has one choice."""
     num_siblings: int = 0
+    """The number of other requests that write further choices of the same answer."""
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -182,8 +175,8 @@ class GenerationRequest:
     def selection_or(self, default: Selection, max_choices: int) -> Selection:
         """How the answers are selected: as the request says, or else by `default` where it applies.
 
-        The default does not apply to streamed answers, to requests with stop strings, to requests whose
-        choices would need more sequences than a client may have, nor, except for drafts, at temperature 0.
+        The default does not apply to streamed answers, to requests with stop strings, and to requests whose
+        choices would need more sequences than a client may have. At temperature 0, only drafts apply.
         """
         if self.selection is not None:
             return self.selection if self.can_select(self.selection) else Selection()
@@ -197,7 +190,7 @@ MAX_IMAGES = 64
 MAX_PIXELS = 100_000_000
 """The most pixels of all images of a request together. An engine decodes each to about four bytes."""
 MAX_IMAGE_CHARACTERS = 64 << 20
-"""The most characters of data URLs in the running requests to engines of one client."""
+"""The most characters of data URLs in one client's running requests to engines."""
 
 
 def check_images(request: GenerationRequest) -> None:
@@ -208,17 +201,19 @@ def check_images(request: GenerationRequest) -> None:
     """
     images = request.images
     if len(images) > MAX_IMAGES:
-        reason = f"the messages have {len(images)} images, but at most {MAX_IMAGES} are taken; leave some out"
+        reason = (
+            f"the messages have {len(images)} images, but at most {MAX_IMAGES} are allowed; leave some out"
+        )
         raise RequestRefused(reason, "messages")
     if (number := sum(image.num_pixels for image in images)) > MAX_PIXELS:
         reason = (
-            f"the images have {number} pixels together, but at most {MAX_PIXELS} are taken; scale them down"
+            f"the images have {number} pixels together, but may have at most {MAX_PIXELS}; scale them down"
         )
         raise RequestRefused(reason, "messages")
     if (number := request.num_image_characters) > MAX_IMAGE_CHARACTERS:
         reason = (
-            f"the images have {number} characters for all answers together, but at most"
-            f" {MAX_IMAGE_CHARACTERS} are sent; ask for fewer answers, or for smaller images"
+            f"the images have {number} characters for all answers together, but may have at most"
+            f" {MAX_IMAGE_CHARACTERS}; ask for fewer answers, or send smaller images"
         )
         raise RequestRefused(reason, "messages")
 
@@ -237,13 +232,13 @@ def check_amounts(request: GenerationRequest, max_tokens: int) -> None:
     num_answers = size * (request.num_choices + request.num_siblings)
     answers = f"{num_answers} answers of {max_tokens} tokens"
     if request.is_inspected and (number := num_answers * max_tokens) > MAX_INSPECTED:
-        reason = f"at most {MAX_INSPECTED} tokens are inspected, and {answers} may have {number}"
+        reason = f"{answers} may have {number} tokens, but at most {MAX_INSPECTED} can be inspected"
         raise RequestRefused(f"{reason}; lower max_tokens, or ask for fewer answers", "callgate.inspect")
     number = num_answers * max_tokens * (1 + (request.num_logprobs or 0))
     if request.num_logprobs is not None and number > MAX_LOGPROBS:
         raise RequestRefused(
-            f"{answers} with {request.num_logprobs} alternatives have {number} log probabilities;"
-            f" at most {MAX_LOGPROBS} are given, so lower one of these",
+            f"{answers} with {request.num_logprobs} alternatives have {number} log probabilities, but at most"
+            f" {MAX_LOGPROBS} are given; lower max_tokens or the alternatives, or ask for fewer answers",
             "top_logprobs",
         )
 

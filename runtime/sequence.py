@@ -31,7 +31,7 @@ from runtime.written_token import WrittenToken
 class SequenceStatus(Enum):
     """Whether a sequence waits for pages, has them, or is done.
 
-    A parked one wants none until its population resumes it.
+    A parked sequence waits for its population to resume it, and needs no pages.
     """
 
     WAITING = "waiting"
@@ -71,20 +71,7 @@ class SequenceCounters:
 class Sequence:
     """The token ids of a prompt and its output, the pages of their keys and values, and how to sample.
 
-    The first `num_computed` ids have keys and values in the pages of `page_table`; the others are pending.
-    The first `num_published` pages are in the prefix cache. The first `num_charged` ids were counted for the
-    client that `share` stands for; `last_turn` numbers its last step beside those of other clients. `mask` is
-    that of the next token, None until it is filled. `forced` are the tokens that the next steps write without
-    the model, None if there are none; below `next_jump` tokens of output none are looked for. `counts` are
-    those of its tokens, None until a penalty needs them.
-    `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
-    `token_s` is the time that its next token has taken so far, `slow_token_s` that of its last one if it was
-    slow, and `slow_s` that of all slow ones (`runtime.slow_grammars`).
-    `population` are the sequences of the same choice, if there are several; one `is_held` while it waits for
-    the others with its pages, which it loses when somebody needs them. `selection` says how this one was
-    selected. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
-    request; a sequence with a matcher has none. `is_inspected`: its tokens tell how they came about. `times`
-    are those of the request, shared by its choices.
+    The first fields come with the request; the engine writes all others.
     """
 
     sequence_id: str
@@ -98,34 +85,56 @@ class Sequence:
     num_logprobs: int | None = None
     is_inspected: bool = False
     deadline: float = math.inf
+    """A time of `time.monotonic`."""
     share: str = ""
+    """Stands for the client (`runtime.client_shares`)."""
     prefix_salt: str = ""
+    """Only sequences with the same salt share pages."""
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
+    """Like `min_tokens`, only without a matcher."""
     weight: Weight | None = None
+    """If it is not None, every forced token is computed too, and a stop token is always sampled."""
     times: RequestTimes = field(default_factory=RequestTimes)
+    """Shared by all choices of the request."""
     population: "Population | None" = None
+    """The sequences of the same choice, if there are several."""
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
     closed_by: str | None = None
+    """`budget` once the budget closer completes the output."""
     token_ids: list[int] = field(init=False)
+    """The prompt and the output. The first `num_computed` ids have keys and values; the others are
+    pending."""
+    num_computed: int = 0
+    page_table: list[int] = field(default_factory=list)
+    """The pages of the computed ids. The first `num_published` pages are in the prefix cache."""
+    num_published: int = 0
     has_run: bool = False
     is_held: bool = False
-    num_computed: int = 0
-    num_published: int = 0
+    """It waits for the others of its population. It keeps its pages until another sequence needs them."""
     num_charged: int = 0
+    """How many of its first ids have been charged to its share."""
     last_turn: int = 0
-    page_table: list[int] = field(default_factory=list)
+    """The number of its last step beside other clients (`runtime.client_shares`)."""
     mask: NDArray[np.int32] | None = None
+    """The mask of the next token, once it is filled."""
     forced: Iterator[ForcedToken] | None = None
+    """Tokens that the next steps write without the model."""
     next_jump: int = 0
+    """Forced tokens are not looked for before the output has this many tokens."""
     counts: TokenCounts | None = None
+    """The counts of its tokens, once a penalty needs them."""
     token_s: float = 0.0
+    """Processor time of its next token so far, for its grammar alone (`runtime.slow_grammars`)."""
     slow_token_s: float = 0.0
+    """The time of its last token if that was slow, else 0."""
     slow_s: float = 0.0
+    """The time of all its slow tokens."""
     counters: SequenceCounters = field(default_factory=SequenceCounters)
     selection: SelectionStats | None = None
+    """How it was selected from its population, once it is."""
     _page_hashes: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -162,7 +171,7 @@ class Sequence:
     def num_due(self) -> int:
         """The number of ids that the next steps compute.
 
-        While tokens are forced, that is all but the last pending one: its logits would choose no token.
+        While tokens are forced, the last pending id is left out, since nothing is sampled from its logits.
         """
         if self.closed_by is not None or self.is_held:
             return 0
@@ -195,9 +204,9 @@ class Sequence:
         )
 
     def page_hashes(self, page_size: int) -> list[bytes]:
-        """One digest per full page. It covers all tokens up to there: equal digests mean equal prefixes.
+        """One digest per full page, of all tokens up to its end: equal digests mean equal prefixes.
 
-        Sequences with another salt have other digests, so that they do not find each other's pages.
+        Sequences with different salts have different digests, so they do not find each other's pages.
         """
         hashes = self._page_hashes
         for start in range(len(hashes) * page_size, len(self.token_ids) - page_size + 1, page_size):
@@ -229,8 +238,9 @@ class Sequence:
         self.finish_reason = reason
 
 
-Sibling = Callable[[int, int], Sequence]
-"""Makes the member of a number, with a budget of so many tokens: the same request with another seed."""
+MakeMember = Callable[[int, int], Sequence]
+"""Makes a member of a population: the request's sequence with the seed of a number, and a budget of
+tokens."""
 
 
 class PopulationHost(Protocol):
@@ -261,20 +271,20 @@ class Population(ABC):
 
     strategy: SelectionStrategy
     num_together = 1
-    """How many of them draw at the same time."""
+    """How many members draw at the same time."""
 
-    def __init__(self, first: Sequence, sibling: Sibling) -> None:
+    def __init__(self, first: Sequence, make_member: MakeMember) -> None:
         self.first = first
         self.members = [first]
         self.is_over = False
-        self._sibling = sibling
+        self._make_member = make_member
         self._num_dropped = 0
-        """Tokens that were computed for sequences which are members no longer."""
+        """Tokens that were computed for former members."""
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
 
     @abstractmethod
     def advance(self, engine: PopulationHost) -> Sequence | None:
-        """Start, park or resume members; returns the selected one, which is finished, once there is one."""
+        """Start, park or resume members; returns the selected member once there is one. It is finished."""
 
     def hold(self, sequence: Sequence, tokens: Iterable[WrittenToken]) -> None:
         """Hold back tokens that a member has written."""
@@ -286,7 +296,7 @@ class Population(ABC):
 
     def _another(self) -> Sequence:
         """Add a new member, which has written nothing yet."""
-        member = self._sibling(len(self.members), self.first.max_tokens)
+        member = self._make_member(len(self.members), self.first.max_tokens)
         member.population = self
         self.members.append(member)
         return member

@@ -7,9 +7,9 @@ probability for the model, divided by the product of all `a`. That product is it
 
     weight = a_1 * a_2 * ... * a_n
 
-A plain mask forgets the weight, so it favours outputs of which most was forbidden. Outputs drawn from masks
-and weighed so stand for the model's own distribution among valid outputs (importance sampling). A token that
-was forced, not drawn, has the factor `q`, since it was chosen with probability 1.
+A plain mask forgets the weight, so it favours outputs of which most was forbidden. Outputs that are drawn
+from masks and weighed like this stand for the model's own distribution among valid outputs (importance
+sampling). A token that was forced, not drawn, has the factor `q`, since it was chosen with probability 1.
 
 The factors up to the first drawn token are those of every output of the request. They tell how probable it
 is that the model begins as the grammar wants, and nothing about which output is right.
@@ -19,30 +19,28 @@ import math
 from dataclasses import dataclass, replace
 
 MIN_MASS = 1e-20
-"""Where less of a distribution is allowed, float32 cannot tell the allowed probabilities apart. A factor
-below it counts as this much."""
+"""Below this allowed mass, float32 cannot tell the allowed probabilities apart. No factor counts as less."""
 
 
 @dataclass(slots=True)
 class Weight:
-    """The weight of one sequence, as far as it is known.
-
-    The factors of its first `num_counted` token ids, those of the prompt included, are counted. `log` is the
-    natural logarithm of their product, and `log_shared` that of the factors up to the first drawn token; it
-    is None until one was drawn. `allowed_mass` is that of the step that is being sampled, and
-    `drawn_probability` that of its token among what is allowed. `log_resampled` is what resampling has added
-    to the logarithm (`runtime.population.Particles`). `log_likelihood` is the logarithm of the product of all
-    `q`: how likely the output is for the model.
-    """
+    """The weight of one sequence, as far as it is known. Logarithms are natural."""
 
     num_counted: int
+    """How many of the first token ids are counted, those of the prompt included."""
     log: float = 0.0
+    """The logarithm of the product of their factors."""
     log_shared: float | None = None
+    """The same up to the first drawn token, once there is one."""
     num_drawn: int = 0
     allowed_mass: float = 1.0
+    """That of the step that is being sampled."""
     drawn_probability: float = 1.0
+    """The probability of the step's token among the allowed ones."""
     log_resampled: float = 0.0
+    """What resampling has added to `log` (`runtime.population.Particles`)."""
     log_likelihood: float = 0.0
+    """The logarithm of the product of all `q`: how likely the output is for the model."""
 
     @property
     def log_relative(self) -> float:

@@ -1,4 +1,4 @@
-"""What lies between wire formats and the runtime: the turn, and the generation that answers it.
+"""The turn and the generation that answers it: what wire formats and the runtime have in common.
 
 A wire format reads a request into a `Turn` and writes its answer from the events of a `Generation`.
 """
@@ -24,33 +24,29 @@ from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request for the assistant's next turn.
-
-    With None, `prompt_tools` and `tool_search` are those of the toolset or the model's settings; with
-    `tool_search` False, nothing is searched. `choice` None is the default of the wire formats: `auto` with
-    tools, `none` without. `response_format` None is any text. `key_order` None leaves the order of keys to
-    each tool. `prompt` is a prompt that the client wrote instead of messages. `min_tokens`, `stop` and
-    `stop_token_ids` apply only to text, never to output that a grammar constrains. `reasoning_effort` sets
-    the thinking switch of the model's chat template, if it has one. `truncates` lets the oldest messages be
-    left out if the conversation is too long for the model. After `timeout_s` seconds the client no longer
-    wants the answer. `selection` None is the engine's default. `model` may name a toolset too, as
-    `model:toolset`. `has_custom_calls`: the API writes the input of a custom tool as text, and not as an
-    argument.
-    """
+    """One request for the assistant's next turn, whichever API it came from."""
 
     model: str
+    """May name a toolset too, as `model:toolset`."""
     messages: tuple[Message, ...]
     prompt: str | tuple[int, ...] | None = None
+    """A prompt that the client wrote instead of messages."""
     toolsets: tuple[ToolsetReference, ...] = ()
     tools: tuple[Tool, ...] = ()
     prompt_tools: ShownTools | None = None
+    """None stands for the setting of the toolset, or else of the model."""
     tool_search: ToolSearch | Literal[False] | None = None
+    """The same; with False, nothing is searched."""
     choice: ToolChoice | None = None
+    """None stands for `auto` with tools, and `none` without."""
     is_parallel: bool = True
     response_format: ResponseFormat | None = None
+    """None stands for any text."""
     key_order: KeyOrder | None = None
+    """None leaves the order of keys to each tool."""
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
+    """Like `stop_token_ids` and `min_tokens`, only for text, never for output that a grammar constrains."""
     stop_token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
     max_tokens: int | None = None
@@ -58,12 +54,17 @@ class Turn:
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None
+    """Sets the thinking switch of the model's chat template, if it has one."""
     truncates: bool = False
+    """Whether the oldest messages may be left out if the conversation is too long for the model."""
     timeout_s: float | None = None
+    """After this time the client no longer wants the answer."""
     selection: Selection | None = None
+    """None stands for the engine's default."""
     is_streamed: bool = False
     is_inspected: bool = False
     has_custom_calls: bool = True
+    """Whether the API writes the input of a custom tool as text, and not as an argument."""
 
     @property
     def answers_in_json(self) -> bool:
@@ -86,16 +87,7 @@ class Observer(Protocol):
 
 @dataclass
 class Generation:
-    """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs.
-
-    `custom` names the custom tools: the deltas of their calls are their inputs, and no JSON. `inspected`
-    holds the inspected tokens that are not sent yet, None if the turn asks for none. `ignored` names the
-    fields of the turn that had no effect on this answer. `num_dropped` is the number of old messages that
-    were left out. `tells_source`: whether the answer may tell where the grammar was found and how long
-    that took, which tells a tenant what others have cached. `num_prompt_tokens` is known once `begin` has
-    returned, 0 if the runtime does not tell. A runtime that does not end by itself when the `deadline` passes
-    is not waited for.
-    """
+    """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs."""
 
     request_id: str
     model_id: str
@@ -107,13 +99,21 @@ class Generation:
     source: AsyncIterator[PromptRead | Event]
     observer: Observer
     deadline: Deadline
+    """When it has passed, the answer ends, even if the runtime does not end it."""
     custom: frozenset[str] = frozenset()
+    """The names of custom tools. The deltas of their calls are text of their inputs, not JSON."""
     inspected: InspectedTokens | None = None
+    """The inspected tokens that are not sent yet, if the turn asks for any."""
     ignored: tuple[str, ...] = ()
+    """The fields of the turn that had no effect on this answer."""
     num_dropped: int = 0
+    """How many old messages were left out."""
     found: FoundTools | None = None
     num_prompt_tokens: int = 0
+    """Known once `begin` has returned; 0 if the runtime does not tell."""
     tells_source: bool = True
+    """Whether the answer may tell where the grammar was found and how long that took. It would tell a tenant
+    what others have cached."""
     finished: list[Finished] = field(default_factory=list)
     _inputs: dict[tuple[int, int], InputReader] = field(default_factory=dict)
     _first: Event | None = None
@@ -146,7 +146,7 @@ class Generation:
                 while event is not None:
                     self._observe(event)
                     if isinstance(event, InspectedToken) and self.inspected is not None:
-                        # In a thread: finding a token's schema may take reading the whole of a large tool.
+                        # In a thread, because finding a token's schema may read all of a large tool.
                         await asyncio.to_thread(self.inspected.add, event)
                     if (shown := self._shown(event)) is not None:
                         yield shown
