@@ -1,4 +1,4 @@
-"""The composition root: it makes the application, the runtime and the store that the settings ask for."""
+"""The composition root: makes the application, the runtime and the store that the settings ask for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -86,7 +86,7 @@ def create_app(
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
-    parts = _Parts(
+    resources = _Resources(
         settings=settings,
         secret=secret,
         store=opened_store,
@@ -98,12 +98,12 @@ def create_app(
         runtime=runtime,
         embedder=embedder,
     )
-    app = _litestar(parts, trusted_proxies)
-    # Not as middleware, which Litestar runs only for paths that have a route.
+    app = _litestar(resources, trusted_proxies)
+    # These wrap the application, since Litestar runs middleware only for paths that have a route.
     controlled = AccessControl(
         app.asgi_handler,
         configured_keys,
-        parts.keys,
+        resources.keys,
         hosts=hosts,
         open_paths=OpenPaths.of(app),
         origins=origins,
@@ -113,8 +113,8 @@ def create_app(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """The parts that exist before the start; the last three are made at the start if they are None."""
+class _Resources:
+    """What exists before the start; the last three are made at the start if they are None."""
 
     settings: Settings
     secret: bytes
@@ -128,53 +128,53 @@ class _Parts:
     embedder: Embedder | None
 
 
-def _litestar(parts: _Parts, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
+def _litestar(resources: _Resources, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
     """The application with its routes, without access control yet."""
 
     def principal(request: HttpRequest) -> Principal:
         return principal_of(request.scope, trusted_proxies)
 
-    recorders = parts.recorders
+    recorders = resources.recorders
     return Litestar(
-        [*API_ROUTES, *DOCUMENT_ROUTES, *(CONSOLE_ROUTES if parts.settings.console else ())],
+        [*API_ROUTES, *DOCUMENT_ROUTES, *(CONSOLE_ROUTES if resources.settings.console else ())],
         dependencies={
-            "services": Provide(_services, sync_to_thread=False),
+            "services": Provide(_services_of, sync_to_thread=False),
             "principal": Provide(principal, sync_to_thread=False),
         },
         before_send=[name_methods],
         exception_handlers={Exception: respond},
-        lifespan=[partial(_running, parts=parts)],
+        lifespan=[partial(_lifespan, resources=resources)],
         logging_config=None,
         middleware=[
             *(Authorization(), recorders.requests, KeptRequests(recorders.ring)),
-            LimitedRequests(parts.limits),
+            LimitedRequests(resources.limits),
         ],
-        openapi_config=None,  # `gateway.api_document` knows more than the handlers say
+        openapi_config=None,  # `gateway.api_document` describes more than the handlers do
     )
 
 
 @asynccontextmanager
-async def _running(app: Litestar, parts: _Parts) -> AsyncIterator[None]:
-    """Start the parts, and give the routes their services.
+async def _lifespan(app: Litestar, resources: _Resources) -> AsyncIterator[None]:
+    """Start the runtime and the compile pool, and give the routes their services.
 
-    Everything is closed in reverse order, also if the start fails: the runtime, the compile pool, the store,
-    the spans.
+    Everything is closed in reverse order, even if the start fails: the runtime, the compile pool, the store,
+    the telemetry.
     """
-    settings, store, recorders = parts.settings, parts.store, parts.recorders
+    settings, store, recorders = resources.settings, resources.store, resources.recorders
     async with AsyncExitStack() as opened:
         opened.push_async_callback(recorders.close)
         opened.push_async_callback(store.close)
-        opened.push_async_callback(parts.limits.close)
-        compilers = parts.compile_pool or open_compile_pool(settings)
+        opened.push_async_callback(resources.limits.close)
+        compilers = resources.compile_pool or open_compile_pool(settings)
         grammars = GrammarCache(
             store,
             memory_bytes=settings.grammar_cache_bytes,
-            secret=parts.secret,
+            secret=resources.secret,
             compile_pool=compilers,
             observer=recorders.telemetry,
         )
         opened.push_async_callback(grammars.close)
-        runtime = parts.runtime
+        runtime = resources.runtime
         if runtime is None:
             compilers.launch()
             runtime = await asyncio.to_thread(start_runtime, settings, compilers.learn)
@@ -183,10 +183,10 @@ async def _running(app: Litestar, parts: _Parts) -> AsyncIterator[None]:
         for model in await runtime.models():
             await compilers.start(model.prepared)
         await opened.enter_async_context(recorders.engines.of(runtime, grammars, store))
-        embedder = parts.embedder or await asyncio.to_thread(load_embedder, settings)
+        embedder = resources.embedder or await asyncio.to_thread(load_embedder, settings)
         searcher = ToolSearcher(vectors=ToolVectors(embedder) if embedder else None)
         opened.callback(searcher.close)
-        views = _wired(parts, grammars, runtime, searcher)
+        views = _service_views(resources, grammars, runtime, searcher)
         opened.callback(views.whole.bodies.close)
         app.state.views = views
         app.state.services = views.whole
@@ -194,13 +194,15 @@ async def _running(app: Litestar, parts: _Parts) -> AsyncIterator[None]:
         yield
 
 
-def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: ToolSearcher) -> ServiceViews:
-    """Connect what the routes use."""
-    settings, recorders = parts.settings, parts.recorders
+def _service_views(
+    resources: _Resources, grammars: GrammarCache, runtime: Runtime, searcher: ToolSearcher
+) -> ServiceViews:
+    """Connect the services that the routes use."""
+    settings, recorders = resources.settings, resources.recorders
     decoded = DecodedContents()
     bodies = _bodies(settings)
     responses = StoredResponses(
-        parts.store,
+        resources.store,
         lifetime_s=settings.response_seconds,
         max_bytes=settings.response_bytes,
         contents=bodies.contents,
@@ -209,19 +211,19 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
         max_bytes=settings.max_toolset_bytes,
         contents=bodies.contents,
         environment=source_environment(),
-        access=parts.source_access,
+        access=resources.source_access,
     )
 
-    def catalog_of(part: Store) -> Catalog:
+    def catalog_of(store: Store) -> Catalog:
         quota = Quota(settings.quota_bytes, settings.quota_toolsets)
-        return Catalog(part, quota=quota, decoded=decoded)
+        return Catalog(store, quota=quota, decoded=decoded)
 
-    def over(catalog: Catalog, seen: Runtime, grant: Grant) -> Services:
+    def services_of(catalog: Catalog, visible: Runtime, grant: Grant) -> Services:
         registry = Registry(catalog, grammars, runtime)
         completions = Completions(
             catalog,
             grammars,
-            seen,
+            visible,
             recorders.telemetry,
             searcher.of_tenant(grant.tenant),
             max_choices=settings.max_choices,
@@ -230,7 +232,7 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
         )
         return Services(
             store=catalog.store,
-            runtime=seen,
+            runtime=visible,
             grammars=grammars,
             registry=registry,
             imports=ToolImports(registry),
@@ -238,14 +240,14 @@ def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: To
             completions=completions,
             responses=responses,
             bodies=bodies,
-            keys=parts.keys,
+            keys=resources.keys,
             meters=recorders.meters,
             requests=recorders.ring,
             totals=recorders.telemetry.totals,
             is_strict=settings.strict_fields,
         )
 
-    return ServiceViews(parts.store, runtime, catalog_of=catalog_of, over=over)
+    return ServiceViews(resources.store, runtime, catalog_of=catalog_of, services_of=services_of)
 
 
 def _bodies(settings: Settings) -> RequestBodies:
@@ -287,7 +289,7 @@ def open_compile_pool(settings: Settings) -> CompilePool:
     return ThreadPool(limits=limits)
 
 
-def _services(state: State, request: HttpRequest) -> Services:
+def _services_of(state: State, request: HttpRequest) -> Services:
     views: Any = state.views
     assert isinstance(views, ServiceViews)
     return views.of(request.scope.get(GRANT))  # type: ignore[arg-type] # `AccessControl` put it there

@@ -11,7 +11,7 @@ GatewayError
 │   └── UnreadableBody   the body may be JSON, but it holds too much or is nested too deeply
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
 │   ├── UnknownField     there is no such field
-│   └── ThreadUnsupported  a Messages request wants the conversation kept here
+│   └── ThreadUnsupported  a Messages request refers to a stored thread
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── UnknownKey           there is no API key with this id
 ├── TooManyKeys          there are as many API keys as there may be
@@ -22,8 +22,8 @@ GatewayError
 ├── Unauthorized         the API key is missing or wrong
 ├── Forbidden            the API key may not do this
 ├── RateLimited          the API key has used up its requests or tokens of a minute
-├── ForeignHost          the request calls the gateway by a name that is not one of its own
-├── ForeignPage          a web page of another site sent the request, and no API key keeps it out
+├── ForeignHost          the request calls the gateway by a host name that is not allowed
+├── ForeignPage          a web page of another site sent the request, and the gateway asks for no API key
 ├── ClientGone           the client closed the connection before the answer was complete
 ├── NotReady             the gateway cannot serve yet, or no longer
 │   └── KeysUnavailable  the store is out, so an API key cannot be looked up
@@ -141,7 +141,9 @@ class UnknownResponse(GatewayError):
 
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id
-        super().__init__(f"no response {response_id!r} is stored: it was deleted, has expired, or never was")
+        super().__init__(
+            f"no response {response_id!r} is stored: it was deleted, has expired, or never existed"
+        )
 
 
 class UnknownKey(GatewayError):
@@ -156,18 +158,20 @@ class TooManyKeys(GatewayError):
     """There are as many API keys as there may be."""
 
     def __init__(self, maximum: int) -> None:
-        super().__init__(f"there are {maximum} API keys, which is the limit; revoke those that have expired")
+        super().__init__(
+            f"there are {maximum} API keys, which is the limit; revoke some, such as those that have expired"
+        )
 
 
 class TooManyTools(InvalidField):
     """The tools of a request are too many or too large; `sources` lists their toolsets with sizes."""
 
     def __init__(self, sources: Mapping[str, int], maximum: int, unit: str) -> None:
-        sizes = ", ".join(f"{source} has {size}" for source, size in list(sources.items())[:_MAX_SOURCES])
-        more = f" and {len(sources) - _MAX_SOURCES} more" if len(sources) > _MAX_SOURCES else ""
+        sizes = ", ".join(f"{size} in {source}" for source, size in list(sources.items())[:_MAX_SOURCES])
+        more = f" and more in {len(sources) - _MAX_SOURCES} others" if len(sources) > _MAX_SOURCES else ""
         super().__init__(
             "toolset",
-            f"a request may have at most {maximum} {unit} together: {sizes}{more}; name fewer toolsets",
+            f"a request may have at most {maximum} {unit}, but it has {sizes}{more}; name fewer toolsets",
         )
 
 
@@ -183,7 +187,7 @@ class MalformedHead(GatewayError):
     """The head of the request is ambiguous, or is not for this server."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the head of the request cannot be taken: {reason}")
+        super().__init__(f"the head of the request is refused: {reason}")
 
 
 class Unauthorized(GatewayError):
@@ -223,15 +227,17 @@ class RateLimited(GatewayError):
 
 
 class ForeignHost(GatewayError):
-    """The request calls the gateway by the name `host`, which is not one of its own."""
+    """The request calls the gateway by the name `host`, which is not allowed."""
 
     def __init__(self, host: str, *, needs_key: bool) -> None:
         self.host = host
+        if not host:
+            super().__init__("the request has no header `Host`; send one that names this gateway")
+            return
         remedy = "add it to the setting `allowed_hosts`" + ("" if needs_key else ", or set `api_key`")
-        shown = f"{shorten(host, MAX_NAME)!r}" if host else "a request without the header `Host`"
         super().__init__(
-            f"this gateway does not answer to {shown}, only to localhost and to the hosts of its settings;"
-            f" {remedy}"
+            f"this gateway does not answer to {shorten(host, MAX_NAME)!r}, only to localhost and to the hosts"
+            f" of its settings; {remedy}"
         )
 
 
@@ -242,7 +248,7 @@ class ForeignPage(GatewayError):
         self.origin = origin
         super().__init__(
             f"a page of {shorten(origin, MAX_NAME)!r} may not call a gateway that runs without an API key;"
-            " set `api_key`, or let the server of the page make the call"
+            " add its origin to the setting `cors_origins`, set `api_key`, or let the page's server call"
         )
 
 
@@ -281,7 +287,7 @@ class UnknownRequest(GatewayError):
     def __init__(self, request_id: str, *, is_off: bool) -> None:
         self.request_id = request_id
         why = (
-            "the setting `recent_requests` is 0" if is_off else "it is too long ago, still runs, or never was"
+            "the setting `recent_requests` is 0" if is_off else "it is too old, still runs, or never existed"
         )
         super().__init__(f"no request {shorten(request_id, MAX_NAME)!r} is kept here: {why}")
 

@@ -1,7 +1,7 @@
 """The services as a key sees them: only the toolsets and models that it may use, in its tenant.
 
-Routes get their services from here. So no route has to check what a key may see: the rest does not exist for
-it.
+Routes get their services from here. So no route has to check what a key may see: for the route, nothing else
+exists.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
@@ -18,13 +18,13 @@ from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 
 MAX_CATALOGS = 1000
-"""Tenants whose catalogs are kept in memory; another one begins without what it read last."""
+"""Tenants whose catalogs, with what they read last, are kept in memory."""
 
-ServicesOver = Callable[[Catalog, Runtime, Grant], Services]
+MakeServices = Callable[[Catalog, Runtime, Grant], Services]
 
 
 class ServiceViews:
-    """Makes the services of each request. `catalog_of` opens a catalog, `over` makes services over it."""
+    """Makes the services of each request: `catalog_of` opens a catalog, `services_of` makes its services."""
 
     def __init__(
         self,
@@ -32,15 +32,15 @@ class ServiceViews:
         runtime: Runtime,
         *,
         catalog_of: Callable[[Store], Catalog],
-        over: ServicesOver,
+        services_of: MakeServices,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._catalog_of = catalog_of
-        self._over = over
+        self._services_of = services_of
         self._catalogs: LruCache[Catalog] = LruCache(MAX_CATALOGS)
         self._catalog = catalog_of(store)
-        self.whole = over(self._catalog, runtime, Grant())
+        self.whole = services_of(self._catalog, runtime, Grant())
 
     def of(self, grant: Grant | None) -> Services:
         """The services for a grant; None is for routes without keys, which show no toolsets."""
@@ -50,7 +50,7 @@ class ServiceViews:
         if grant.toolsets is not None:
             catalog = catalog.narrowed(grant.toolsets)
         runtime = self._runtime if grant.models is None else NarrowedRuntime(self._runtime, grant.models)
-        return self._over(catalog, runtime, grant)
+        return self._services_of(catalog, runtime, grant)
 
     def _tenants_catalog(self, tenant: str) -> Catalog:
         catalog = self._catalogs.get(tenant)
@@ -61,7 +61,7 @@ class ServiceViews:
 
 
 class NarrowedRuntime:
-    """A runtime that serves only some of its models; the others are unknown models."""
+    """A runtime that lists only some of its models. Requests for the others find no model."""
 
     def __init__(self, runtime: Runtime, model_ids: Collection[str]) -> None:
         self._runtime = runtime

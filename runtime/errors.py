@@ -11,13 +11,13 @@ RuntimeFault
 ├── Overloaded          the queue is full; try again after `retry_after_s`
 │   └── TooManySequences  the client has too many sequences already
 ├── DeadlineExceeded    the request's time ran out
-├── EngineFault         an engine elsewhere did not do as asked; names it
-│   ├── EngineRefused   it refuses the request; another replica would, too
+├── EngineFault         an external engine did not do as asked; names it
+│   ├── EngineRefused   it refuses the request, as every other replica would
 │   ├── EngineBroke     it broke off, stalled or failed; another replica may answer
 │   │   └── EngineUnreachable  there is no connection to it
 │   ├── PluginMissing   it runs without our grammars
 │   └── NoEngine        none of a model's engines takes requests now
-├── GrammarNotStored    the store fails, from which engines elsewhere read grammars
+├── GrammarNotStored    the store fails, and external engines read grammars from it
 └── GenerationFailed    the generation failed, for instance because logits were NaN
     └── EngineStopped   the engine was stopped before the answer was complete
 """
@@ -103,9 +103,9 @@ class GrammarTooSlow(RequestRefused):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         super().__init__(
-            f"following its grammar took more than {seconds:g} s of processor time, since very many"
-            " derivations fit the text; write it so that few ways lead to the same text: without loops in a"
-            " row, for example, that admit the same characters",
+            f"following the grammar of this request took more than {seconds:g} s of processor time, because"
+            " very many derivations fit the text; rewrite the grammar so that few do, for example without two"
+            " loops in a row that match the same characters",
             "response_format",
         )
 
@@ -131,7 +131,7 @@ class TooManySequences(Overloaded):
     """The client has `most` sequences already; a request has one for each of its `n` choices."""
 
     def __init__(self, most: int, retry_after_s: float) -> None:
-        reason = f"{most} answers of this client are being written or wait, and it may have no more"
+        reason = f"this client has {most} answers running or waiting, which is the limit"
         super().__init__(retry_after_s, reason)
 
 
@@ -193,7 +193,7 @@ class GrammarNotStored(RuntimeFault):
     def __init__(self, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(
-            "engines elsewhere cannot read the grammar of this request, because the store does not answer;"
+            "external engines cannot read the grammar of this request, because the store does not answer;"
             f" try again in {retry_after_s:.0f} s, or send tools that were used before: their grammars are in"
             " the engines' memory"
         )

@@ -98,7 +98,8 @@ class Completions:
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
             raise InvalidField(
-                "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
+                "n",
+                f"at most {self._max_choices} choices are allowed; the request asks for {turn.num_choices}",
             )
         model, suffix = await self._model(turn)
         chat = self._telemetry.chat(model.model_id)
@@ -251,7 +252,7 @@ class Completions:
         chat: Chat,
         share: str,
     ) -> GrammarLookup | None:
-        # Plain text has frames in such a syntax. A grammar makes the model keep them, so they can be parsed.
+        # Some syntaxes put frames around plain text too. A grammar makes the model write them correctly.
         has_frames = find_syntax(model.syntax).frames_prose and turn.prompt is None
         if not tools and not turn.response_format and not has_frames:
             return None
@@ -368,11 +369,11 @@ def _with_remedy(
     names = ", ".join(repr(str(revision.toolset.name)) for revision in revisions)
     whose = f"of the toolset{'s' if len(revisions) > 1 else ''} {names}" if revisions else "of the request"
     remedy = (
-        f"a `limit` of `tool_search` below {len(found.tools)} shows fewer tools"
+        f"a `limit` of `tool_search` below {len(found.tools)} shows fewer"
         if found
-        else '`"tool_search": {"limit": 20}` shows only those that the conversation calls for'
+        else '`"tool_search": {"limit": 20}` shows only those that fit the conversation best'
     )
-    reason = f"{len(shown)} tools {whose} are in it, and {remedy}"
+    reason = f"it shows {len(shown)} tools {whose}; {remedy}"
     return PromptTooLong(
         error.num_prompt_tokens, error.context_length, at_least=error.at_least, remedy=reason
     )

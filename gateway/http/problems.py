@@ -1,10 +1,10 @@
 """Errors as clients see them: one table from error types to statuses, and four shapes.
 
 Registry and key routes answer with problem details (RFC 9457), Messages with Anthropic's error object, the
-MCP front with JSON-RPC's, and all other routes with OpenAI's, because their clients understand no other.
+MCP front with JSON-RPC's, and all other routes with OpenAI's: clients of each API understand only its own.
 
->>> problem_of(gateway.InvalidField("n", "at most 16 choices are served, this asks for 20"))
-Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
+>>> problem_of(gateway.InvalidField("n", "at most 16 choices are allowed; the request asks for 20"))
+Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are allowed; ...', param='n', ...)
 """
 
 import json
@@ -38,10 +38,10 @@ _WITH_PROBLEM_DETAILS = (REGISTRY, KEYS)
 MESSAGES = "/v1/messages"
 MCP = "/mcp"
 
-_ELSEWHERE: Mapping[str, str] = {
+_ROUTE_HINTS: Mapping[str, str] = {
     "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
     "/completions": "; did you mean /v1/completions? A client's base URL ends in /v1",
-    "/embeddings": "; no embeddings are made here: give the client another base URL for these",
+    "/embeddings": "; this gateway makes no embeddings: give the client another base URL for them",
     "/mcp": "; each toolset has an MCP server of its own: POST /mcp/TOOLSET",
     "/messages": "; did you mean /v1/messages? The base URL of Anthropic's clients ends before /v1",
     "/models": "; did you mean /v1/models? A client's base URL ends in /v1",
@@ -125,6 +125,7 @@ _EXPECTED_KINDS = {
     "keys_unavailable",
     "no_engine",
 }
+"""Kinds with a status of 500 or above that are no failure of the gateway, so they are not logged as one."""
 
 _RESPONSES_NAMES = {
     "max_tokens": "max_output_tokens",
@@ -132,14 +133,14 @@ _RESPONSES_NAMES = {
     "reasoning_effort": "reasoning.effort",
     "response_format": "text.format",
 }
-"""What Responses calls fields that code outside its wire format names."""
+"""The names in Responses of fields that code outside its wire format names."""
 
 _MESSAGES_NAMES = {
     "response_format": "output_config.format",
     "reasoning_effort": "thinking",
     "stop": "stop_sequences",
 }
-"""What Messages calls them."""
+"""The names of the same fields in Messages."""
 
 _NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
 
@@ -255,7 +256,7 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 
 
 def _no_such_route(method: str, path: str) -> str:
-    hint = next((hint for end, hint in _ELSEWHERE.items() if path.endswith(end)), "")
+    hint = next((hint for end, hint in _ROUTE_HINTS.items() if path.endswith(end)), "")
     return f"there is no route {method} {path}{hint}"
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 SPLITS = (32, 8, 1)
-"""Few, since each number of splits is compiled by itself."""
+"""The numbers of splits. They are few, since the kernel is compiled for each."""
 MIN_ROWS = 16
-"""Matrix units multiply at least this many rows."""
+"""Tensor cores multiply at least this many rows."""
 TILE_BYTES = 16384
 
 
@@ -87,12 +87,30 @@ def _slots(table, key_positions, is_key, key_head, PAGE_SIZE: tl.constexpr, KEY_
 
 
 @triton.jit
+def _rows(count, key_head, REPEATS: tl.constexpr, PACK: tl.constexpr, BLOCK_ROWS: tl.constexpr):
+    """For each row of a block: the index of its query, its head, and whether there is such a query."""
+    rows = tl.arange(0, BLOCK_ROWS)
+    index, repeat = rows // PACK, rows % PACK
+    return index, key_head * REPEATS + repeat, (index < count) & (repeat < REPEATS)
+
+
+@triton.jit
 def _tile(states, rows, columns, is_row, WIDTH: tl.constexpr):
     """Load rows of states that are `WIDTH` wide, padded with zeros."""
     return tl.load(states + rows + columns, mask=is_row & (columns < WIDTH), other=0.0)
 
 
-# These numbers differ from batch to batch: the kernel is not compiled again for each.
+@triton.jit
+def _store(output, rows, values, is_row, columns, WIDTH: tl.constexpr):
+    """Store rows that are `WIDTH` wide, without their padding."""
+    tl.store(
+        output + rows[:, None] * WIDTH + columns[None, :],
+        values.to(output.dtype.element_ty),
+        mask=is_row[:, None] & (columns < WIDTH)[None, :],
+    )
+
+
+# These numbers differ from batch to batch. The kernel must not be compiled again for each of them.
 @triton.jit(do_not_specialize=["num_splits", "num_tokens", "table_stride"])
 def _attend(
     query,
@@ -102,7 +120,7 @@ def _attend(
     tables,
     blocks,
     output,
-    masses,
+    log_sums,
     scale,
     softcap,
     query_head_stride,
@@ -133,10 +151,7 @@ def _attend(
     table = tables + tl.load(block).to(tl.int64) * table_stride
     first, count, position = tl.load(block + 1), tl.load(block + 2), tl.load(block + 3)
 
-    rows = tl.arange(0, BLOCK_ROWS)
-    index, repeat = rows // PACK, rows % PACK
-    is_query = (index < count) & (repeat < REPEATS)
-    head = key_head * REPEATS + repeat
+    index, head, is_query = _rows(count, key_head, REPEATS, PACK, BLOCK_ROWS)
     token = (first + index).to(tl.int64)
     query_positions = position + index
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
@@ -145,7 +160,7 @@ def _attend(
 
     start, end = _key_range(position, count, split, num_splits, WINDOW, BLOCK_KEYS)
     best, total = _start(sinks, head, is_query, split, HAS_SINKS, BLOCK_ROWS)
-    found = tl.zeros([BLOCK_ROWS, BLOCK_VALUE_DIM], tl.float32)
+    accumulated = tl.zeros([BLOCK_ROWS, BLOCK_VALUE_DIM], tl.float32)
     for at in range(start, end, BLOCK_KEYS):
         key_positions = at + tl.arange(0, BLOCK_KEYS)
         is_key = key_positions < end
@@ -157,24 +172,22 @@ def _attend(
         best, weights, shrink = _weights(best, scores)
         value = _tile(values, slot[:, None] * VALUE_DIM, value_dims[None, :], is_key[:, None], VALUE_DIM)
         total = total * shrink + tl.sum(weights, 1)
-        found = found * shrink[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+        accumulated = accumulated * shrink[:, None] + tl.dot(
+            weights.to(value.dtype), value, input_precision="ieee"
+        )
 
-    divisor = tl.where(total > 0, total, 1.0)
     output_rows = (split * num_tokens + token) * (KEY_HEADS * REPEATS) + head
-    tl.store(
-        output + output_rows[:, None] * VALUE_DIM + value_dims[None, :],
-        (found / divisor[:, None]).to(output.dtype.element_ty),
-        mask=is_query[:, None] & (value_dims < VALUE_DIM)[None, :],
-    )
+    divisor = tl.where(total > 0, total, 1.0)
+    _store(output, output_rows, accumulated / divisor[:, None], is_query, value_dims, VALUE_DIM)
     if IS_SPLIT:
-        mass = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
-        tl.store(masses + output_rows, mass, mask=is_query)
+        log_sum = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
+        tl.store(log_sums + output_rows, log_sum, mask=is_query)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _join(
     parts,
-    masses,
+    log_sums,
     output,
     num_rows,
     VALUE_DIM: tl.constexpr,
@@ -185,12 +198,12 @@ def _join(
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, BLOCK_DIM)
     part_rows = tl.arange(0, NUM_SPLITS) * num_rows + row
-    mass = tl.load(masses + part_rows)
-    weights = tl.exp2(mass - tl.max(mass, 0))
-    found = tl.load(
+    log_sum = tl.load(log_sums + part_rows)
+    weights = tl.exp2(log_sum - tl.max(log_sum, 0))
+    accumulated = tl.load(
         parts + part_rows[:, None] * VALUE_DIM + dims[None, :], mask=(dims < VALUE_DIM)[None, :], other=0.0
     )
-    joined = tl.sum(found * weights[:, None], 0) / tl.sum(weights, 0)
+    joined = tl.sum(accumulated * weights[:, None], 0) / tl.sum(weights, 0)
     tl.store(output + row * VALUE_DIM + dims, joined.to(output.dtype.element_ty), mask=dims < VALUE_DIM)
 
 
@@ -204,7 +217,7 @@ def attend_pages(
 ) -> Tensor:
     """Attention of [heads, tokens, dim] to pages [pages, page_size, kv_heads, dim]; [tokens, heads, dim].
 
-    `num_splits` is a power of two; by default the device is filled.
+    `num_splits` is a power of two; by default there are as many splits as keep the device busy.
     """
     heads, num_tokens, dim = query.shape
     _, page_size, key_heads, value_dim = values.shape
@@ -214,7 +227,7 @@ def attend_pages(
     splits = num_splits or _num_splits(num_blocks * key_heads, query.device)
     shape = (splits, num_tokens, heads)
     parts = query.new_empty(*shape, value_dim, dtype=query.dtype if splits == 1 else torch.float32)
-    masses = query.new_empty(shape if splits > 1 else (0,), dtype=torch.float32)
+    log_sums = query.new_empty(shape if splits > 1 else (0,), dtype=torch.float32)
     _attend[num_blocks, key_heads, splits](
         query,
         keys,
@@ -223,7 +236,7 @@ def attend_pages(
         queries.tables,
         queries.blocks,
         parts,
-        masses,
+        log_sums,
         dim**-0.5 if scoring.scaling is None else scoring.scaling,
         scoring.softcap or 1.0,
         query.stride(0),
@@ -242,7 +255,7 @@ def attend_pages(
         IS_SPLIT=splits > 1,
         **_tiling(heads // key_heads, queries.block_size, dim, value_dim, keys.element_size()),
     )
-    return parts[0] if splits == 1 else _joined(parts, masses, query.dtype)
+    return parts[0] if splits == 1 else _joined(parts, log_sums, query.dtype)
 
 
 def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: int) -> dict[str, int]:
@@ -262,13 +275,13 @@ def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: 
     }
 
 
-def _joined(parts: Tensor, masses: Tensor, dtype: torch.dtype) -> Tensor:
-    """The sum over splits of [splits, tokens, heads, dim], weighted by `masses`; [tokens, heads, dim]."""
+def _joined(parts: Tensor, log_sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """Splits [splits, tokens, heads, dim] weighted by their `log_sums`, in base 2; [tokens, heads, dim]."""
     splits, num_tokens, heads, dim = parts.shape
     output = parts.new_empty(num_tokens, heads, dim, dtype=dtype)
     _join[num_tokens * heads,](
         parts,
-        masses,
+        log_sums,
         output,
         num_tokens * heads,
         VALUE_DIM=dim,
