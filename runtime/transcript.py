@@ -190,7 +190,7 @@ class Transcript:
     def _add_logprob(self, sampled: SampledToken) -> None:
         """Keep a token's log probability, if it has one, until the matcher says whether it is text."""
         if sampled.logprob is not None and sampled.token_id not in self._token_bytes.stop_ids:
-            # Engines elsewhere may have logits for more tokens than the vocabulary.
+            # External engines may have logits for more tokens than the vocabulary.
             known = ((i, value) for i, value in sampled.top if self._token_bytes.has(i))
             top = tuple(self._logprob(i, value) for i, value in known)
             self._pending_logprobs.append(self._logprob(sampled.token_id, sampled.logprob, top))

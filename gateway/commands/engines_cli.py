@@ -1,4 +1,4 @@
-"""`callgate engines`: the engines elsewhere that a running gateway uses."""
+"""`callgate engines`: the external engines that a running gateway uses."""
 
 import msgspec
 
@@ -24,11 +24,11 @@ class _EnginesReply(msgspec.Struct):
 
 
 def engines(*, url: UrlOption = None, api_key: KeyOption = None) -> None:
-    """List the engines elsewhere: whether each takes requests, its load, and when its canary last passed."""
+    """List the external engines: whether each takes requests, its load, and when its canary last passed."""
     with open_gateway(url, api_key) as (client, console):
         found = checked_answer(client.get("/v1/engines"), _EnginesReply).data
         if not found:
-            console.print("No engine elsewhere: the models run in the gateway.")
+            console.print("No external engine: the models run in the gateway.")
             return
         columns = ("model", "engine", "takes requests", "version", "running", "served", "failed")
         shown = table(*columns, "refused tokens", "canary")

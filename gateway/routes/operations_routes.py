@@ -92,7 +92,7 @@ class OperationsController(Controller):
             "unready_reason": await services.unready_reason(names_models=True) or None,
             "engines": [
                 *(embedded_json(load) for load in health.loads),
-                *(elsewhere_json(state) for state in health.engines),
+                *(external_engine_json(state) for state in health.engines),
             ],
             "grammars": {
                 "entries": grammars.num_entries,
@@ -146,7 +146,7 @@ def embedded_json(load: EngineLoad) -> JSON:
     }
 
 
-def elsewhere_json(state: EngineState) -> JSON:
+def external_engine_json(state: EngineState) -> JSON:
     """An external engine, with the same fields as an embedded one."""
     is_ready = state.circuit is Circuit.CLOSED
     return {**state_json(state), "is_ready": is_ready, "waiting": None, "used_pages": None, "pages": None}

@@ -6,7 +6,7 @@
         │   └── compile            for each unit that a worker compiles; for a unit that another request has
         │                          compiled, the wait, with a link to that request's span
         ├── queue                  waiting for the engine of this process
-        ├── prefill                computing the prompt; of an engine elsewhere, also its queue
+        ├── prefill                computing the prompt; of an external engine, also its queue
         └── decode                 writing tokens
 
 `gateway.telemetry.span_attributes` has their attributes, `gateway.telemetry.ended_turn` the metrics of the

@@ -107,7 +107,7 @@ async def _measure(runtime: Runtime, grammars: GrammarCache, store: Store) -> tu
         (CACHE_BYTES, grammars.num_bytes, {}),
         (STORE_READY, int(await _is_usable(store)), {}),
         *(row for load in health.loads for row in _embedded(load)),
-        *(row for state in health.engines for row in _elsewhere(state)),
+        *(row for state in health.engines for row in _external_engine(state)),
     )
 
 
@@ -131,7 +131,7 @@ def _embedded(load: EngineLoad) -> Iterator[Measured]:
     yield PREEMPTIONS, load.num_preempted, labels
 
 
-def _elsewhere(state: EngineState) -> Iterator[Measured]:
+def _external_engine(state: EngineState) -> Iterator[Measured]:
     labels: Labels = {MODEL: state.model_id, ENGINE: state.name}
     yield ENGINE_READY, int(state.circuit is Circuit.CLOSED), labels
     yield SEQUENCES, state.num_running, {**labels, STATE: "running"}

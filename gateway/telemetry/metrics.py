@@ -151,7 +151,7 @@ RESCUED_TOKENS = Metric(
     "callgate.tokens.rescued",
     Kind.COUNTER,
     "{token}",
-    "Tokens where the mask forbade the model's own first choice; of engines elsewhere only llama-server"
+    "Tokens where the mask forbade the model's own first choice; of external engines only llama-server"
     " tells, with log probabilities.",
     _MODEL,
 )
@@ -159,7 +159,7 @@ REFUSED_TOKENS = Metric(
     "callgate.tokens.refused",
     Kind.COUNTER,
     "{token}",
-    "Verification cuts: tokens of an engine elsewhere that the grammar refused.",
+    "Verification cuts: tokens of an external engine that the grammar refused.",
     _MODEL,
 )
 CLOSED_OUTPUTS = Metric(
@@ -180,7 +180,7 @@ MASS_REMOVED = Metric(
     "callgate.mass.removed",
     Kind.HISTOGRAM,
     "1",
-    "Mean probability that masks removed per step, of each turn; engines elsewhere do not tell.",
+    "Mean probability that masks removed per step, of each turn; external engines do not tell.",
     _MODEL,
     _SHARE_BUCKETS,
 )
@@ -244,7 +244,7 @@ SEQUENCES = Metric(
     "callgate.engine.sequences",
     Kind.ASKED_GAUGE,
     "{sequence}",
-    "Sequences that run (the batch) or wait (the queue), of an engine elsewhere this gateway's requests.",
+    "Sequences that run (the batch) or wait (the queue); at an external engine, this gateway's requests.",
     (MODEL, ENGINE, STATE),
 )
 PAGES = Metric(
@@ -273,14 +273,14 @@ ENGINE_REQUESTS = Metric(
     "callgate.engine.requests",
     Kind.ASKED_COUNTER,
     "{request}",
-    "Requests to an engine elsewhere that were served or failed.",
+    "Requests to an external engine that were served or failed.",
     (MODEL, ENGINE, STATE),
 )
 CANARY_AGE = Metric(
     "callgate.engine.canary.age",
     Kind.ASKED_GAUGE,
     "s",
-    "Time since an engine elsewhere last passed the canary.",
+    "Time since an external engine last passed the canary.",
     (MODEL, ENGINE),
 )
 

@@ -59,7 +59,7 @@ class PublishedGrammars:
             raise GrammarNotStored(self._retry_after_s) from error
         if not is_stored:
             raise RequestRefused(
-                "engines elsewhere cannot read the compiled grammar of this request: this client has stored"
+                "external engines cannot read the compiled grammar of this request: this client has stored"
                 " as much of grammars as it may for now, or there is no room for it in memory; send tools and"
                 " formats that were sent before, or fewer of them",
                 "tools",

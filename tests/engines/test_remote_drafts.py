@@ -1,4 +1,4 @@
-"""Answers that engines elsewhere draft: exact draws of a distribution that is known, and what is told of them."""
+"""Answers that external engines draft: exact draws of a distribution that is known, and what is told of them."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A gateway in front of two engines elsewhere, from its settings to what OpenAI's client reads."""
+"""A gateway in front of two external engines, from its settings to what OpenAI's client reads."""
 
 import json
 

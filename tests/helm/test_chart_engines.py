@@ -375,7 +375,7 @@ def test_the_notes_name_commands_that_work(tmp_path):
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == KEY
-    assert "No engine elsewhere" in done.stdout
+    assert "No external engine" in done.stdout
 
 
 @pytest.mark.parametrize(

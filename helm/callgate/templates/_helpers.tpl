@@ -130,7 +130,7 @@ errors are sent. */}}
 {{- fail "engine.vllm.cache: pods of a LeaderWorkerSet have no claim of their own; set cache.enabled to false, and give models by runtime.hubClaim or runtime.modelVolume" -}}
 {{- end -}}
 {{- if and (ne $engine.kind "embedded") (not (has (include "callgate.engineServer" .) (list "llama_server" "vllm_stock"))) (not (include "callgate.hasSharedStore" .)) -}}
-{{- fail "engine.kind: engines elsewhere read grammars from a shared store; enable redis, or set redis.external" -}}
+{{- fail "engine.kind: external engines read grammars from a shared store; enable redis, or set redis.external" -}}
 {{- end -}}
 {{- if and (ne $engine.kind "embedded") (gt (int .Values.runtime.gpu.count) 0) -}}
 {{- fail "runtime.gpu: the gateways do not compute the model; give the GPUs to engine.vllm.gpu" -}}

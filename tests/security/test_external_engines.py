@@ -1,4 +1,4 @@
-"""Engines elsewhere: what they send is bounded, and no client takes them from the others."""
+"""External engines: what they send is bounded, and no client takes them from the others."""
 
 import asyncio
 import gzip
