@@ -55,7 +55,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The tokens that a step added to a sequence, and whether the sequence ended with them."""
+    """The tokens that a step added to a sequence, and whether it ended with them."""
 
     sequence: Sequence
     tokens: tuple[WrittenToken, ...] = ()
@@ -136,8 +136,8 @@ class Engine:
     def check_budget(self, sequence: Sequence) -> None:
         """Reduce a sequence's budget to what fits into the context, and check that an output fits the budget.
 
-        If the shortest output is long, the first call takes time and later calls do not. So another thread
-        may call this before `add` does.
+        If the shortest output is long, the first call takes time, and later calls do not. So another thread
+        may call this first, before the engine's thread calls `add`.
 
         Raises:
             PromptTooLong: the prompt fills the context.
@@ -173,7 +173,7 @@ class Engine:
         self.scheduler.enqueue(sequence)
 
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
-        """Copy a sequence, with another seed, on the same pages if possible; its population does this."""
+        """Copy a sequence with another seed, on the same pages if possible; its population does this."""
         twin = sequence.fork(seed)
         if (copied := self.scheduler.adopt(twin, sequence)) is None:
             self.scheduler.enqueue(twin)
@@ -255,7 +255,7 @@ class Engine:
 
     def _begin(self, sequence: Sequence) -> None:
         """Write what the grammar forces after the prompt."""
-        with self.scheduler.slow.counted(sequence):
+        with self.scheduler.slow.timed(sequence):
             if tokens := self.writer.write_forced(sequence):
                 self._ready.append(self._output(sequence, tokens))
 
@@ -295,20 +295,24 @@ class Engine:
         if not sequences:
             return []
         for sequence in sequences:
-            with self.scheduler.slow.counted(sequence):
+            with self.scheduler.slow.timed(sequence):
                 self.masks.fill(sequence)
         adjust(logits, sequences)
         masked = self.masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
         record_drawn(masked.probabilities, sequences, tokens)
         if rows := self.masks.count(masked, sequences):
-            again = [sequences[row] for row in rows]
-            probabilities = self.masks.recompute(logits[rows], again)
-            anew = sample(probabilities, again)
-            record_drawn(probabilities, again, anew)
-            for row, token in zip(rows, anew, strict=True):
+            recomputed = self._sample_recomputed(logits[rows], [sequences[row] for row in rows])
+            for row, token in zip(rows, recomputed, strict=True):
                 tokens[row] = token
         self.masks.inspect(masked, sequences, tokens)
+        return tokens
+
+    def _sample_recomputed(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
+        """Sample where the mask allows so little that its share of the softmax cannot be told from 0."""
+        probabilities = self.masks.recompute(logits, sequences)
+        tokens = sample(probabilities, sequences)
+        record_drawn(probabilities, sequences, tokens)
         return tokens
 
     def _undo(self, batch: Batch) -> list[Output]:
@@ -359,7 +363,7 @@ class Engine:
     def _guarded(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
         """What `extend` returns. A matcher or closer that fails or is too slow ends only its own sequence."""
         try:
-            with self.scheduler.slow.counted(sequence):
+            with self.scheduler.slow.timed(sequence):
                 output = extend()
         except Exception as error:
             logger.exception("sequence %s", sequence.sequence_id)

@@ -1,4 +1,4 @@
-"""Token masks: which tokens each sequence may write next, applied before sampling."""
+"""Token masks: which tokens each sequence may write next. They are applied before sampling."""
 
 import logging
 import time
@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MaskedDistribution:
-    """Distributions [rows, num_columns] after the mask; a row without numbers or allowed tokens is NaN.
-
-    Per row, `allowed_mass` is the share of the model's own distribution that the mask allows; that of a
-    weighed sequence is truncated by top_k, top_p and min_p first. `is_rescued` says whether the mask forbids
-    the model's most probable token. `unmasked` has the rows before the mask of sequences that are inspected.
-    """
+    """Distributions of the next token after the mask."""
 
     probabilities: Tensor
+    """[rows, num_columns]; a row without numbers or allowed tokens is NaN."""
     allowed_mass: Tensor
+    """[rows]: the share of the model's own distribution that the mask allows. For a weighed sequence, that
+    distribution is truncated by top_k, top_p and min_p first."""
     is_rescued: Tensor
+    """[rows]: whether the mask forbids the model's most probable token."""
     unmasked: Mapping[int, Tensor]
+    """The rows of inspected sequences before the mask, by number."""
 
 
 class TokenMasks:
@@ -94,7 +94,7 @@ class TokenMasks:
         bitmask = np.stack([self.fill(sequence) for sequence in sequences])
         probabilities = logits.softmax(dim=1)
         for row, sequence in zip(probabilities, sequences, strict=True):
-            if sequence.weight is not None:  # it is weighed by what the mask leaves of the truncated one
+            if sequence.weight is not None:  # its weight is the share that the mask leaves of this
                 truncate(row, sequence.sampling)
         peaks = probabilities.amax(dim=1)
         unmasked = {
@@ -123,7 +123,7 @@ class TokenMasks:
     def inspect(
         self, masked: MaskedDistribution, sequences: list[Sequence], tokens: list[SampledToken | None]
     ) -> None:
-        """Add to the tokens of inspected sequences how they came about; if there are any, this waits."""
+        """Add to the tokens of inspected sequences how they came about; for these, this waits for the device."""
         for i, probabilities in masked.unmasked.items():
             if (token := tokens[i]) is None:
                 continue

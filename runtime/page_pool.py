@@ -1,11 +1,11 @@
 """The page pool: which pages of the KV cache are in use, by how many sequences, and the prefix cache.
 
-A prefix is named by the digest of its tokens (`Sequence.page_hashes`):
+A prefix is named by the digest of its tokens (`Sequence.page_digests`):
 
-    pages = pool.match(sequence.page_hashes(pool.page_size))   # the longest cached prefix
-    pool.share(pages)                                          # now this sequence uses them, too
+    pages = pool.match(sequence.page_digests(pool.page_size))   # the longest cached prefix
+    pool.share(pages)                                          # now this sequence uses them too
     pages += pool.allocate(3)                                  # three pages of its own
-    pool.publish(pages[-3], digest)                            # the first is full: others may find it
+    pool.publish(pages[-3], digest)                            # the first of them is full: others may find it
     pool.release(pages)                                        # free, but cached until allocated again
 """
 
@@ -28,8 +28,8 @@ class PagePool:
         self.page_size = page_size
         self._num_users = [0] * num_pages
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_pages))
-        self._page_by_hash: dict[bytes, int] = {}
-        self._hash_by_page: dict[int, bytes] = {}
+        self._page_by_digest: dict[bytes, int] = {}
+        self._digest_by_page: dict[int, bytes] = {}
 
     @property
     def num_free(self) -> int:
@@ -41,11 +41,11 @@ class PagePool:
         """The number of all pages except the null page."""
         return self.num_pages - 1
 
-    def match(self, hashes: Iterable[bytes]) -> list[int]:
+    def match(self, digests: Iterable[bytes]) -> list[int]:
         """The pages of the longest cached prefix; `share` them before anything is allocated."""
         pages = []
-        for content in hashes:
-            page = self._page_by_hash.get(content)
+        for digest in digests:
+            page = self._page_by_digest.get(digest)
             if page is None:
                 break
             pages.append(page)
@@ -70,18 +70,18 @@ class PagePool:
             self._num_users[page] = 1
         return pages
 
-    def publish(self, page: int, content: bytes) -> None:
-        """Cache a full page under the digest `content`, unless an equal page is cached already."""
+    def publish(self, page: int, digest: bytes) -> None:
+        """Cache a full page under the digest of its prefix, unless an equal page is cached already."""
         assert self._num_users[page] > 0
-        if content not in self._page_by_hash and page not in self._hash_by_page:
-            self._page_by_hash[content] = page
-            self._hash_by_page[page] = content
+        if digest not in self._page_by_digest and page not in self._digest_by_page:
+            self._page_by_digest[digest] = page
+            self._digest_by_page[page] = digest
 
     def release(self, pages: Sequence[int], *, is_tainted: bool = False) -> list[int]:
         """Remove a user from each page; returns the pages that are free now.
 
-        Later pages are freed first, so that beginnings of prefixes stay cached longest. The content of
-        tainted pages is never found again.
+        Later pages are freed first, so that the beginnings of prefixes stay cached longest. Tainted pages are
+        removed from the prefix cache.
         """
         freed = []
         for page in reversed(pages):
@@ -91,7 +91,7 @@ class PagePool:
                 self._evict(page)
             if self._num_users[page] == 0:
                 self._free[page] = None
-                if page not in self._hash_by_page:
+                if page not in self._digest_by_page:
                     self._free.move_to_end(page, last=False)
                 freed.append(page)
         return freed
@@ -105,9 +105,9 @@ class PagePool:
         assert num_users == self._num_users
         assert num_users[NULL_PAGE] == 0
         assert set(self._free) == {p for p in range(1, self.num_pages) if num_users[p] == 0}
-        assert {page: content for content, page in self._page_by_hash.items()} == self._hash_by_page
+        assert {page: digest for digest, page in self._page_by_digest.items()} == self._digest_by_page
 
     def _evict(self, page: int) -> None:
-        content = self._hash_by_page.pop(page, None)
-        if content is not None:
-            del self._page_by_hash[content]
+        digest = self._digest_by_page.pop(page, None)
+        if digest is not None:
+            del self._page_by_digest[digest]

@@ -1,6 +1,6 @@
 """The scheduler: which tokens of which sequences the next step computes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings
 from runtime.slow_grammars import SlowGrammars
 
 RECOVERY_STEPS = 64
-"""After a shortage of memory, one more sequence may run for every so many steps that fit."""
+"""After a shortage of memory, one more sequence may run every so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,23 @@ class Batch:
         return [chunk.sequence for chunk in self.chunks if chunk.is_sampled]
 
 
+@dataclass(slots=True)
+class StepBudget:
+    """The tokens that a step may still compute, and each share's quota of them."""
+
+    num_left: int
+    quotas: defaultdict[str, int]
+
+    def most(self, sequence: Sequence, num_reserved: int = 0) -> int:
+        """The most tokens that a sequence may compute; `num_reserved` are kept for others."""
+        return min(self.num_left - num_reserved, max(1, self.quotas[sequence.share]))
+
+    def spend(self, chunk: Chunk) -> None:
+        """Take the tokens of a chunk."""
+        self.num_left -= chunk.num_tokens
+        self.quotas[chunk.sequence.share] -= chunk.num_tokens
+
+
 class Scheduler:
     """Continuous batching: sequences start in the order of arrival, and running ones go first.
 
@@ -145,8 +162,8 @@ class Scheduler:
     def adopt(self, twin: Sequence, sequence: Sequence) -> tuple[int, int] | tuple[()] | None:
         """Run `twin`, a copy of a running sequence, on the same pages; None if there is no room for it.
 
-        A page that is not full cannot be shared, because both continue to write it. Returns that page and the
-        page to copy it to, or an empty tuple.
+        A page that is not full cannot be shared, because both sequences go on writing it. Returns that page
+        and the page to copy it to, or an empty tuple.
         """
         num_full, num_rest = divmod(sequence.num_computed, self.pool.page_size)
         is_running = sequence.status is SequenceStatus.RUNNING
@@ -182,34 +199,41 @@ class Scheduler:
     def schedule(self) -> Batch:
         """The batch of the next step; it is empty only if all work is that of resting slow sequences."""
         self._recover()
-        chunks: list[Chunk] = []
-        budget = self.settings.max_batch_tokens
         self._give_way()
-        num_preempted = self.num_preempted
-        quotas = self.shares.quotas(self.running, self.waiting, budget)
+        max_tokens, num_preempted = self.settings.max_batch_tokens, self.num_preempted
+        budget = StepBudget(max_tokens, self.shares.quotas(self.running, self.waiting, max_tokens))
+        chunks = self._continue_running(budget)
+        if self.num_preempted == num_preempted:  # else pages are short
+            chunks += self._start_waiting(budget)
+        return Batch(tuple(chunks))
+
+    def _continue_running(self, budget: StepBudget) -> list[Chunk]:
+        """The chunks of running sequences; each leaves one token of the budget to every later sequence."""
+        chunks = []
         in_order = self.shares.in_order(self.running)
         due = self._due(in_order)
         for index, sequence in enumerate(in_order):
-            # An earlier one may have preempted it.
-            if sequence.status is SequenceStatus.RUNNING and sequence in due:
-                num_later = len(in_order) - index - 1
-                most = min(budget - num_later, max(1, quotas[sequence.share]))
-                chunk = self._advance(sequence, most, in_order[index:])
-                if chunk is not None:
-                    chunks.append(chunk)
-                    budget -= chunk.num_tokens
-                    quotas[sequence.share] -= chunk.num_tokens
-        while self.waiting and budget > 0 and num_preempted == self.num_preempted:
+            if sequence not in due or sequence.status is not SequenceStatus.RUNNING:
+                continue  # it may have been preempted just now, for the pages of an earlier one
+            num_later = len(in_order) - index - 1
+            chunk = self._advance(sequence, budget.most(sequence, num_later), in_order[index:])
+            if chunk is not None:
+                chunks.append(chunk)
+                budget.spend(chunk)
+        return chunks
+
+    def _start_waiting(self, budget: StepBudget) -> list[Chunk]:
+        """The chunks of waiting sequences that start now, until one does not fit."""
+        chunks = []
+        while self.waiting and budget.num_left > 0:
             sequence = self.shares.next_of(self.waiting)
-            chunk = self._admit(sequence, min(budget, max(1, quotas[sequence.share])))
+            chunk = self._admit(sequence, budget.most(sequence))
             if chunk is None:
                 break
-            if not chunk.num_tokens:
-                continue
-            chunks.append(chunk)
-            budget -= chunk.num_tokens
-            quotas[sequence.share] -= chunk.num_tokens
-        return Batch(tuple(chunks))
+            if chunk.num_tokens:
+                chunks.append(chunk)
+                budget.spend(chunk)
+        return chunks
 
     def _due(self, running: list[Sequence]) -> set[Sequence]:
         """The running sequences of this step: those with tokens to compute, except resting ones."""
@@ -250,7 +274,7 @@ class Scheduler:
     def _give_way(self) -> None:
         """Preempt sequences that must make room for the next waiting sequence; held ones go first.
 
-        This is done before the step has chunks: a sequence with a chunk keeps its pages, as others may read
+        This happens before the step has chunks: a sequence with a chunk keeps its pages, as others may read
         them.
         """
         if not self.waiting:
@@ -281,7 +305,7 @@ class Scheduler:
         """
         size = self.pool.page_size
         num_known = len(sequence.token_ids) if sequence.weight is None else sequence.weight.num_counted
-        return self.pool.match(sequence.page_hashes(size)[: (num_known - 1) // size])
+        return self.pool.match(sequence.page_digests(size)[: (num_known - 1) // size])
 
     def _num_missing(self, sequence: Sequence) -> int:
         """How many more pages than are free a waiting sequence needs."""
@@ -333,9 +357,9 @@ class Scheduler:
         """
         chunk = Chunk(sequence, sequence.num_computed, num_tokens)
         self.shares.charge(sequence, chunk.end)
-        hashes = sequence.page_hashes(self.pool.page_size)
+        digests = sequence.page_digests(self.pool.page_size)
         for index in range(sequence.num_published, chunk.end // self.pool.page_size):
-            self.pool.publish(sequence.page_table[index], hashes[index])
+            self.pool.publish(sequence.page_table[index], digests[index])
             sequence.num_published = index + 1
         return chunk
 

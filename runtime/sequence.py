@@ -135,7 +135,7 @@ class Sequence:
     counters: SequenceCounters = field(default_factory=SequenceCounters)
     selection: SelectionStats | None = None
     """How it was selected from its population, once it is."""
-    _page_hashes: list[bytes] = field(default_factory=list)
+    _page_digests: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin with the prompt."""
@@ -203,18 +203,18 @@ class Sequence:
             selection=self.selection,
         )
 
-    def page_hashes(self, page_size: int) -> list[bytes]:
+    def page_digests(self, page_size: int) -> list[bytes]:
         """One digest per full page, of all tokens up to its end: equal digests mean equal prefixes.
 
         Sequences with different salts have different digests, so they do not find each other's pages.
         """
-        hashes = self._page_hashes
-        for start in range(len(hashes) * page_size, len(self.token_ids) - page_size + 1, page_size):
-            before = hashes[-1] if hashes else self.prefix_salt.encode()
+        digests = self._page_digests
+        for start in range(len(digests) * page_size, len(self.token_ids) - page_size + 1, page_size):
+            before = digests[-1] if digests else self.prefix_salt.encode()
             content = hashlib.blake2b(before, digest_size=16)
             content.update(array("q", self.token_ids[start : start + page_size]).tobytes())
-            hashes.append(content.digest())
-        return hashes
+            digests.append(content.digest())
+        return digests
 
     def fork(self, seed: int) -> "Sequence":
         """A copy that continues with another seed; it has no pages yet, but finds those of equal content."""
@@ -229,7 +229,7 @@ class Sequence:
         twin.num_computed = twin.num_published = 0
         twin.forced = None
         twin.counts = None
-        twin._page_hashes = list(self._page_hashes)  # noqa: SLF001 - of its own class
+        twin._page_digests = list(self._page_digests)  # noqa: SLF001 - of its own class
         return twin
 
     def finish(self, reason: FinishReason) -> None:

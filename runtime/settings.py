@@ -5,41 +5,46 @@ from dataclasses import dataclass, field
 from runtime.selection import Selection
 
 CPU_STEPPED_PER_SHARE = 4
-"""Sequences of a client in one step on a CPU, beside those of other clients."""
+"""The most sequences of a client in one step on a CPU, while other clients have some too."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """Sizes and limits of one engine.
 
-    `num_pages` None takes as many pages as fit into `kv_bytes`. `max_batch_tokens` bounds one step: longer
-    prompts are prefilled in chunks. A client has at most `max_sequences_per_share`, running or waiting.
-    `dtype` and `device` are torch's names. On an accelerator, `dtype` "auto" is the checkpoint's own type; on
-    a CPU it is bfloat16 if the checkpoint is and the CPU can multiply it, else float32. Without
-    `jump_forward`, forced tokens are sampled, too. `compile_layers` has torch fuse what a layer does between
-    its matrix products and attention: fewer kernels, slower start. `selection` is that of requests which say
-    none, are not streamed, and have a temperature above 0.
-
     Raises:
         ValueError: names a setting that is out of range.
     """
 
     page_size: int = 16
+    """Tokens of a page of the KV cache."""
     num_pages: int | None = None
+    """None takes as many pages as fit into `kv_bytes`."""
     kv_bytes: int = 512 * 2**20
     max_batch_tokens: int = 512
+    """Tokens that one step computes; longer prompts are prefilled in chunks."""
     max_sequences: int = 64
+    """Sequences that run at once."""
     max_waiting: int = 256
+    """Choices that wait in the queue."""
     max_sequences_per_share: int = 128
+    """Sequences of one client, running or waiting."""
     retry_after_s: float = 1.0
     context_length: int | None = None
     default_max_tokens: int = 2048
     dtype: str = "auto"
+    """Torch's name of a type. On an accelerator, "auto" is the checkpoint's own type; on a CPU it is bfloat16
+    if the checkpoint is and the CPU can multiply it, else float32."""
     device: str = "cpu"
+    """Torch's name of a device."""
     num_threads: int | None = None
     jump_forward: bool = True
+    """Without it, forced tokens are sampled like all others."""
     compile_layers: bool = False
+    """Has torch fuse what a layer does between its matrix products and attention: fewer kernels, slower
+    start."""
     selection: Selection = field(default_factory=Selection)
+    """Applies to requests that set none, are not streamed, and have a temperature above 0."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -60,8 +65,8 @@ class EngineSettings:
 
     @property
     def max_stepped_per_share(self) -> int:
-        """How many sequences of a client one step computes where other clients have some to compute, too.
+        """How many sequences of a client one step computes while other clients have some too.
 
-        On a CPU every sequence makes a step longer by about as much. On an accelerator it hardly does.
+        On a CPU, every sequence makes a step longer by about as much. On an accelerator, it hardly does.
         """
         return min(CPU_STEPPED_PER_SHARE, self.max_sequences) if self.device == "cpu" else self.max_sequences

@@ -1,14 +1,14 @@
-"""Slow grammars: sequences whose masks take long must wait, so that those of other clients need not.
+"""Slow grammars: sequences whose masks take long wait, so that those of other clients need not.
 
-A mask usually takes a tenth of a millisecond. If very many derivations fit a text, it takes a second: by
-malice, or because a grammar is ambiguous. All sequences share the engine's only thread. So the thread's
+A mask usually takes a tenth of a millisecond. If very many derivations fit a text, it takes a second: the
+grammar is ambiguous, perhaps by malice. All sequences share the engine's only thread. So the thread's
 processor time is counted for each sequence: for its masks, its closer and its forced tokens.
 
-- A sequence is slow if its last token took more than `SLOW_S`. The slow sequences of one step took no more
-  than `STEP_S` together, or it is only one; the client that has had fewest tokens comes first.
+- A sequence is slow if its last token took more than `SLOW_S`. A step has only as many slow sequences as took
+  `STEP_S` together, but at least one. The client that has had fewest tokens comes first.
 - While other clients have quick sequences, slow ones rest for `REST` times as long as they took.
-- A sequence whose slow tokens took more than `MAX_SLOW_S` fails: a schema that takes as long to compile is
-  refused, too.
+- A sequence whose slow tokens took more than `MAX_SLOW_S` fails. A schema that takes as long to compile is
+  refused too.
 """
 
 import math
@@ -29,7 +29,7 @@ Clock = Callable[[], float]
 
 
 class SlowGrammars:
-    """Counts the time of each sequence, and says which of them sit out a step."""
+    """Counts the time that the grammar of each sequence takes, and says which sequences sit out a step."""
 
     def __init__(self, clock: Clock = time.monotonic, processor_clock: Clock = time.thread_time) -> None:
         self._clock = clock
@@ -37,8 +37,8 @@ class SlowGrammars:
         self._resumes_at = -math.inf
 
     @contextmanager
-    def counted(self, sequence: Sequence) -> Iterator[None]:
-        """Count the processor time of the block for a sequence."""
+    def timed(self, sequence: Sequence) -> Iterator[None]:
+        """Add the processor time of the block to the sequence's next token."""
         start = self._processor_clock()
         try:
             yield
@@ -57,14 +57,14 @@ class SlowGrammars:
     def resting(
         self, running: Several[Sequence], waiting: Several[Sequence], served: Callable[[str], float]
     ) -> Collection[Sequence]:
-        """The running sequences that sit out the next step; `served` is what a share has had."""
+        """The running sequences that sit out the next step; `served` says how many tokens a share has had."""
         slow = [sequence for sequence in running if sequence.slow_token_s]
         if not slow:
             return ()
-        quick = {sequence.share for sequence in (*running, *waiting) if not sequence.slow_token_s}
-        are_over = self._clock() >= self._resumes_at
-        able = [sequence for sequence in slow if are_over or not quick - {sequence.share}]
-        able.sort(key=lambda sequence: served(sequence.share))
-        taken_s = accumulate(sequence.slow_token_s for sequence in able)
-        num_able = max(1, sum(total_s <= STEP_S for total_s in taken_s))
-        return frozenset(slow).difference(able[:num_able])
+        quick_shares = {sequence.share for sequence in (*running, *waiting) if not sequence.slow_token_s}
+        have_rested = self._clock() >= self._resumes_at
+        candidates = [s for s in slow if have_rested or not quick_shares - {s.share}]
+        candidates.sort(key=lambda sequence: served(sequence.share))
+        totals_s = accumulate(sequence.slow_token_s for sequence in candidates)
+        num_stepped = max(1, sum(total_s <= STEP_S for total_s in totals_s))
+        return frozenset(slow).difference(candidates[:num_stepped])

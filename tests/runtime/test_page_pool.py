@@ -23,7 +23,7 @@ def test_random_use_keeps_integrity(actions):
             pool.check_integrity(tables)
             continue
         sequence = Sequence("s", prompt, 1)
-        hashes = sequence.page_hashes(size)
+        hashes = sequence.page_digests(size)
         shared = pool.match(hashes)
         for index, page in enumerate(shared):
             assert contents[page] == tuple(prompt[: (index + 1) * size])
@@ -84,13 +84,13 @@ def test_a_leak_is_noticed():
 
 def test_sequences_with_other_salts_share_no_page():
     salts = ("", "acme", "bolt")
-    pages = [set(Sequence("s", [1, 2, 3, 4, 5], 1, prefix_salt=salt).page_hashes(2)) for salt in salts]
+    pages = [set(Sequence("s", [1, 2, 3, 4, 5], 1, prefix_salt=salt).page_digests(2)) for salt in salts]
     assert len(set.union(*pages)) == 6
     twin = Sequence("t", [1, 2, 3, 4, 5], 1, prefix_salt="acme").fork(1)
-    assert set(twin.page_hashes(2)) == pages[1]
+    assert set(twin.page_digests(2)) == pages[1]
 
 
 def test_hashes_cover_everything_before():
     one, other = Sequence("s", [1, 2, 3, 4, 5], 1), Sequence("s", [9, 2, 3, 4, 5], 1)
-    assert len(one.page_hashes(2)) == 2
-    assert not set(one.page_hashes(2)) & set(other.page_hashes(2))
+    assert len(one.page_digests(2)) == 2
+    assert not set(one.page_digests(2)) & set(other.page_digests(2))
