@@ -123,7 +123,7 @@ class TokenMasks:
     def inspect(
         self, masked: MaskedDistribution, sequences: list[Sequence], tokens: list[SampledToken | None]
     ) -> None:
-        """Add to the tokens of inspected sequences how they came about; for these, this waits for the device."""
+        """Add to the tokens of inspected sequences how they came about; this waits for the device."""
         for i, probabilities in masked.unmasked.items():
             if (token := tokens[i]) is None:
                 continue

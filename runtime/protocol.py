@@ -30,8 +30,8 @@ class ModelCard:
     """The tools that its prompts show, unless a request says which."""
     tool_search: int | None = None
     """The most tools that its prompts show, unless a request says how many."""
-    holds_guards: bool = True
-    """Whether its engine keeps every constraint. Else the gateway refuses tokens, and asks for others."""
+    applies_guards: bool = True
+    """Whether its engine applies guards. Otherwise the gateway refuses tokens that a guard forbids."""
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -281,7 +281,7 @@ class ToolsetController(Controller):
         With `tool`, only of that tool. If there are very many tools, the last ones have no entries.
         """
         found, reports = await services.registry.report(toolset, revision, tool, share=principal.share)
-        unguarded = [model.model_id for model in await services.runtime.models() if not model.holds_guards]
+        unguarded = [model.model_id for model in await services.runtime.models() if not model.applies_guards]
         tools = await asyncio.to_thread(reports_json, reports)
         return summary_json(found.summary) | {"tools": tools, "unguarded_models": unguarded}
 

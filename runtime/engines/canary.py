@@ -65,7 +65,7 @@ class Canary:
         Raises:
             EngineFault: the engine must not be used; the message says what it did.
         """
-        tools = _TOOLS if self._sent.holds_guards else _UNGUARDED_TOOLS
+        tools = _TOOLS if self._sent.applies_guards else _UNGUARDED_TOOLS
         grammars = [await self._grammar(tool) for tool in tools]
         try:
             async with asyncio.timeout(TIMEOUT_S):

@@ -19,14 +19,14 @@ from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreac
 from runtime.written_token import SampledToken
 
 MAX_EVENT_BYTES = 16 * 2**20
-"""Of one event of a stream; the first repeats the ids of the prompt."""
+"""The largest event of a stream; the first may repeat the ids of the prompt."""
 MAX_PROBE_BYTES = 16 * 2**20
-"""Of an answer about the engine itself: its health, models and metrics."""
+"""The largest answer about the engine itself: its health, models and metrics."""
 MAX_ERROR_CHARACTERS = 500
-"""Of an engine's own words in our error messages."""
+"""How much of an engine's own message our error messages quote."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_TOKENS = 1 << 16
-"""Of one event, beside those of the prompt."""
+"""The most tokens in one event, besides those of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +67,23 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class EngineChunk:
-    """More tokens of an answer; the first chunk may repeat the prompt.
-
-    `finish_reason` says why the answer ended, None if it goes on.
-
-    The last chunk may say how many tokens of the prompt were in the engine's cache.
-    """
+    """More tokens of an answer."""
 
     tokens: tuple[SampledToken, ...] = ()
     finish_reason: str | None = None
+    """Why the answer ended; None if it goes on."""
     prompt_ids: tuple[int, ...] | None = None
+    """The prompt, which the first chunk may repeat."""
     num_cached: int | None = None
+    """How many tokens of the prompt were in the engine's cache, which the last chunk may say."""
 
 
 class EngineClient(Protocol):
-    """One server of an engine. Errors name it.
-
-    `reports_cached`: the engine has said at the end of an answer how much of the prompt was in its cache.
-    """
+    """One server of an engine. Errors name it."""
 
     name: str
     reports_cached: bool
+    """Whether it has said at the end of an answer how much of the prompt was in its cache."""
     repeats_prompts: bool
     """Whether its first chunk has the ids of the prompt."""
     has_unmasked_logprobs: bool
@@ -138,7 +134,7 @@ class EngineConnection:
         verified = ssl.create_default_context(cafile=address.ca_bundle) if address.ca_bundle else True
         self._http = httpx.AsyncClient(
             base_url=address.url.rstrip("/").removesuffix("/v1"),
-            # What is compressed may become a thousand times as large.
+            # Compressed data may become a thousand times as large.
             headers={**address.headers, **key, "Accept-Encoding": "identity"},
             verify=verified,
             transport=transport,
@@ -288,7 +284,7 @@ class _Reading:
         self._name = name
 
     def __enter__(self) -> None:
-        """Nothing is needed."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         match error:
@@ -299,7 +295,7 @@ class _Reading:
             case httpx.HTTPError():
                 reason = f"broke off: {str(error) or type(error).__name__}"
             case msgspec.MsgspecError() | ValueError() | KeyError() | TypeError() | RecursionError():
-                reason = f"answers what such an engine would not: {error}"
+                reason = f"gives an answer that cannot be read: {error}"
             case _:
                 return
         raise EngineBroke(self._name, reason) from error

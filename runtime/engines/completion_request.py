@@ -1,4 +1,4 @@
-"""Requests to an engine, and detection of an engine that lacks the plugin."""
+"""The requests that ask an engine to continue an output."""
 
 import hashlib
 import hmac
@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runtime.engines.mark import PLUGIN_MISSING
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.request import GenerationRequest, Sampling
-from runtime.text.detokenizer import TokenBytes
-from runtime.written_token import SampledToken
 
-_TELLING = 200
-"""Characters at the end of an image by which it is told from others: all of them may be megabytes."""
+_IMAGE_END = 200
+"""Characters at the end of an image's URL that tell it from others; the whole URL may have megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +41,8 @@ class CompletionRequest:
 class CompletionRequests:
     """Makes the requests that ask engines to continue an output.
 
-    `secret` keys the salts. `sends_seeds`: whether clients' seeds are sent to the engine. `shares_prefixes`:
-    whether different clients share prefixes in an engine's cache.
+    `secret` keys the salts. With `sends_seeds`, clients' seeds are sent to the engine. With
+    `shares_prefixes`, different clients share prefixes in an engine's cache.
     """
 
     secret: bytes
@@ -97,34 +94,8 @@ def conversation_head(request: GenerationRequest) -> bytes:
     else:
         first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
         said = [
-            (message.role, message.content, [image.url[-_TELLING:] for image in message.images])
+            (message.role, message.content, [image.url[-_IMAGE_END:] for image in message.images])
             for message in request.messages[: first + 1]
         ]
         head = [[tool.name for tool in request.tools], said]
     return hashlib.blake2b(repr(head).encode(), digest_size=16).digest()
-
-
-class SentinelWatch:
-    """Holds tokens back while they may begin the sentinel that an engine without the plugin writes."""
-
-    def __init__(self, token_bytes: TokenBytes) -> None:
-        self._token_bytes = token_bytes
-        self._text = b""
-        self._held: list[SampledToken] | None = []
-        self.is_found = False
-
-    def passed(self, tokens: Sequence[SampledToken], *, is_last: bool = False) -> Sequence[SampledToken]:
-        """The tokens that are certainly not part of the sentinel."""
-        if self._held is None:
-            return tokens
-        self._held += tokens
-        self._text += self._token_bytes.of(t.token_id for t in tokens if self._token_bytes.has(t.token_id))
-        sentinel = PLUGIN_MISSING.encode()
-        if self._text == sentinel:
-            self.is_found = True
-            return ()
-        may_follow = not self._held or (self._text and sentinel.startswith(self._text))
-        if may_follow and not is_last:
-            return ()
-        released, self._held = self._held, None
-        return released

@@ -20,21 +20,20 @@ from runtime.events import Event, Finished
 from runtime.written_token import SampledToken
 
 MAX_TOKENS_AT_ONCE = 16
-"""More tokens that come together are verified in a thread. One takes about as long as going to a thread."""
+"""If more tokens come together, a thread verifies them. Verifying one takes about as long as using a
+thread."""
 Submit = Callable[[Callable[[], list[Event]]], Future[list[Event]]]
 
-LAST_WORDS_S = 1.0
-"""How long an engine may take to end its answer."""
+END_TIMEOUT_S = 1.0
+"""How long an engine may take to end its answer once the output is complete."""
 
 
 class ChoiceDelivery:
-    """Puts the events of one choice into the queue of its answer; holds back the last event until `end`.
-
-    `num_cached` tokens of the prompt were in the engine's cache.
-    """
+    """Puts the events of one choice into the queue of its answer; holds back the last event until `end`."""
 
     def __init__(self, queue: "asyncio.Queue[list[Event] | RuntimeFault]") -> None:
         self.num_cached = 0
+        """How many tokens of the prompt were in the engine's cache."""
         self._queue = queue
         self._end: Finished | None = None
 
@@ -58,10 +57,8 @@ async def deliver_verified(
 ) -> None:
     """Verify tokens, in a thread if that may take long, and deliver their events.
 
-    `submit` runs work in a thread.
-
-    When this is cancelled, it first finishes both steps, unless the thread has not started. So nobody else
-    uses the output meanwhile.
+    `submit` runs work in a thread. When this function is cancelled, it first finishes both steps, unless the
+    thread has not started. So nobody else uses the output meanwhile.
     """
 
     async def delivered(taking: Future[list[Event]]) -> None:
@@ -83,7 +80,7 @@ async def read_num_cached(chunks: AsyncIterator[EngineChunk]) -> int:
     """
     num_cached = 0
     with suppress(TimeoutError, EngineBroke):  # the output is whole
-        async with asyncio.timeout(LAST_WORDS_S):
+        async with asyncio.timeout(END_TIMEOUT_S):
             async for chunk in chunks:
                 if chunk.tokens and chunk.finish_reason is None:
                     break

@@ -1,9 +1,8 @@
 """The grammar loader: links the grammar of a recipe inside an engine.
 
-The units come with the request or from the gateway's store.
-
-Engines call it from their own threads; one thread with an event loop owns the caches and the connection to
-the store. If many requests need the same recipe, only one reads the store, all units in one round trip.
+The units come with the request or from the gateway's store. Engines call the loader from their own threads;
+one thread with an event loop owns the caches and the connection to the store. If many requests need the same
+recipe, only one reads the store, all units in one round trip.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ TIME_LIMIT_S = 60.0
 _STORE_TIMEOUT_S = 5.0
 """Longer than the stores' own timeouts, so that a store reports its own failure first."""
 _SLOW_MS = 20.0
-"""A unit that compiles faster may be compiled when its tool is first called, between two tokens."""
+"""Slower units are compiled before the output begins, the others when their tool is first called."""
 _SHOWN = 3
 NO_PARTS: Mapping[str, bytes] = MappingProxyType({})
 

@@ -2,7 +2,7 @@
 
 A mark is a comment line above an EBNF grammar. An engine with the plugin reads the line and links the grammar
 that it names. An engine without the plugin ignores the comment and follows the grammar below it, whose only
-sentence is not a call. So an engine without the plugin never writes an unchecked call.
+sentence is no call. So an engine without the plugin never writes an unchecked call.
 
 >>> recipe = GrammarRecipe("d3…", "hermes", (("pay", "5f0c…"), ("search", "91ab…")), ToolChoice())
 >>> print(spell_mark(recipe, is_thinking=False, secret=b"the gateway's secret"))
@@ -31,7 +31,7 @@ MAX_LINE_BYTES = 4 * 2**20
 """A toolset of 473 tools has a line of 23 KB."""
 _MAX_RECIPE_BYTES = 16 * 2**20
 _PREFIX = "#callgate:"
-_BELOW = f'root ::= "{PLUGIN_MISSING}"\n'
+_FALLBACK_GRAMMAR = f'root ::= "{PLUGIN_MISSING}"\n'
 _PURPOSE = b"callgate mark %d\n" % VERSION
 """Signed with the recipe, so that no other signature of the same secret is one of a mark."""
 
@@ -76,7 +76,7 @@ def spell_mark(
             f"the mark of {len(recipe.tools)} tools has {len(line)} bytes, but at most {MAX_LINE_BYTES} are"
             " sent with a request; offer fewer tools"
         )
-    return f"{line}\n{_BELOW}"
+    return f"{line}\n{_FALLBACK_GRAMMAR}"
 
 
 def is_marked(text: str) -> bool:
@@ -99,7 +99,7 @@ def read_mark(text: str, secret: bytes) -> Mark | None:
             f"the mark is of version {version[:20]!r}, and this plugin reads version {VERSION}; the gateway"
             " and the engine need the same version of callgate"
         )
-    if below != _BELOW:
+    if below != _FALLBACK_GRAMMAR:
         raise InvalidMark("the grammar below the mark was altered")
     if not hmac.compare_digest(signature.encode(), _signature(written, secret).encode()):
         raise InvalidMark(

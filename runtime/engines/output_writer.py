@@ -38,14 +38,15 @@ from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 
 MAX_IDLE = 8
-"""Requests that may bring no token, one after the other, before the closer completes an output."""
+"""How many requests in a row may bring no token before the closer completes an output."""
 MAX_ALLOWED = 256
-"""If more tokens are allowed where one was refused, the engine is told those that were refused."""
+"""Where a token was refused, the engine is sent the allowed ones, or if there are more, a bias against those
+refused."""
 REFUSED_BIAS = -100.0
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
 NUM_VERIFYING_THREADS = 4
-"""Threads that begin, verify and complete outputs which take long; one client has at most half of them."""
+"""Threads for outputs that take long to begin, verify or complete; one client has at most half of them."""
 
 
 _Result = TypeVar("_Result")
@@ -92,7 +93,7 @@ class OutputWriter:
             queue.put_nowait(fault)
         except TimeoutError as error:
             queue.put_nowait(
-                DeadlineExceeded() if deadline.expired() else GenerationFailed(f"it took too long: {error}")
+                DeadlineExceeded() if deadline.expired() else GenerationFailed(f"a step timed out: {error}")
             )
         except Exception as error:  # a fault of ours ends its own request
             queue.put_nowait(GenerationFailed(f"{type(error).__name__}: {error}"))
@@ -103,7 +104,7 @@ class OutputWriter:
         self._threads.shutdown()
 
     def _write_forced(self, output: VerifiedOutput) -> list[Event]:
-        with self._jump_lock:  # it tokenizes one text at a time
+        with self._jump_lock:  # `JumpForward` is not thread-safe
             return output.write_forced(self._jump_forward)
 
     async def _continue(
@@ -137,8 +138,8 @@ class OutputWriter:
                     raise
                 await self._grammars.publish(request, is_again=True)
             if output.is_refused:
-                replica.refused_token(is_expected=not self._grammars.holds_guards)
-            if output.is_open and not self._grammars.holds_guards:
+                replica.refused_token(is_expected=not self._grammars.applies_guards)
+            if output.is_open and not self._grammars.applies_guards:
                 delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
         delivery.end()
 
@@ -169,7 +170,9 @@ class OutputWriter:
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
         name = replica.client.name
-        asked = await self._in_thread(request, partial(self._asked, replica.model.model_id, request, output))
+        asked = await self._in_thread(
+            request, partial(self._completion_request, replica.model.model_id, request, output)
+        )
         request.times.note_begun()
         sentinel = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
@@ -199,16 +202,18 @@ class OutputWriter:
                     return
         if finish_reason not in {"stop", "length"}:
             raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
-        goes_on = not self._grammars.holds_guards
+        goes_on = not self._grammars.applies_guards
         delivery.put(output.engine_stopped(is_cut=finish_reason == "length", goes_on=goes_on))
 
-    def _asked(self, model_id: str, request: GenerationRequest, output: VerifiedOutput) -> CompletionRequest:
+    def _completion_request(
+        self, model_id: str, request: GenerationRequest, output: VerifiedOutput
+    ) -> CompletionRequest:
         """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids."""
-        is_one = bool(output.refused_ids) and not self._grammars.holds_guards
-        allowed = output.allowed_ids(MAX_ALLOWED) if is_one else ()
+        is_single = bool(output.refused_ids) and not self._grammars.applies_guards
+        allowed = output.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(request, output)
         asked = self._requests.request(model_id, request, output, grammar)
-        if not is_one:
+        if not is_single:
             return asked
         bias = {**asked.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
         sampling = replace(asked.sampling, logit_bias=bias)
@@ -237,7 +242,7 @@ class OutputWriter:
             delivery.end()
 
     async def _in_thread(self, request: GenerationRequest, work: Callable[[], _Result]) -> _Result:
-        """Run work in a thread as soon as its client may have one; other clients have threads of their own.
+        """Run work in a thread as soon as the client may have one; one client cannot take them all.
 
         When this is cancelled, it still waits for work that has started, so that nobody else uses the output
         meanwhile.

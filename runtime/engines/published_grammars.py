@@ -11,7 +11,7 @@ from runtime.errors import GrammarNotStored, RequestRefused
 from toolspecs.errors import StoreUnavailable
 
 PUBLISHED_S = 300.0
-"""After so long, it is looked again whether the store still has a part."""
+"""How long a part counts as published before the store is asked for it again."""
 _MAX_PUBLISHED = 65_536
 
 
@@ -59,9 +59,9 @@ class PublishedGrammars:
             raise GrammarNotStored(self._retry_after_s) from error
         if not is_stored:
             raise RequestRefused(
-                "external engines cannot read the compiled grammar of this request: this client has stored"
-                " as much of grammars as it may for now, or there is no room for it in memory; send tools and"
-                " formats that were sent before, or fewer of them",
+                "external engines cannot read the compiled grammar of this request: this client has used up"
+                " its room for stored grammars for now, or the gateway's memory has no room for it; send tools"
+                " and formats that were sent before, or fewer of them",
                 "tools",
             )
         if len(self._seen_at) >= _MAX_PUBLISHED:

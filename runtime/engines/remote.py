@@ -18,7 +18,7 @@ from runtime.drafting import Drafting
 from runtime.engines.canary import Canary
 from runtime.engines.client import EngineClient
 from runtime.engines.completion_request import CompletionRequests, conversation_head
-from runtime.engines.delivery import LAST_WORDS_S
+from runtime.engines.delivery import END_TIMEOUT_S
 from runtime.engines.inline_grammars import InlineGrammars
 from runtime.engines.output_writer import OutputWriter
 from runtime.engines.published_grammars import PublishedGrammars
@@ -92,7 +92,7 @@ class _Answer:
         """
         for task in self.tasks:
             task.cancel()
-        await asyncio.wait([asyncio.gather(*self.tasks, return_exceptions=True)], timeout=LAST_WORDS_S)
+        await asyncio.wait([asyncio.gather(*self.tasks, return_exceptions=True)], timeout=END_TIMEOUT_S)
 
 
 class RemoteRuntime:
@@ -150,7 +150,7 @@ class RemoteRuntime:
             text.syntax,
             text.context_length,
             template_variables(text.tokenizer.chat_template),
-            holds_guards=self._grammars.holds_guards,
+            applies_guards=self._grammars.applies_guards,
         )
 
     async def start(self, grammars: GrammarCache) -> None:
@@ -207,7 +207,7 @@ class RemoteRuntime:
                     for event in delivery:
                         num_open -= isinstance(event, Finished)
                         yield event
-                await asyncio.wait(answer.tasks, timeout=LAST_WORDS_S)
+                await asyncio.wait(answer.tasks, timeout=END_TIMEOUT_S)
             finally:
                 del self._answers[request.request_id]
                 await answer.stop()
@@ -291,7 +291,7 @@ class RemoteRuntime:
                 prepared=self._text.prepared,
                 token_bytes=self._token_bytes,
                 is_thinking=is_thinking,
-                checks_masks=not self._grammars.holds_guards,
+                checks_masks=not self._grammars.applies_guards,
                 counts_rescued=self._counts_rescued,
             )
             for choice in range(request.num_choices)

@@ -1,9 +1,9 @@
 """The replicas of one engine: which of them take requests, and which one gets a request.
 
-A replica takes requests once it has passed the canary (`runtime.engines.canary`) and until it fails. Its
-*circuit* is then open. After a delay, which doubles with each failure, the canary tries it again, not a
-client's request. A replica that does not answer at all is still asked for its health as often as a working
-one.
+A replica takes requests once it has passed the canary (`runtime.engines.canary`). When it fails, its
+*circuit* opens, and it takes no more. After a delay, which doubles with each failure, the canary tries it
+again, not a client's request. A replica that does not answer at all is still asked for its health as often as
+a working one.
 
 Requests with the same *affinity* go to the same replica, because it has their prefix in its cache. If that
 replica has more than its share of the load, they go to the next in their order (rendezvous hashing with
@@ -26,14 +26,14 @@ from runtime.protocol import Circuit, EngineState
 logger = logging.getLogger(__name__)
 
 LOAD_BOUND = 1.25
-"""A replica has at most so many times the mean load, and one request more."""
+"""A replica has at most this many times the mean load, and one request more."""
 MAX_FAILURES = 3
-"""Requests that may fail one after the other before a replica's circuit opens."""
+"""How many requests in a row may fail before a replica's circuit opens."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """How often a replica is looked at, and how long things may take, in seconds.
+    """How often a replica is checked, and how long things may take, in seconds.
 
     A running request is abandoned if no token comes for `stall_s`.
     """
@@ -65,12 +65,12 @@ class Replica:
         self._running: set[asyncio.Timeout] = set()
         self._num_failures = 0
         self._failing: set[str] = set()
-        """The clients of these failures, which came one after the other."""
+        """The clients whose requests have failed since the last success."""
         self._checked_at = -math.inf
-        self._answers = False
-        """Whether it said that it is healthy when it was last looked at."""
-        self._is_wanted = asyncio.Event()
-        """Set when the circuit opens, or when the next canary should come at once."""
+        self._is_healthy = False
+        """Whether it said so when it was last checked."""
+        self._is_due = asyncio.Event()
+        """Set when the next check should come at once."""
 
     @property
     def num_running(self) -> int:
@@ -118,7 +118,7 @@ class Replica:
         """Count a failed request; after several, the replica takes no more until it has passed the canary.
 
         Running requests continue: one client's requests may fail while those of others do not. If all these
-        failures are of one client, the replica keeps taking requests until the canary has looked.
+        failures are of one client, the replica takes requests until the canary has run.
         """
         self.num_failed += 1
         self._num_failures += 1
@@ -139,7 +139,7 @@ class Replica:
         """Let the canary run soon: requests or tokens failed, or the plugin seems to be missing."""
         if time.monotonic() - self._checked_at > self._settings.probe_s:
             self._checked_at = -math.inf
-            self._is_wanted.set()
+            self._is_due.set()
 
     def open(self, reason: str) -> None:
         """Take no more requests and abandon the running ones: the replica is dead."""
@@ -153,10 +153,10 @@ class Replica:
         if self.reason != reason:
             logger.warning("the engine %s takes no requests: %s", self.client.name, reason)
         self.circuit, self.reason = Circuit.OPEN, reason
-        self._is_wanted.set()
+        self._is_due.set()
 
     def state(self, model_id: str) -> EngineState:
-        """What is known of it."""
+        """What is known of the replica."""
         age = time.monotonic() - self._checked_at
         return EngineState(
             model_id=model_id,
@@ -175,29 +175,29 @@ class Replica:
         """Check the replica regularly, until cancelled."""
         retry_s = self._settings.first_retry_s
         while True:
-            await self._look(model_name, check)
-            self._is_wanted.clear()
+            await self._check(model_name, check)
+            self._is_due.clear()
             if self.circuit is Circuit.CLOSED:
                 wait_s, retry_s = self._settings.probe_s, self._settings.first_retry_s
             else:
-                # One that is dead costs no more than one that works: it is only asked for its health.
-                longest_s = self._settings.last_retry_s if self._answers else self._settings.probe_s
+                # A dead replica is only asked for its health, so it may be asked as often as a working one.
+                longest_s = self._settings.last_retry_s if self._is_healthy else self._settings.probe_s
                 wait_s, retry_s = min(retry_s, longest_s), min(2 * retry_s, self._settings.last_retry_s)
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._is_wanted.wait()
+                    await self._is_due.wait()
             except TimeoutError:
                 continue
 
-    async def _look(self, model_name: str | None, check: Check) -> None:
+    async def _check(self, model_name: str | None, check: Check) -> None:
         """Probe the replica, and run the canary if it is due."""
-        self._answers = False
+        self._is_healthy = False
         try:
             await self._probe()
         except EngineFault as fault:
             self.open(fault.reason)
             return
-        self._answers = True
+        self._is_healthy = True
         if self.circuit is not Circuit.CLOSED:
             self.circuit = Circuit.TRIAL
         elif time.monotonic() - self._checked_at < self._settings.canary_s:
@@ -240,7 +240,7 @@ def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> Ser
     if found is None:
         served = ", ".join(repr(model.model_id) for model in models) or "none"
         if name is None:
-            raise EngineBroke(engine, f"serves not one model, and the settings name none: it serves {served}")
+            raise EngineBroke(engine, f"serves several models or none, so name one in the settings: {served}")
         raise EngineBroke(
             engine, f"does not serve the model of the settings: no {name!r}; it serves {served}"
         )
@@ -255,27 +255,27 @@ class Replicas:
     ) -> None:
         self._model_id = model_id
         self._settings = settings or WatchSettings()
-        self._all = tuple(Replica(client, self._settings) for client in clients)
+        self._replicas = tuple(Replica(client, self._settings) for client in clients)
         self._tasks: list[asyncio.Task[None]] = []
 
     def __iter__(self) -> Iterator[Replica]:
-        return iter(self._all)
+        return iter(self._replicas)
 
     def start(self, model_name: str | None, check: Check) -> None:
         """Begin to watch; replicas take requests once the canary has passed."""
-        self._tasks = [asyncio.create_task(replica.watch(model_name, check)) for replica in self._all]
+        self._tasks = [asyncio.create_task(replica.watch(model_name, check)) for replica in self._replicas]
 
     async def close(self) -> None:
         """Stop watching, and close all connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for replica in self._all:
+        for replica in self._replicas:
             await replica.client.close()
 
     def states(self) -> tuple[EngineState, ...]:
         """The state of each replica."""
-        return tuple(replica.state(self._model_id) for replica in self._all)
+        return tuple(replica.state(self._model_id) for replica in self._replicas)
 
     def choose(self, affinity: bytes, without: Collection[Replica] = ()) -> Replica:
         """The replica for a request; one of those in `without` only if there is no other.
@@ -283,15 +283,15 @@ class Replicas:
         Raises:
             NoEngine: none takes requests; the message says why for each.
         """
-        closed = [replica for replica in self._all if replica.circuit is Circuit.CLOSED]
-        able = [replica for replica in closed if replica not in without] or closed
-        if not able:
-            reasons = tuple(f"{replica.client.name} {replica.reason}" for replica in self._all)
+        closed = [replica for replica in self._replicas if replica.circuit is Circuit.CLOSED]
+        candidates = [replica for replica in closed if replica not in without] or closed
+        if not candidates:
+            reasons = tuple(f"{replica.client.name} {replica.reason}" for replica in self._replicas)
             raise NoEngine(self._model_id, reasons, self._settings.first_retry_s)
-        most = 1 + LOAD_BOUND * sum(replica.num_running for replica in able) / len(able)
-        able.sort(key=lambda replica: _weight(affinity, replica.client.name))
-        return next(replica for replica in able if replica.num_running < most)
+        most = 1 + LOAD_BOUND * sum(replica.num_running for replica in candidates) / len(candidates)
+        candidates.sort(key=lambda replica: _order_of(affinity, replica.client.name))
+        return next(replica for replica in candidates if replica.num_running < most)
 
 
-def _weight(affinity: bytes, name: str) -> bytes:
+def _order_of(affinity: bytes, name: str) -> bytes:
     return hashlib.blake2b(affinity + name.encode(), digest_size=8).digest()

@@ -4,7 +4,7 @@ There are two kinds of engines. Those with the plugin read a mark, and the store
 the parts of the grammar. Those without the plugin read a grammar.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
@@ -14,27 +14,51 @@ from compiler.grammar.grammar import Grammar
 from compiler.grammar.plain_ebnf import is_longer
 from compiler.recipe import GrammarRecipe
 from compiler.vocabulary import Vocabulary
-from runtime.engines.completion_request import SentinelWatch
-from runtime.engines.mark import spell_mark
+from runtime.engines.mark import PLUGIN_MISSING, spell_mark
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import GrammarNotStored
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import TokenBytes
+from runtime.written_token import SampledToken
 
 MAX_GRAMMAR_CHARS = 200_000
-"""A longer grammar takes an engine seconds to read; without one it writes, and what is wrong is refused."""
+"""An engine takes seconds to read a longer grammar. It gets none then, and its wrong tokens are refused."""
+
+
+class SentinelWatch:
+    """Holds tokens back while they may begin the sentinel that an engine without the plugin writes."""
+
+    def __init__(self, token_bytes: TokenBytes) -> None:
+        self._token_bytes = token_bytes
+        self._text = b""
+        self._held: list[SampledToken] | None = []
+        self.is_found = False
+
+    def passed(self, tokens: Sequence[SampledToken], *, is_last: bool = False) -> Sequence[SampledToken]:
+        """The tokens that are certainly not part of the sentinel."""
+        if self._held is None:
+            return tokens
+        self._held += tokens
+        self._text += self._token_bytes.of(t.token_id for t in tokens if self._token_bytes.has(t.token_id))
+        sentinel = PLUGIN_MISSING.encode()
+        if self._text == sentinel:
+            self.is_found = True
+            return ()
+        may_follow = not self._held or (self._text and sentinel.startswith(self._text))
+        if may_follow and not is_last:
+            return ()
+        released, self._held = self._held, None
+        return released
 
 
 class SentGrammars(Protocol):
-    """How grammars are sent to engines of one kind.
+    """How grammars are sent to engines of one kind."""
 
-    `holds_guards`: whether the engine applies guards. If not, tokens that a guard forbids are expected; each
-    is replaced by requesting one of the allowed tokens. `max_refused` is how many tokens of an output may be
-    refused before the closer completes it.
-    """
-
-    holds_guards: bool
+    applies_guards: bool
+    """Whether the engine applies guards. If not, it writes tokens that a guard forbids; instead of each, one
+    of the allowed tokens is requested."""
     max_refused: int
+    """How many tokens of an output may be refused before the closer completes it."""
 
     def start(self, grammars: GrammarCache) -> None:
         """Called once, before any request."""
@@ -55,7 +79,7 @@ class SentGrammars(Protocol):
         """A watch for signs that the engine could not read the text; None if there are no such signs."""
 
     async def close(self) -> None:
-        """End what is being done."""
+        """End what runs in the background."""
 
 
 class GrammarParts(Protocol):
@@ -85,7 +109,7 @@ class GrammarParts(Protocol):
 class MarkedGrammars:
     """For engines with the plugin: a mark names the grammar, whose parts are in the store or in the mark."""
 
-    holds_guards = True
+    applies_guards = True
     max_refused = 3
 
     def __init__(self, secret: bytes, token_bytes: TokenBytes, parts: GrammarParts) -> None:
@@ -142,13 +166,13 @@ WriteGrammar = Callable[[Grammar, Vocabulary], str]
 class RestGrammars:
     """For engines without the plugin: sends the grammar of the rest of an output, or a wider one."""
 
-    holds_guards = False
+    applies_guards = False
     max_refused = 64
 
     def __init__(self, vocabulary: Vocabulary, write: WriteGrammar) -> None:
         self._vocabulary = vocabulary
         self._write = write
-        self._without: WeakSet[VerifiedOutput] = WeakSet()
+        self._unmasked: WeakSet[VerifiedOutput] = WeakSet()
 
     def start(self, grammars: GrammarCache) -> None:
         """Nothing is needed."""
@@ -157,16 +181,16 @@ class RestGrammars:
         """Nothing is needed: the grammar goes with the request."""
 
     async def publish_own(self, found: GrammarLookup) -> None:
-        """Nothing is needed either."""
+        """Nothing is needed: the grammar goes with the request."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """The grammar of the rest; None from the first time on that it is too long for this output."""
-        if request.constraint is None or request.draft is not None or output in self._without:
+        if request.constraint is None or request.draft is not None or output in self._unmasked:
             return None
         grammar = output.rest_grammar()
         written = self._written(grammar)
         if grammar is not None and written is None:
-            self._without.add(output)
+            self._unmasked.add(output)
         return written
 
     def of_lookup(self, found: GrammarLookup) -> str | None:
@@ -179,7 +203,7 @@ class RestGrammars:
         return None
 
     async def close(self) -> None:
-        """Nothing is being done."""
+        """Nothing runs in the background."""
 
     def _written(self, grammar: Grammar | None) -> str | None:
         if grammar is None or is_longer(grammar, MAX_GRAMMAR_CHARS):

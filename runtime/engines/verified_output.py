@@ -28,9 +28,9 @@ from runtime.transcript import Transcript
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 MAX_FORCED = 512
-"""Tokens of a forced beginning that go with the prompt; the engine writes the rest of a longer one."""
+"""The most forced tokens that go with the prompt; the engine writes the rest of a longer beginning."""
 SLOW_S = 0.002
-"""An output that has once taken so long to verify some tokens is a slow one."""
+"""An output is slow once it has taken this long to verify some tokens."""
 
 
 class VerifiedOutput:
@@ -78,14 +78,14 @@ class VerifiedOutput:
         self.is_refused = False
         """Whether the last token that came was refused, or the engine ended the output too early."""
         self.is_over_budget = False
-        """Whether the last token was one with which the output could no longer be completed in time."""
+        """Whether the output could not be completed within its budget after the last token."""
         self.is_exhausted = False
         """Whether the output ended because its engine could only have written a stop token."""
         self.is_slow = False
-        """Whether tokens of it may take long to verify, so that no event loop should."""
+        """Whether its tokens may take long to verify, so that a thread should do it."""
         self.num_refused = 0
         self.num_requests = 0
-        """How many times an engine was asked to begin it or to go on with it."""
+        """How many times an engine was asked to begin or continue it."""
         self.num_idle = 0
         """How many of the last requests brought no token."""
         self.refused_ids: list[int] = []

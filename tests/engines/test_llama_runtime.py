@@ -126,7 +126,7 @@ async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
     async with llama_over(text, stand_in) as remote:
         found = await remote.grammar(tools=(GUARDED,), parallel=False)
         (card,) = await remote.runtime.models()
-        assert not card.holds_guards
+        assert not card.applies_guards
         validator = jsonschema_rs.validator_for(dict(GUARDED.parameters))
         calls, end = await answered(remote, remote.request(found, max_tokens=70))
         ((_, arguments),) = calls

@@ -223,7 +223,7 @@ async def test_what_an_engine_had_in_its_cache_is_reported(text, told, expected,
 
 async def test_an_answer_is_whole_whatever_its_engine_does_where_only_its_end_is_missing(text, monkeypatch):
     """An engine that tells what it had in its cache may write its stop token first."""
-    monkeypatch.setattr(delivery, "LAST_WORDS_S", 0.05)
+    monkeypatch.setattr(delivery, "END_TIMEOUT_S", 0.05)
     stand_in = StandIn(text, num_cached=5)
     async with remote_over(text, stand_in) as remote:
         found = await remote.grammar(parallel=False)

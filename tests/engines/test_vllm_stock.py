@@ -89,7 +89,7 @@ async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
     async with stock_over(text, stand_in) as remote:
         found = await remote.grammar(tools=(GUARDED,), parallel=False)
         (card,) = await remote.runtime.models()
-        assert not card.holds_guards
+        assert not card.applies_guards
         events = await events_of(remote, remote.request(found, max_tokens=90))
         ((_, arguments),) = calls_of(events)
         jsonschema_rs.validator_for(dict(GUARDED.parameters)).validate(json.loads(arguments))

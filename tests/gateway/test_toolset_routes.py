@@ -176,7 +176,7 @@ async def test_the_report_gives_a_verdict_on_every_keyword(client, weather):
 
 async def test_the_report_names_the_models_whose_engines_hold_no_guards(client, weather, runtime):
     assert (await client.get(f"{URL}/report")).json()["unguarded_models"] == []
-    runtime.card = replace(runtime.card, holds_guards=False)
+    runtime.card = replace(runtime.card, applies_guards=False)
     for params in ({}, {"tool": "get_weather"}, {"revision": 1}):
         report = (await client.get(f"{URL}/report", params=params)).json()
         assert report["unguarded_models"] == [runtime.card.model_id]

@@ -84,7 +84,7 @@ async def test_metrics_of_a_hostile_engine_are_read_in_linear_time():
 
 async def test_an_event_has_a_bounded_number_of_tokens():
     ids = b"5," * MAX_TOKENS
-    with pytest.raises(EngineBroke, match="answers what such an engine would not"):
+    with pytest.raises(EngineBroke, match="gives an answer that cannot be read"):
         await tokens_of(answering(b'data: {"choices": [{"token_ids": [' + ids + b"5]}]}\n\n"))
 
 
