@@ -25,7 +25,7 @@ def read_secret(settings: Settings) -> bytes:
         SettingsError: the key is too short, or `data_dir` cannot be written to.
     """
     if settings.secret is not None:
-        return _checked(settings.secret.encode(), "", "make one with `openssl rand -hex 32`")
+        return _checked_secret(settings.secret.encode(), "", "make one with `openssl rand -hex 32`")
     path = Path(settings.data_dir, "secret")
     make_data_dir(settings)
     try:
@@ -34,7 +34,7 @@ def read_secret(settings: Settings) -> bytes:
         secret = path.read_bytes()
     except OSError as error:
         raise _bad_data_dir(settings, error) from error
-    return _checked(secret, str(path), "delete the file, and the next start makes a new key")
+    return _checked_secret(secret, str(path), "delete the file, and the next start makes a new key")
 
 
 def warn_of_own_secret(settings: Settings) -> None:
@@ -93,7 +93,7 @@ def _make_secret(path: Path) -> None:
         Path(temporary).unlink()
 
 
-def _checked(secret: bytes, source: str, remedy: str) -> bytes:
+def _checked_secret(secret: bytes, source: str, remedy: str) -> bytes:
     """The key, unless it is too short; raises SettingsError."""
     if len(secret) < MIN_SECRET_BYTES:
         reason = f"the key has {len(secret)} bytes, but it needs at least {MIN_SECRET_BYTES}; {remedy}"

@@ -25,10 +25,10 @@ from runtime.selection import DRAFT, Selection
 
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512
-"""For models that are there to be tried: they are small, and ramble."""
+"""The default for models to try things with: they are small, and ramble."""
 
 _WRITERS = {"llama_server": to_gbnf, "vllm_stock": to_plain_ebnf}
-"""How engines without the plugin are told grammars."""
+"""How grammars are written for engines without the plugin."""
 
 OnVocabulary = Callable[[PreparedVocabulary], None]
 """Called with the vocabulary of each model as soon as it is known, before its weights are read."""

@@ -32,7 +32,7 @@ from toolspecs.errors import StoreUnavailable
 _log = logging.getLogger(__name__)
 
 ABORT_S = 2
-"""How long the server waits until the errors of answers that it has aborted are sent, in seconds."""
+"""How many seconds the server waits to send the errors of aborted answers."""
 
 
 class Server(uvicorn.Server):
@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
         finally:
             aborting.cancel()
             if self.force_exit:
-                self._tell_of_force()
+                self._log_forced_exit()
             gc.unfreeze()  # else libraries complain about objects that are left when the process ends
             # Done here, because uvicorn passes SIGTERM on afterwards, which ends the process.
             if self._provider:
@@ -80,8 +80,8 @@ class Server(uvicorn.Server):
         await asyncio.sleep(self._drain_s)
         await self._runtime.close()
 
-    def _tell_of_force(self) -> None:
-        """Log one line. Uvicorn would log a traceback for each cancelled task after it."""
+    def _log_forced_exit(self) -> None:
+        """Log one line instead of the traceback that Uvicorn logs for each cancelled task."""
         _log.warning("interrupted twice: %d requests are cut off", len(self.server_state.tasks))
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 

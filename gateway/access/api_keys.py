@@ -39,9 +39,11 @@ from toolspecs.toolset import Page
 RECORDS = "apikey/record/"
 
 FRESH_S = 5.0
+"""How long a cached record is used without reading the store."""
 STALE_S = 600.0
+"""How long a cached record is used while the store is down."""
 MAX_KEYS = 10_000
-"""Keys that may exist at once; each listing reads them all."""
+"""The most keys that may exist; each listing reads all of them."""
 MAX_GRACE_S = 30 * 24 * 3600
 DEFAULT_GRACE_S = 24 * 3600
 
@@ -55,7 +57,7 @@ Instant = Annotated[datetime, Meta(tz=True)]
 ToolsetName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}(?!\n)$")]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
 TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}(?!\n)$")]
-"""Its `$` would else match before a newline, and two tenants look the same."""
+"""Without the lookahead, `$` also matches before a newline, so two tenants could look the same."""
 
 
 class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,8 +136,8 @@ class MadeKey:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A record, and when it was read, in seconds."""
+class _CachedRecord:
+    """A cached record, and when it was read, in seconds."""
 
     record: KeyRecord
     read_at: float
@@ -147,7 +149,7 @@ class ApiKeys:
     def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now) -> None:
         self._store = store
         self._clock = clock
-        self._seen: LruCache[_Seen] = LruCache(MAX_KEYS)
+        self._cache: LruCache[_CachedRecord] = LruCache(MAX_KEYS)
 
     async def create(self, terms: KeyTerms) -> MadeKey:
         """Make a key; raises InvalidField, TooManyKeys."""
@@ -216,7 +218,7 @@ class ApiKeys:
             KeysUnavailable: the store is down, and the key was not seen lately.
         """
         matched = _KEY.fullmatch(sent)
-        record = await self._looked_up(matched["key_id"].decode()) if matched else None
+        record = await self._find_record(matched["key_id"].decode()) if matched else None
         return record.grant if record is not None and record.admits(sent, self._clock()) else None
 
     async def warn_of_settings(self, settings: Settings) -> None:
@@ -229,22 +231,22 @@ class ApiKeys:
         if has_some and not settings.has_authentication:
             _log.warning("the store has API keys, but this gateway asks for none: set `require_keys`")
 
-    async def _looked_up(self, key_id: str) -> KeyRecord | None:
+    async def _find_record(self, key_id: str) -> KeyRecord | None:
         """The record of a key, cached for a moment, or for longer if the store is down."""
         now = self._clock().timestamp()
-        seen = self._seen.get(key_id)
-        if seen is not None and now - seen.read_at < FRESH_S:
-            return seen.record
+        cached = self._cache.get(key_id)
+        if cached is not None and now - cached.read_at < FRESH_S:
+            return cached.record
         try:
             record = _decoded(key_id, await self._store.get(RECORDS + key_id))
         except StoreUnavailable as error:
-            if seen is None or now - seen.read_at >= STALE_S:
+            if cached is None or now - cached.read_at >= STALE_S:
                 raise KeysUnavailable from error
-            return seen.record
+            return cached.record
         if record is None:
             self._forget(key_id)
         else:
-            self._seen.put(key_id, _Seen(record, now), 1)
+            self._cache.put(key_id, _CachedRecord(record, now), 1)
         return record
 
     async def _read(self, key_id: str) -> tuple[KeyRecord, bytes]:
@@ -259,7 +261,7 @@ class ApiKeys:
         return [key.removeprefix(RECORDS) async for key in self._store.scan(RECORDS)]
 
     def _forget(self, key_id: str) -> None:
-        self._seen.drop(key_id)
+        self._cache.drop(key_id)
 
 
 def _new_text(key_id: str) -> str:

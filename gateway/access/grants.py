@@ -26,16 +26,17 @@ ALL_SCOPES = frozenset(KeyScope)
 class Grant:
     """What the requests of one key may do.
 
-    `key_id` names the key in the log and reveals nothing about its secret; it is empty without
-    authentication. `share` and `owner` are those of the principal, empty if the client's address identifies
-    it. `tenant` says whose toolsets the requests see. Fields that are None are not restricted.
+    Fields that are None are not restricted.
     """
 
     scopes: frozenset[KeyScope] = ALL_SCOPES
     key_id: str = ""
+    """Names the key in the log, and reveals nothing about its secret; empty without authentication."""
     share: str = ""
+    """Like `owner`, that of the principal; empty if the client's address identifies it."""
     owner: str = ""
     tenant: str | None = None
+    """Whose toolsets the requests see."""
     toolsets: frozenset[str] | None = None
     models: frozenset[str] | None = None
     requests_per_minute: int | None = None

@@ -1,4 +1,4 @@
-"""The principal: who sends a request, for the purpose of fairness and quotas.
+"""The principal: who sends a request, as fairness and quotas see it.
 
 With API keys, everybody who sends the same key is one principal. Without keys, a principal is a client's
 address. An IPv6 client has a whole /64 network of addresses, so that network is one principal.
@@ -41,7 +41,7 @@ def read_networks(text: str) -> tuple[IPNetwork, ...]:
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
-        reason = f"{error}; write addresses or networks, with commas between them"
+        reason = f"{error}; write addresses or networks, separated by commas"
         raise SettingsError("trusted_proxies", "", reason) from error
 
 

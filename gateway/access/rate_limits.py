@@ -27,7 +27,7 @@ COUNTERS = "apikey/used/"
 
 BUCKET_S = 5
 NUM_BUCKETS = 12
-"""Whole counters before the present one; together they are a minute."""
+"""The counters before the current one; together they cover a minute."""
 _KEPT_S = BUCKET_S * (NUM_BUCKETS + 3)
 
 
@@ -40,7 +40,7 @@ class Limited(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The part of a limit that a request has taken: its counter, and what was left then."""
+    """What a request has taken of a limit, from which counter, and what was left then."""
 
     counter: str
     bucket: int
@@ -56,7 +56,7 @@ class RateLimits:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._own = open_store("sqlite://:memory:")
+        self._fallback = open_store("sqlite://:memory:")
         self._clock = clock
         self._settling: set[asyncio.Task[None]] = set()
 
@@ -66,7 +66,7 @@ class RateLimits:
         try:
             return await self._take(self._store, counter, kind, amount, limit)
         except StoreError:
-            return await self._take(self._own, counter, kind, amount, limit)
+            return await self._take(self._fallback, counter, kind, amount, limit)
 
     async def _take(self, store: Store, counter: str, kind: Limited, amount: int, limit: int) -> Taken:
         now = self._clock()
@@ -106,7 +106,7 @@ class RateLimits:
     async def close(self) -> None:
         """Finish what is being settled."""
         await asyncio.gather(*self._settling)
-        await self._own.close()
+        await self._fallback.close()
 
 
 def _key(counter: str, bucket: int) -> str:

@@ -1,4 +1,4 @@
-"""What a request uses of its key's limits per minute: counting, refusing, response headers, and settling."""
+"""A request's allowance: what it takes of its key's limits per minute, from admission to settling."""
 
 import asyncio
 import math
@@ -28,7 +28,7 @@ EXPECTED_ANSWER = 512
 """Tokens that are reserved for an answer whose request sets no budget."""
 
 PIXELS_PER_TOKEN = 750
-"""Of an image. Models of several families have a token for some 600 to 1,000; engines do not tell."""
+"""Pixels of an image that count as a token. Models take 600 to 1,000; engines do not say how many."""
 
 
 class LimitedRequests(ASGIMiddleware):
@@ -105,7 +105,7 @@ def metered(
     expected: "ExpectedTokens",
     num_choices: int,
 ) -> Iterator[Observer]:
-    """Settle the reservation `taken` when the answer ends that the block begins.
+    """Settle the reservation `taken` when the answer that the block begins has ended.
 
     An answer that is refused costs nothing. If an answer breaks off or its client leaves, nobody knows how
     much was computed. It then costs what was reserved, or the tokens seen so far if these are more.
@@ -133,7 +133,7 @@ class _Metered:
     num_choices: int
     finished: list[Finished] = field(default_factory=list)
     num_pieces: int = 0
-    """Pieces of text and arguments that came: each is a token at least."""
+    """Pieces of text and arguments that came; each is at least one token."""
 
     def began(self) -> None:
         """See `Observer`."""

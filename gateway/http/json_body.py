@@ -24,14 +24,14 @@ from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 T = TypeVar("T")
 
 _MAX_PATH = 300
-"""Characters of a path into a body; a longer one is part of a client's text that looks like one."""
+"""The longest path into a body; what is longer is a client's text that looks like a path."""
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"\[\]{},:]+')
 _WHOLE_ESCAPES = re.compile(
     r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
 )
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
 INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
-"""What a JSON text inside a body may hold: the arguments of one call. Chat templates nest calls per level."""
+"""What the arguments of one call, a JSON text inside a body, may hold; chat templates recurse into them."""
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
@@ -78,7 +78,7 @@ def convert(value: Any, shape: type[T]) -> T:
     except UnicodeEncodeError as error:
         raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:
-        said, path = _told(str(error))
+        said, path = _reason_and_path(str(error))
         found = value_at(value, path)
         expected = expected_at(shape, path, found)
         if unknown := _UNKNOWN.fullmatch(said):
@@ -92,7 +92,7 @@ def convert(value: Any, shape: type[T]) -> T:
         raise InvalidField(path, reason) from error
 
 
-def _told(message: str) -> tuple[str, str]:
+def _reason_and_path(message: str) -> tuple[str, str]:
     """The reason and the path in msgspec's message, which has the form `reason - at `$.path``.
 
     The reason may quote client text of any length, so this uses no regular expression that backtracks.
@@ -105,7 +105,7 @@ def _told(message: str) -> tuple[str, str]:
 def _with_surrogates(raw: bytes) -> Any:
     """The value of a text that is JSON except for half surrogate pairs; None if it is not JSON otherwise."""
     try:
-        # Decoded here: Python's decoder takes bytes for UTF-16 if they look so, which `scan` has not read.
+        # Decoded here, because `json` would read bytes as UTF-16 if they look like it, and `scan` did not.
         return json.loads(raw.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None

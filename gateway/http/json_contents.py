@@ -25,7 +25,7 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
 _DIGITS_AS_ZERO = bytes.maketrans(b".123456789", b"0" * 10)
 _LONG_NUMBER = b"0" * 21
-"""Of a number so long, a decoder computes the nearest double in microseconds instead of nanoseconds."""
+"""A decoder takes microseconds instead of nanoseconds for a number this long."""
 
 
 @dataclass(frozen=True, slots=True)

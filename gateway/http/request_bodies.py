@@ -14,12 +14,12 @@ from gateway.http.json_contents import ContentLimits
 T = TypeVar("T")
 
 LARGE = 100_000
-"""Bytes of a large body."""
+"""Bytes from which a body counts as large."""
 SMALL = 16_000
-"""Bytes of a body that is read on the event loop: reading tools takes up to two microseconds a byte."""
+"""Bytes up to which a body is decoded on the event loop: tools take up to two microseconds a byte."""
 
 WAIT_S = 10.0
-"""How long a large body may wait for others. It waits in the network, for the gateway stops reading it."""
+"""How long a large body may wait for others. Meanwhile the gateway does not read it from the network."""
 
 
 class RequestBodies:

@@ -212,7 +212,9 @@ async def detokenize(
     if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
     if len(asked.tokens) > model.context_length:
-        raise InvalidField("tokens", f"at most {model.context_length} are a prompt, these are more")
+        raise InvalidField(
+            "tokens", f"a prompt has at most {model.context_length} tokens, but these are {len(asked.tokens)}"
+        )
     token_bytes = TokenBytes(model.vocabulary)
     text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
     return {"prompt": text}

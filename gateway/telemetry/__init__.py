@@ -3,16 +3,18 @@
 | file | what |
 |---|---|
 | `metrics.py` | the table of all metrics, and how they are recorded |
-| `engine_measures.py` | metrics that are asked for when somebody reads them: queues, pages, engines |
-| `chat_spans.py` | of one turn: the span `chat MODEL`, and what lies below it |
+| `engine_measures.py` | metrics that are measured when somebody reads them: queues, pages, engines |
+| `chat_spans.py` | one turn: the span `chat MODEL`, and the spans below it |
 | `span_attributes.py` | the attributes of these spans, in each version of the conventions |
-| `ended_turn.py` | of one turn: its metrics, and its part of the log |
-| `served_requests.py` | of one HTTP request: the server span, its duration, its line in the log |
+| `ended_turn.py` | one turn when it has ended: its metrics, and its part of the log |
+| `recent_requests.py` | the last requests to models, in memory |
+| `served_requests.py` | one HTTP request: the server span and its duration |
+| `access_log.py` | one HTTP request: its line in the log |
 | `log_lines.py` | the two formats of the log |
 | `redaction.py` | the operator's function that captured content passes |
 | `exporters.py` | the only place that sets up OpenTelemetry's SDK |
 | `recorders.py` | wires these for an application |
 
-The layers below know none of this. The grammar cache speaks to a `CacheObserver`, a generation to an
-`Observer`, and a runtime writes `GenerationStats`, `RequestTimes` and `Health`: plain values.
+No other layer imports this. The grammar cache reports to a `CacheObserver`, a generation to an `Observer`.
+A runtime returns plain values: `GenerationStats`, `RequestTimes` and `Health`.
 """

@@ -45,7 +45,7 @@ from gateway.telemetry.metrics import (
     Metrics,
     refused_keyword,
 )
-from gateway.telemetry.recent_requests import TurnTotals, keep_of_request
+from gateway.telemetry.recent_requests import TurnTotals, add_to_recent
 from gateway.telemetry.span_attributes import (
     CONVENTIONS,
     compile_attributes,
@@ -195,7 +195,7 @@ class Chat:
     def uses(self, revisions: Sequence[Revision]) -> None:
         """Record the turn's toolsets."""
         names = [f"{r.toolset.name}@{r.number}" for r in revisions[:_MAX_KEPT_TOOLSETS]]
-        keep_of_request(toolsets=names)
+        add_to_recent(toolsets=names)
         self._toolset = self._telemetry.metrics.toolset_label([r.toolset.name for r in revisions])
 
     def found(self, found: FoundTools | None) -> None:
@@ -269,7 +269,7 @@ class Chat:
         add_to_log(**turn.log_values())
         grammar = [("grammar", *self._grammar_ns)] if self._grammar_ns else []
         steps = [*grammar, *self._steps(time.time_ns())]
-        keep_of_request(steps=steps, **turn.log_values(), **turn.kept_values())
+        add_to_recent(steps=steps, **turn.log_values(), **turn.kept_values())
         self._span.end()
 
     def _end_span(self, turn: EndedTurn) -> None:
@@ -329,5 +329,5 @@ class GrammarSpan:
         self.span.set_attribute(SOURCE, source)
         self.span.set_attribute("callgate.grammar.wait_ms", wait_ms)
         self.metrics.record(GRAMMAR_WAIT, wait_ms / 1e3, {SOURCE: source})
-        keep_of_request(grammar=digest, grammar_source=source)
+        add_to_recent(grammar=digest, grammar_source=source)
         add_to_log(grammar_source=source, grammar_wait_ms=round(wait_ms, 1))

@@ -56,9 +56,9 @@ class EngineMeasures:
         for each in METRICS:
             callbacks = [partial(self._observations, each)]
             match each.kind:
-                case Kind.ASKED_GAUGE:
+                case Kind.OBSERVABLE_GAUGE:
                     meter.create_observable_gauge(each.name, callbacks, each.unit, each.description)
-                case Kind.ASKED_COUNTER:
+                case Kind.OBSERVABLE_COUNTER:
                     meter.create_observable_counter(each.name, callbacks, each.unit, each.description)
 
     @asynccontextmanager

@@ -19,19 +19,19 @@ from compiler.errors import LimitReached, UnsupportedSchema
 from compiler.frontend.keywords import ASSERTIONS
 
 OTHER = "_OTHER"
-"""A label's value for all values that it does not tell apart, as in OpenTelemetry's conventions."""
+"""The value of a label that stands for all others, as in OpenTelemetry's conventions."""
 MAX_TOOLSETS = 100
 
 Labels = Mapping[str, str | int]
 
 
 class Kind(Enum):
-    """The kind of a metric: a counter, a histogram, or a value that is measured when it is read."""
+    """The kind of a metric. Observable ones are measured when somebody reads them."""
 
     COUNTER = auto()
     HISTOGRAM = auto()
-    ASKED_GAUGE = auto()
-    ASKED_COUNTER = auto()
+    OBSERVABLE_GAUGE = auto()
+    OBSERVABLE_COUNTER = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,60 +225,62 @@ REFUSALS = Metric(
     (KEYWORD,),
 )
 COMPILE_QUEUE = Metric(
-    "callgate.grammar.queue", Kind.ASKED_GAUGE, "{schema}", "Schemas that wait to be compiled."
+    "callgate.grammar.queue", Kind.OBSERVABLE_GAUGE, "{schema}", "Schemas that wait to be compiled."
 )
 CACHE_BYTES = Metric(
-    "callgate.grammar.cache.size", Kind.ASKED_GAUGE, "By", "Memory of the grammars in the cache."
+    "callgate.grammar.cache.size", Kind.OBSERVABLE_GAUGE, "By", "Memory of the grammars in the cache."
 )
 STORE_READY = Metric(
-    "callgate.store.ready", Kind.ASKED_GAUGE, "{store}", "1 if the store can be used, else 0."
+    "callgate.store.ready", Kind.OBSERVABLE_GAUGE, "{store}", "1 if the store can be used, else 0."
 )
 ENGINE_READY = Metric(
     "callgate.engine.ready",
-    Kind.ASKED_GAUGE,
+    Kind.OBSERVABLE_GAUGE,
     "{engine}",
     "1 if the engine takes requests, else 0; `embedded` is the engine of this process.",
     (MODEL, ENGINE),
 )
 SEQUENCES = Metric(
     "callgate.engine.sequences",
-    Kind.ASKED_GAUGE,
+    Kind.OBSERVABLE_GAUGE,
     "{sequence}",
     "Sequences that run (the batch) or wait (the queue); at an external engine, this gateway's requests.",
     (MODEL, ENGINE, STATE),
 )
 PAGES = Metric(
     "callgate.engine.kv_pages",
-    Kind.ASKED_GAUGE,
+    Kind.OBSERVABLE_GAUGE,
     "{page}",
     "Pages of the KV cache that are used or free; free ones may hold cached prefixes.",
     (MODEL, ENGINE, STATE),
 )
-STEPS = Metric("callgate.engine.steps", Kind.ASKED_COUNTER, "{step}", "Steps of the engine.", (MODEL, ENGINE))
+STEPS = Metric(
+    "callgate.engine.steps", Kind.OBSERVABLE_COUNTER, "{step}", "Steps of the engine.", (MODEL, ENGINE)
+)
 STEPPED = Metric(
     "callgate.engine.step.sequences",
-    Kind.ASKED_COUNTER,
+    Kind.OBSERVABLE_COUNTER,
     "{sequence}",
     "Sequences of all steps together: divided by the steps, the mean batch size.",
     (MODEL, ENGINE),
 )
 PREEMPTIONS = Metric(
     "callgate.engine.preemptions",
-    Kind.ASKED_COUNTER,
+    Kind.OBSERVABLE_COUNTER,
     "{sequence}",
     "Sequences that lost their pages, and are computed again.",
     (MODEL, ENGINE),
 )
 ENGINE_REQUESTS = Metric(
     "callgate.engine.requests",
-    Kind.ASKED_COUNTER,
+    Kind.OBSERVABLE_COUNTER,
     "{request}",
     "Requests to an external engine that were served or failed.",
     (MODEL, ENGINE, STATE),
 )
 CANARY_AGE = Metric(
     "callgate.engine.canary.age",
-    Kind.ASKED_GAUGE,
+    Kind.OBSERVABLE_GAUGE,
     "s",
     "Time since an external engine last passed the canary.",
     (MODEL, ENGINE),
@@ -296,8 +298,8 @@ METRICS = (
 class Metrics:
     """Records values of the table's counters and histograms; any thread may call it.
 
-    Counters are added up here, and the SDK reads them when metrics are read. The SDK's own counters take many
-    times as long to add a value, and do so once per exporter.
+    It adds up the counters itself, and the SDK observes them when somebody reads metrics. The SDK's own
+    counters take many times as long to add a value, and do so once per exporter.
     """
 
     def __init__(self, meter: Meter, *, labels_toolsets: bool = False) -> None:

@@ -111,7 +111,7 @@ class RequestRing:
 _current: ContextVar[dict[str, Any] | None] = ContextVar("callgate_kept_values", default=None)
 
 
-def keep_of_request(**values: Any) -> None:
+def add_to_recent(**values: Any) -> None:
     """Keep values of the request that is being answered: numbers, words of our own, names of toolsets.
 
     `steps` are names, each with when it began and ended, in nanoseconds since the epoch.

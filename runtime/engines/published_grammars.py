@@ -60,8 +60,8 @@ class PublishedGrammars:
         if not is_stored:
             raise RequestRefused(
                 "external engines cannot read the compiled grammar of this request: this client has used up"
-                " its room for stored grammars for now, or the gateway's memory has no room for it; send tools"
-                " and formats that were sent before, or fewer of them",
+                " its room for stored grammars for now, or the gateway's memory has no room; send tools and"
+                " formats that were sent before, or fewer of them",
                 "tools",
             )
         if len(self._seen_at) >= _MAX_PUBLISHED:

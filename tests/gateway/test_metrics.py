@@ -238,7 +238,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
     served = {name for name, _ in await read(client)}
     for metric in METRICS:
         stem = re.sub(r"\W", "_", metric.name)
-        suffix = {Kind.HISTOGRAM: "_count", Kind.COUNTER: "_total", Kind.ASKED_COUNTER: "_total"}.get(
+        suffix = {Kind.HISTOGRAM: "_count", Kind.COUNTER: "_total", Kind.OBSERVABLE_COUNTER: "_total"}.get(
             metric.kind, ""
         )
         assert any(re.fullmatch(f"{stem}(_seconds|_bytes)?{suffix}", name) for name in served), metric.name
