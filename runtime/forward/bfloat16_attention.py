@@ -30,12 +30,12 @@ def attend(
     *,
     bias: Tensor | None,
     scaling: float | None,
-    mass: Tensor | None = None,
+    lse: Tensor | None = None,
 ) -> Tensor:
     """[heads, queries, dim] to [queries, heads, dim], over keys and values [kv_heads, keys, dim].
 
     `bias` [queries, keys] is added to the scores of keys that not all queries of a tile see. The log-sum-exp
-    of each query's scores is written into `mass` [queries, heads, 1], if it is given.
+    of each query's scores is written into `lse` [queries, heads, 1], if it is given.
     """
     heads, num_queries, dim = query.shape
     query = query.view(len(key), -1, num_queries, dim)
@@ -56,10 +56,10 @@ def attend(
             scores.view(heads, -1, shape[-1])[:, :, tile.num_common :] += hidden
         torch.softmax(scores, dim=-1, out=weights)
         output[tile.rows] = _by_query(torch.bmm(weights, value[:, tile.columns]), heads)
-        if mass is not None:
-            # The greatest score's weight is exp(score - mass).
+        if lse is not None:
+            # The greatest score's weight is exp(score - lse).
             peak = scores.amax(-1, keepdim=True).float() - weights.amax(-1, keepdim=True).float().log()
-            mass[tile.rows] = _by_query(peak, heads)
+            lse[tile.rows] = _by_query(peak, heads)
     return output
 
 

@@ -24,7 +24,7 @@ from runtime.scheduler import Chunk
 _flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001
 
 _FUSED_TILE_QUERIES = 128
-"""Torch's fused attention on a CPU also computes scores that a mask hides; so a chunk is cut into tiles."""
+"""Torch's fused attention on a CPU also computes scores that a mask hides. So a chunk is cut into tiles."""
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class GatherBackend:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
         output = query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
         for group in self.prefix_groups:
-            found = _attend(query.index_select(1, group.tokens), keys, values, group, scoring)
+            found = _attend_group(query.index_select(1, group.tokens), keys, values, group, scoring)
             output[group.tokens] = found
         return output
 
@@ -175,7 +175,7 @@ def _num_shared(tables: list[list[int]]) -> int:
     return sum(1 for _ in takewhile(lambda pages: len(set(pages)) == 1, columns))
 
 
-def _attend(
+def _attend_group(
     query: Tensor, keys: Tensor, values: Tensor, prefix_group: PrefixGroup, scoring: Scoring
 ) -> Tensor:
     """Attention of one prefix group: [heads, queries, dim] to [queries, heads, dim].
@@ -186,21 +186,25 @@ def _attend(
     if shared is None and len(groups) == 1 and scoring.softcap is None and scoring.sinks is None:
         return _attend_alone(query, keys, values, groups[0], scoring)
     own = [
-        _part(query[:, group.rows], keys, values, scoring, span=group.own_keys, positions=group.positions)
+        _attend_to_span(
+            query[:, group.rows], keys, values, scoring, span=group.own_keys, positions=group.positions
+        )
         for group in groups
     ]
-    parts = [(torch.cat([output for output, _ in own]), torch.cat([mass for _, mass in own]))]
+    parts = [(torch.cat([output for output, _ in own]), torch.cat([lse for _, lse in own]))]
     if shared is not None:
-        parts.append(_part(query, keys, values, scoring, span=shared, positions=prefix_group.positions))
+        parts.append(
+            _attend_to_span(query, keys, values, scoring, span=shared, positions=prefix_group.positions)
+        )
     return _joined(parts, scoring.sinks)
 
 
 def _joined(parts: list[tuple[Tensor, Tensor]], sinks: Tensor | None) -> Tensor:
-    """Join attention to parts of the keys: each part is weighted by its share of the sum of exponentials."""
-    total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
+    """Join attention to parts of the keys, each weighted by its share of the sum of exponentials."""
+    total = torch.stack([lse for _, lse in parts]).logsumexp(dim=0)
     if sinks is not None:
         total = total.logaddexp(sinks.view(1, -1, 1).float())
-    return torch.stack([output * (mass - total).exp().to(output.dtype) for output, mass in parts]).sum(dim=0)
+    return torch.stack([output * (lse - total).exp().to(output.dtype) for output, lse in parts]).sum(dim=0)
 
 
 def _attend_alone(query: Tensor, keys: Tensor, values: Tensor, group: QueryGroup, scoring: Scoring) -> Tensor:
@@ -244,7 +248,7 @@ def _attend_in_tiles(
     *,
     span: KeySpan,
     positions: Tensor,
-    mass: Tensor | None = None,
+    lse: Tensor | None = None,
 ) -> Tensor:
     """Attention [queries, heads, dim] of consecutive queries to their sequence, or of any to a past span."""
     (key,), (value,) = span.read(keys), span.read(values)
@@ -256,24 +260,24 @@ def _attend_in_tiles(
         first_key = int(positions[0, 0]) - span.start
         size = bfloat16_attention.TILE_QUERIES
         tiles = causal_tiles(query.shape[1], first_key, scoring.window, size=size)
-    return bfloat16_attention.attend(query, key, value, tiles, bias=bias, scaling=scoring.scaling, mass=mass)
+    return bfloat16_attention.attend(query, key, value, tiles, bias=bias, scaling=scoring.scaling, lse=lse)
 
 
-def _part(
+def _attend_to_span(
     query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring, *, span: KeySpan, positions: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Attention [queries, heads, dim] to a span of keys, and the log-sum-exp of its scores."""
     heads, num_queries, _ = query.shape
     is_plain = scoring.window is None and scoring.softcap is None
     if is_plain and len(positions) == 1 and bfloat16_attention.is_faster(query):
-        mass = torch.empty(num_queries, heads, 1)
-        output = _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions, mass=mass)
-        return output, mass
+        lse = torch.empty(num_queries, heads, 1)
+        output = _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions, lse=lse)
+        return output, lse
     batch = _batched(_by_sequence(query, positions), keys.shape[2])
     bias = span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1])
-    found = _attend_to(batch, span.read(keys), span.read(values), bias, scoring)
-    output, mass = (_unbatched(states, positions, heads) for states in found)
-    return output, mass
+    found = _attend_to_keys(batch, span.read(keys), span.read(values), bias, scoring)
+    output, lse = (_unbatched(states, positions, heads) for states in found)
+    return output, lse
 
 
 def _by_sequence(query: Tensor, positions: Tensor) -> Tensor:
@@ -298,7 +302,7 @@ def _unbatched(states: Tensor, positions: Tensor, heads: int) -> Tensor:
     return states.reshape(num * length, heads, -1)
 
 
-def _attend_to(
+def _attend_to_keys(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
     """Attention to some of the keys, and the log-sum-exp of their scores.
@@ -308,17 +312,17 @@ def _attend_to(
     """
     is_plain = scoring.window is None and scoring.softcap is None and key.shape[-1] == value.shape[-1]
     if is_plain and query.device.type == "cpu":
-        output, mass = _flash_attention_on_cpu(query, key, value, attn_mask=bias, scale=scoring.scaling)
-        return output, mass.unsqueeze(-1)
+        output, lse = _flash_attention_on_cpu(query, key, value, attn_mask=bias, scale=scoring.scaling)
+        return output, lse.unsqueeze(-1)
     scale = query.shape[-1] ** -0.5 if scoring.scaling is None else scoring.scaling
     scores = (query @ key.transpose(2, 3)).float() * scale
     if scoring.softcap is not None:
         scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
     if bias is not None:
         scores = scores + bias
-    # A query that sees no key has a sum of zero; a finite logarithm keeps it from becoming NaN.
-    mass = scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
-    return (scores - mass).exp().to(value.dtype) @ value, mass
+    # For a query that sees no key the sum is zero; a finite logarithm keeps its output from being NaN.
+    lse = scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    return (scores - lse).exp().to(value.dtype) @ value, lse
 
 
 def pad_tables(tables: Iterable[list[int]], device: torch.device) -> Tensor:

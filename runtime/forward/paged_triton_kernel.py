@@ -120,7 +120,7 @@ def _attend(
     tables,
     blocks,
     output,
-    log_sums,
+    lses,
     scale,
     softcap,
     query_head_stride,
@@ -180,14 +180,14 @@ def _attend(
     divisor = tl.where(total > 0, total, 1.0)
     _store(output, output_rows, accumulated / divisor[:, None], is_query, value_dims, VALUE_DIM)
     if IS_SPLIT:
-        log_sum = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
-        tl.store(log_sums + output_rows, log_sum, mask=is_query)
+        lse = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
+        tl.store(lses + output_rows, lse, mask=is_query)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _join(
     parts,
-    log_sums,
+    lses,
     output,
     num_rows,
     VALUE_DIM: tl.constexpr,
@@ -198,8 +198,8 @@ def _join(
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, BLOCK_DIM)
     part_rows = tl.arange(0, NUM_SPLITS) * num_rows + row
-    log_sum = tl.load(log_sums + part_rows)
-    weights = tl.exp2(log_sum - tl.max(log_sum, 0))
+    lse = tl.load(lses + part_rows)
+    weights = tl.exp2(lse - tl.max(lse, 0))
     accumulated = tl.load(
         parts + part_rows[:, None] * VALUE_DIM + dims[None, :], mask=(dims < VALUE_DIM)[None, :], other=0.0
     )
@@ -227,7 +227,7 @@ def attend_pages(
     splits = num_splits or _num_splits(num_blocks * key_heads, query.device)
     shape = (splits, num_tokens, heads)
     parts = query.new_empty(*shape, value_dim, dtype=query.dtype if splits == 1 else torch.float32)
-    log_sums = query.new_empty(shape if splits > 1 else (0,), dtype=torch.float32)
+    lses = query.new_empty(shape if splits > 1 else (0,), dtype=torch.float32)
     _attend[num_blocks, key_heads, splits](
         query,
         keys,
@@ -236,7 +236,7 @@ def attend_pages(
         queries.tables,
         queries.blocks,
         parts,
-        log_sums,
+        lses,
         dim**-0.5 if scoring.scaling is None else scoring.scaling,
         scoring.softcap or 1.0,
         query.stride(0),
@@ -255,7 +255,7 @@ def attend_pages(
         IS_SPLIT=splits > 1,
         **_tiling(heads // key_heads, queries.block_size, dim, value_dim, keys.element_size()),
     )
-    return parts[0] if splits == 1 else _joined(parts, log_sums, query.dtype)
+    return parts[0] if splits == 1 else _joined(parts, lses, query.dtype)
 
 
 def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: int) -> dict[str, int]:
@@ -275,13 +275,13 @@ def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: 
     }
 
 
-def _joined(parts: Tensor, log_sums: Tensor, dtype: torch.dtype) -> Tensor:
-    """Splits [splits, tokens, heads, dim] weighted by their `log_sums`, in base 2; [tokens, heads, dim]."""
+def _joined(parts: Tensor, lses: Tensor, dtype: torch.dtype) -> Tensor:
+    """Splits [splits, tokens, heads, dim] weighted by their log-sum-exps in base 2; [tokens, heads, dim]."""
     splits, num_tokens, heads, dim = parts.shape
     output = parts.new_empty(num_tokens, heads, dim, dtype=dtype)
     _join[num_tokens * heads,](
         parts,
-        log_sums,
+        lses,
         output,
         num_tokens * heads,
         VALUE_DIM=dim,
