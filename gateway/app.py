@@ -21,7 +21,7 @@ from gateway.access.api_keys import ApiKeys
 from gateway.access.configured_keys import ConfiguredKeys
 from gateway.access.cors import Cors, read_origins
 from gateway.access.grants import GRANT, Grant
-from gateway.access.principal import IPNetwork, Principal, principal_of, read_networks
+from gateway.access.principal import Principal, principal_of
 from gateway.access.rate_limits import RateLimits
 from gateway.access.route_scopes import Authorization, OpenPaths
 from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
@@ -42,7 +42,7 @@ from gateway.service_views import ServiceViews
 from gateway.services import Services
 from gateway.setting_sources import library_environment, source_environment
 from gateway.settings import Settings
-from gateway.sources.outbound import SourceAccess
+from gateway.sources.outbound import IPNetwork, SourceAccess, read_networks
 from gateway.sources.source_process import SourceProcesses
 from gateway.store_upkeep import collecting, retention_of
 from gateway.telemetry.access_log import AccessLog
@@ -82,7 +82,7 @@ def create_app(
     configured_keys = ConfiguredKeys.read(settings)
     hosts = read_allowed_hosts(settings)
     origins = read_origins(settings)
-    trusted_proxies = read_networks(settings.trusted_proxies or "")
+    trusted_proxies = read_networks(settings.trusted_proxies or "", "trusted_proxies")
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)

@@ -16,10 +16,9 @@ from typing import Any
 from litestar.di import NamedDependency
 
 from gateway.access.grants import GRANT, Grant
-from gateway.errors import SettingsError
+from gateway.sources.outbound import IPNetwork
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _IPV6_PREFIX = 64
 
@@ -34,15 +33,6 @@ class Principal:
 
     share: str
     owner: str = ""
-
-
-def read_networks(text: str) -> tuple[IPNetwork, ...]:
-    """The networks of the setting `trusted_proxies`; raises SettingsError."""
-    try:
-        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
-    except ValueError as error:
-        reason = f"{error}; write addresses or networks, separated by commas"
-        raise SettingsError("trusted_proxies", "", reason) from error
 
 
 def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:

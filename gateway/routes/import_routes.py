@@ -92,9 +92,7 @@ class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
             source = getattr(self, name)
             for header in source.headers if source else ():
                 if header.lower() in OWN_HEADERS:
-                    raise InvalidField(
-                        f"{name}.headers", f"the request itself decides {header}; leave it out"
-                    )
+                    raise InvalidField(f"{name}.headers", f"the gateway sets {header} itself; leave it out")
         if self.listing and _WITH_PASSWORD.match(self.listing.location):
             reason = "a URL is kept and shown; leave its user and password out, and send a header"
             raise InvalidField("listing.location", reason)
@@ -102,7 +100,7 @@ class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
         location = self.listing.location if self.listing else ""
         for text in (location, *selection.tags, *selection.paths, *selection.operations):
             if not text.isprintable():
-                raise InvalidField(named[0], f"{text!r} has characters that cannot be seen")
+                raise InvalidField(named[0], f"{text!r} has invisible characters; leave them out")
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ from toolspecs.json_value import JSON
 MAX_GRAMMAR_TEXT = 200_000
 """Characters of a grammar's text that are sent."""
 
-_NOT_KNOWN = {
+_UNKNOWN = {
     "status": None,
     "model": None,
     "toolsets": (),
@@ -39,7 +39,7 @@ _NOT_KNOWN = {
     "finish_reasons": (),
     "closed_by": None,
 }
-"""What a request that failed early has not come to."""
+"""The values of a request that failed before they were known."""
 
 
 class OperationsController(Controller):
@@ -62,7 +62,7 @@ class OperationsController(Controller):
         A key sees its own requests; a key with the scope `admin` sees all. They are those of this process,
         without content.
         """
-        owner = _seen_by(request)
+        owner = _visible_owner(request)
         page = services.requests.page(owner, before=before, limit=limit)
         return {
             "requests": [request_json(each, owner) for each in page.items],
@@ -76,7 +76,7 @@ class OperationsController(Controller):
     ) -> JSON:
         """The last request with this id; an answer has its request's id in `X-Request-ID`."""
         name = request_id.removeprefix("/")
-        owner = _seen_by(request)
+        owner = _visible_owner(request)
         found = services.requests.find(owner, name)
         if found is None:
             raise UnknownRequest(name, is_off=services.requests.is_off)
@@ -118,7 +118,7 @@ class OperationsController(Controller):
         return await asyncio.to_thread(grammar_json, found)
 
 
-def _seen_by(request: HttpRequest) -> str | None:
+def _visible_owner(request: HttpRequest) -> str | None:
     """The owner whose requests the sender may see; None for all."""
     grant: Grant = request.scope[GRANT]  # type: ignore[literal-required]
     return None if grant.has_any(ADMIN) else grant.owner
@@ -126,7 +126,7 @@ def _seen_by(request: HttpRequest) -> str | None:
 
 def request_json(request: RecentRequest, owner: str | None) -> JSON:
     """A recent request as its owner sees it, or (None) as somebody who may see all sees it."""
-    return {"number": request.number_for(owner), **_NOT_KNOWN, **request.values}
+    return {"number": request.number_for(owner), **_UNKNOWN, **request.values}
 
 
 def embedded_json(load: EngineLoad) -> JSON:

@@ -8,7 +8,7 @@ name. No redirect is followed, no compressed answer is read, and all answers tog
 >>> public = AddressRules()
 >>> public.admits("93.184.215.14"), public.admits("127.0.0.1"), public.admits("::ffff:169.254.169.254")
 (True, False, False)
->>> AddressRules(read_source_networks("10.1.0.0/16")).admits("10.1.2.3")
+>>> AddressRules(read_networks("10.1.0.0/16")).admits("10.1.2.3")
 True
 """
 
@@ -25,7 +25,7 @@ from toolspecs.errors import UnreadableSource
 from toolspecs.nearest import shorten
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-IPRange = ipaddress.IPv4Network | ipaddress.IPv6Network
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NOT_PUBLIC = tuple(
     map(
@@ -41,19 +41,19 @@ _NOT_PUBLIC = tuple(
         ),
     )
 )
-"""What some versions of `ipaddress` take for public, or all of them."""
+"""Networks that some or all versions of `ipaddress` take for public."""
 
 OWN_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
-"""Headers that the request itself decides."""
+"""Headers that the HTTP client sets itself."""
 
 
-def read_source_networks(text: str) -> tuple[IPRange, ...]:
-    """The networks of the setting `source_networks`; raises SettingsError."""
+def read_networks(text: str, setting: str = "source_networks") -> tuple[IPNetwork, ...]:
+    """The addresses and networks that a setting lists, separated by commas; raises SettingsError."""
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
-        reason = f"{error}; write addresses or networks, with commas between them"
-        raise SettingsError("source_networks", "", reason) from error
+        reason = f"{error}; write addresses or networks, separated by commas"
+        raise SettingsError(setting, "", reason) from error
 
 
 def read_source_origins(text: str) -> frozenset[str]:
@@ -106,7 +106,7 @@ class SourceAccess:
 
     def __post_init__(self) -> None:
         self.credentials.check()
-        read_source_networks(self.networks)
+        read_networks(self.networks)
         read_source_origins(self.origins)
 
     def credentials_for(self, url: str | None) -> SourceCredentials:
@@ -134,7 +134,7 @@ def origin_of_url(url: str) -> str:
 class AddressRules:
     """The addresses that may be connected to: public ones, and those in `networks`."""
 
-    networks: Sequence[IPRange] = ()
+    networks: Sequence[IPNetwork] = ()
 
     def admits(self, text: str) -> bool:
         """Whether the address may be connected to."""
@@ -192,7 +192,7 @@ class CheckedHosts:
         for address in addresses:
             if self.rules.admits(address):
                 return address
-        # The address is not told: it would tell strangers what names mean in the gateway's network.
+        # The message leaves out the address, which would tell strangers about the gateway's network.
         raise self.refused(
             host,
             "it has no public address; the setting source_networks says which other networks may be read",
@@ -256,7 +256,7 @@ class GuardedRequests:
         """Count a part of an answer, and return it; raises UnreadableSource if they are too large."""
         self.num_bytes -= len(part)
         if self.num_bytes < 0:
-            raise self.hosts.refused(f"{url}", "what it sends is larger than an import may be")
+            raise self.hosts.refused(f"{url}", "its answers are larger than an import may be")
         return part
 
 

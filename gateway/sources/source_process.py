@@ -30,7 +30,7 @@ from gateway.sources.outbound import (
     CheckedHosts,
     SourceAccess,
     SourceCredentials,
-    read_source_networks,
+    read_networks,
 )
 from gateway.sources.source_readers import from_document, from_mcp, from_openapi
 from toolspecs.confined_files import drop_files, still_open
@@ -40,10 +40,10 @@ from toolspecs.imports.openapi import OperationFilter
 from toolspecs.shapes import Shape, write_tool
 
 MAX_IMPORTS = 4
-"""Sources that a gateway reads at once; one client may have half of them read."""
+"""The most sources that a gateway reads at once; half of them for one client."""
 PROCESSOR_S = 20
 MEMORY_BYTES = 768 * 2**20
-"""Of private memory: a document of the largest size takes some 500 MB as Python's objects."""
+"""Private memory of the process: the largest document takes some 500 MB as Python's objects."""
 WALL_S = 75.0
 """Somewhat more than a source may take to answer."""
 
@@ -83,7 +83,7 @@ class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     def read(self) -> Imported:
         """Read it; raises UnreadableSource, LimitExceeded, ExtraMissing."""
-        hosts = CheckedHosts(AddressRules(read_source_networks(self.networks)))
+        hosts = CheckedHosts(AddressRules(read_networks(self.networks)))
         headers = self.credentials.headers(self.headers)
         selection = OperationFilter(self.tags, self.paths, self.operations)
         if self.kind == "mcp":
@@ -165,10 +165,9 @@ class SourceProcesses:
             all.
         """
         name = order.url or "the document"
-        shown = self._access.credentials_for(order.url)
         order = msgspec.structs.replace(
             order,
-            credentials=shown,
+            credentials=self._access.credentials_for(order.url),
             networks=self._access.networks,
             certificates=tuple(path for name, path in self._environment.items() if name in _CERTIFICATES),
             processor_s=self._processor_s,

@@ -23,14 +23,14 @@ from gateway.sources.outbound import (
     CheckedHosts,
     SourceAccess,
     SourceCredentials,
-    read_source_networks,
+    read_networks,
 )
 from gateway.sources.source_process import SourceOrder, SourceProcesses
 from gateway.sources.source_readers import from_mcp, from_openapi
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.openapi import EVERYTHING
 
-LOOPBACK = AddressRules(read_source_networks("127.0.0.0/8"))
+LOOPBACK = AddressRules(read_networks("127.0.0.0/8"))
 
 NOT_PUBLIC = [
     *("127.0.0.1", "127.255.255.254", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1"),
@@ -55,7 +55,7 @@ def test_a_public_address_is(address):
 
 
 def test_a_setting_admits_its_networks_and_no_others():
-    rules = AddressRules(read_source_networks("10.1.0.0/16, fd00::/8"))
+    rules = AddressRules(read_networks("10.1.0.0/16, fd00::/8"))
     assert [rules.admits(a) for a in ("10.1.2.3", "10.2.0.1", "fd00::1", "::ffff:10.1.0.1")] == [
         True,
         False,
@@ -63,7 +63,7 @@ def test_a_setting_admits_its_networks_and_no_others():
         True,
     ]
     with pytest.raises(SettingsError, match="source_networks"):
-        read_source_networks("10.1.0.0/33")
+        read_networks("10.1.0.0/33")
 
 
 SPELLINGS = [

@@ -8,9 +8,10 @@ from litestar.testing import AsyncTestClient
 
 from gateway.access.configured_keys import ConfiguredKeys
 from gateway.access.grants import GRANT
-from gateway.access.principal import principal_of, read_networks
+from gateway.access.principal import principal_of
 from gateway.app import create_app
 from gateway.errors import SettingsError
+from gateway.sources.outbound import read_networks
 
 
 def share(client="203.0.113.5", headers=(), *, key=None, trusted=""):
@@ -81,7 +82,7 @@ def test_a_connection_without_an_address_has_a_share():
 
 def test_networks_that_are_none_are_named():
     with pytest.raises(SettingsError, match=r"trusted_proxies.*10\.0\.0\.0/99"):
-        read_networks("10.0.0.0/99")
+        read_networks("10.0.0.0/99", "trusted_proxies")
 
 
 @pytest.mark.parametrize(
