@@ -201,18 +201,8 @@ def _service_views(
     settings, recorders = resources.settings, resources.recorders
     decoded = DecodedContents()
     bodies = _bodies(settings)
-    responses = StoredResponses(
-        resources.store,
-        lifetime_s=settings.response_seconds,
-        max_bytes=settings.response_bytes,
-        contents=bodies.contents,
-    )
-    sources = SourceProcesses(
-        max_bytes=settings.max_toolset_bytes,
-        contents=bodies.contents,
-        environment=source_environment(),
-        access=resources.source_access,
-    )
+    responses = _responses(resources, bodies.contents)
+    sources = _sources(resources, bodies.contents)
 
     def catalog_of(store: Store) -> Catalog:
         quota = Quota(settings.quota_bytes, settings.quota_toolsets)
@@ -257,6 +247,24 @@ def _bodies(settings: Settings) -> RequestBodies:
         max_toolset_bytes=settings.max_toolset_bytes,
         max_large=settings.max_large_bodies,
         contents=ContentLimits(num_values=settings.max_body_values),
+    )
+
+
+def _responses(resources: _Resources, contents: ContentLimits) -> StoredResponses:
+    return StoredResponses(
+        resources.store,
+        lifetime_s=resources.settings.response_seconds,
+        max_bytes=resources.settings.response_bytes,
+        contents=contents,
+    )
+
+
+def _sources(resources: _Resources, contents: ContentLimits) -> SourceProcesses:
+    return SourceProcesses(
+        max_bytes=resources.settings.max_toolset_bytes,
+        contents=contents,
+        environment=source_environment(),
+        access=resources.source_access,
     )
 
 

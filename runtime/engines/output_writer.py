@@ -12,7 +12,7 @@ close      The budget closer completes an output that no engine has ended.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -22,7 +22,7 @@ from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequests
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
 from runtime.engines.replicas import Replica, Replicas
-from runtime.engines.sent_grammars import SentGrammars
+from runtime.engines.sent_grammars import SentGrammars, SentinelWatch
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
@@ -36,6 +36,7 @@ from runtime.events import Event
 from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
+from runtime.written_token import SampledToken
 
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
@@ -187,12 +188,7 @@ class OutputWriter:
                 if chunk.num_cached is not None and output.num_requests == 1:
                     delivery.num_cached = min(chunk.num_cached, len(output.prompt_ids))
                 finish_reason = chunk.finish_reason or finish_reason
-                tokens = chunk.tokens
-                if sentinel is not None:
-                    tokens = tuple(sentinel.passed(tokens, is_last=chunk.finish_reason is not None))
-                    if sentinel.is_found:
-                        replica.suspect()
-                        raise PluginMissing(name)
+                tokens = _checked_tokens(chunk, sentinel, replica)
                 await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
                 if output.is_finished:
                     await self._deliver_end(
@@ -253,3 +249,16 @@ class OutputWriter:
             return await asyncio.wrap_future(submitted)
 
         return await to_the_end(done(), submitted.cancel)
+
+
+def _checked_tokens(
+    chunk: EngineChunk, sentinel: SentinelWatch | None, replica: Replica
+) -> Sequence[SampledToken]:
+    """The tokens of a chunk that are not of the sentinel; raises PluginMissing once it is complete."""
+    if sentinel is None:
+        return chunk.tokens
+    tokens = sentinel.passed(chunk.tokens, is_last=chunk.finish_reason is not None)
+    if sentinel.is_found:
+        replica.suspect()
+        raise PluginMissing(replica.client.name)
+    return tokens

@@ -102,13 +102,17 @@ def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ..
     for i, message in enumerate(read):
         if isinstance(message, Assistant):
             for j, call in enumerate(message.tool_calls or ()):
-                if isinstance(call, Call):
-                    at = f"messages[{i}].tool_calls[{j}].function.arguments"
-                    check_arguments(call.function.arguments, at)
+                _check_call(call, f"messages[{i}].tool_calls[{j}]")
                 called[call.id] = None
         elif isinstance(message, Tool):
             check_result(message.tool_call_id, called, f"messages[{i}].tool_call_id")
     return tuple(_read_message(message, f"messages[{i}]", reader) for i, message in enumerate(read))
+
+
+def _check_call(call: Call | CustomCall, path: str) -> None:
+    """Raise InvalidField unless the arguments of a function's call are JSON."""
+    if isinstance(call, Call):
+        check_arguments(call.function.arguments, f"{path}.function.arguments")
 
 
 def _read_message(
