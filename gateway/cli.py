@@ -35,7 +35,7 @@ store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
 cli.add_typer(store, name="store")
 
 QUICK = ("prompt", "retry", "callgate", "accept", "particles", "best", "draft")
-"""The strategies of a quick study; it asks so many questions of each set."""
+"""The strategies of a quick study, and how many questions of each set it asks."""
 QUICK_COUNT = 12
 
 cli.command("engines")(engines)

@@ -28,7 +28,7 @@ from runtime.text.places import last_place
 COMPLAINT = "That does not have the required form. Answer again, in the required form."
 
 Generate = Callable[[GenerationRequest], AsyncGenerator[PromptRead | Event, None]]
-"""Generates as `Runtime.generate` does, whatever a request says of its selection."""
+"""Generates as `Runtime.generate` does, but ignores the request's `selection`."""
 
 
 class Drafting:
@@ -82,7 +82,7 @@ class _Choice:
     selection: Selection
     number: int
     stats: list[GenerationStats] = field(default_factory=list)
-    """Of the attempts so far."""
+    """One for each attempt so far."""
     broken: list[BrokenDraft] = field(default_factory=list)
     num_prompt_tokens: int = 0
 
@@ -112,18 +112,18 @@ class _Choice:
                     yield event
             if draft.is_valid:
                 for event in events:
-                    yield self._told(event, is_exact=True)
+                    yield self._as_own(event, is_exact=True)
                 return
             await self._break(draft, events)
         asked = self._attempt(self.selection.size - 1, ends_at)
         shown = with_draft(asked, self._text(draft)) if is_shown else asked
         async for event in self._masked(shown, asked):
-            yield self._told(event)
+            yield self._as_own(event)
 
     async def _masked(
         self, shown: GenerationRequest, asked: GenerationRequest
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """The events of a masked answer; its prompt shows the draft `shown` unless that is refused."""
+        """The events of a masked answer to `shown`, which has the draft in its prompt, or else to `asked`."""
         has_begun = False
         try:
             async for event in self._of(shown):
@@ -170,8 +170,8 @@ class _Choice:
         written = (i for i in draft.ids if self.token_bytes.has(i) and i not in self.token_bytes.stop_ids)
         return self.token_bytes.of(written).decode(errors="replace").strip()
 
-    def _told(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
-        """An attempt's event as one of this choice; the last one says how the answer was selected."""
+    def _as_own(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
+        """An attempt's event as one of this choice; the last event says how the answer was selected."""
         if isinstance(event, PromptRead):
             return event
         event = replace(event, choice=self.number)

@@ -309,7 +309,7 @@ class Engine:
         return tokens
 
     def _sample_recomputed(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-        """Sample where the mask allows so little that its share of the softmax cannot be told from 0."""
+        """Sample where the mask allows so little probability that float32 cannot represent it well."""
         probabilities = self.masks.recompute(logits, sequences)
         tokens = sample(probabilities, sequences)
         record_drawn(probabilities, sequences, tokens)

@@ -15,11 +15,11 @@ from enum import StrEnum
 from typing import Literal
 
 NUM_CANDIDATES = 8
-"""Of the model's most probable tokens, so many are told at each step, and the one that was written."""
+"""How many of the model's most probable tokens are reported at each step, besides the written one."""
 MAX_INSPECTED = 16_384
-"""Tokens of one request's answers that are inspected. Each takes up to 3 kB of JSON."""
+"""The most inspected tokens of one request. Each takes up to 3 kB of JSON."""
 MAX_POINTER = 1_000
-"""Characters of a pointer: deeper places are told as the container around them."""
+"""The longest pointer, in characters; for a deeper place, the container around it is reported."""
 
 
 class Cause(StrEnum):

@@ -28,9 +28,9 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import MARKER_BYTES, MARKER_START
 
 MAX_CACHED = 4096
-"""Texts whose tokens are cached; a toolset forces a few per tool."""
+"""The most texts whose tokens are cached; a toolset forces a few per tool."""
 MAX_PIECE_BYTES = 2048
-"""Of a forced text that is tokenized at once; a schema may force 100 kB, which takes half a second."""
+"""A longer forced text is tokenized in pieces. A schema may force 100 kB, which takes half a second."""
 MAX_TRIED = 1024
 """If more tokens than this begin with the same text, none is tried: one of them is assumed to merge."""
 _ANCHOR = "\n"
@@ -68,7 +68,7 @@ class JumpForward:
 
     @classmethod
     def of(cls, tokenizer: Any, prepared: PreparedVocabulary) -> "JumpForward":
-        """For a tokenizer of transformers that has a `backend_tokenizer`, as every loaded model's has."""
+        """Jump-forward for a transformers tokenizer with a `backend_tokenizer`; every loaded model has one."""
         backend = tokenizer.backend_tokenizer
         anchor = tokenizer(_ANCHOR, add_special_tokens=False)["input_ids"]  # leaves the backend set up
 

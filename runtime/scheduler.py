@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings
 from runtime.slow_grammars import SlowGrammars
 
 RECOVERY_STEPS = 64
-"""After a shortage of memory, one more sequence may run every so many steps."""
+"""After a shortage of memory, one more sequence may run every this many steps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class TokenWriter:
         )
 
     def finish_reason(self, sequence: Sequence) -> FinishReason | None:
-        """Why the sequence is done after its last token; None if it goes on."""
+        """Why the sequence is done after its last token; None if it continues."""
         last = sequence.token_ids[-1]
         if sequence.closed_by is not None:
             return FinishReason.LENGTH if sequence.forced is None else None

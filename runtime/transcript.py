@@ -1,4 +1,4 @@
-"""The transcript of one choice: tokens and what the matcher tells apart in them come in, events come out."""
+"""The transcript of one choice: makes events of its tokens and of the parts that the matcher found."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -58,10 +58,10 @@ class Transcript:
         self._parameters: ParameterReader | None = None
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
-        """Of tokens of text that no event has sent yet."""
+        """The log probabilities of text that no event has sent yet."""
         self._places = PlaceReader(choice, token_bytes, text_is_json=text_is_json) if is_inspected else None
         self._pending_logprobs: list[TokenLogprob] = []
-        """Of tokens that the matcher holds back: they may be text, or the beginning of a call."""
+        """Those of tokens that the matcher holds back: they may be text, or the beginning of a call."""
 
     @classmethod
     def of(cls, request: GenerationRequest, choice: int, token_bytes: TokenBytes) -> "Transcript":

@@ -1,4 +1,4 @@
-"""The tokens of an output, and what one more of them changes for its matcher and its closer."""
+"""The tokens of an output, and `write`, which advances its matcher and its closer by one token."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class SampledToken:
 
 @dataclass(frozen=True, slots=True)
 class WrittenToken:
-    """A token of an output, and what the matcher tells apart in it; `parts` is None without a matcher.
+    """A token of an output, and the parts that the matcher finds in it; `parts` is None without a matcher.
 
     `is_thought` says that the token belongs to a thought that continues after it. `has_pending_text` says
     that the matcher holds back text after the token; it is only asked for with log probabilities.

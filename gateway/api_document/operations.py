@@ -96,7 +96,7 @@ HEADERS: Mapping[str, str] = {
 }
 
 HEADER_SCHEMAS: Mapping[str, Mapping[str, Any]] = {TIMEOUT: {"type": "number", "exclusiveMinimum": 0}}
-"""Of headers that are not any text."""
+"""The schemas of headers that do not take any text."""
 
 
 @dataclass(frozen=True, slots=True)

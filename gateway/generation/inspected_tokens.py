@@ -18,7 +18,7 @@ from runtime.inspection import MAX_POINTER, TokenPlace
 from toolspecs.tool import Tool
 
 DIGITS = 4
-"""Of a probability that is told."""
+"""Digits after the point of each probability."""
 
 
 class InspectedTokens:

@@ -30,7 +30,7 @@ from toolspecs.tool_index import Scores, ToolIndex, scaled
 from toolspecs.toolset import Revision
 
 _EARLIER = 0.5
-"""What a message of the user counts beside the next one: measured, see docs/benchmarks.md."""
+"""The weight of a user's message relative to the next one: measured, see docs/benchmarks.md."""
 
 _RANK_OFFSET = 10
 """What reciprocal rank fusion adds to ranks, usually 60: measured, see docs/benchmarks.md."""

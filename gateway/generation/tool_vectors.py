@@ -23,8 +23,8 @@ from toolspecs.tool import Tool
 from toolspecs.tool_index import Scores, described, fit, parts_of
 
 Vector = NDArray[np.float32]
-"""Of a tool, (width,); of a group of tools, (tools, width); of a request's text, (parts, width), a row for
-each of the `parts_of` it."""
+"""[width] of a tool; of a group of tools [tools, width]; of a request's text [parts, width], a row for each
+of its `parts_of`."""
 
 PATIENCE_S = 1.0
 """How long a search waits for vectors at most."""

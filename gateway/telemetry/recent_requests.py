@@ -158,7 +158,9 @@ class KeptRequests(ASGIMiddleware):
             "duration_ms": round(duration_s * 1e3, 1),
         }
         grant: Grant = scope[GRANT]  # type: ignore[literal-required]
-        if grant.tenant is not None:  # where a grammar was, and how long that took, tells what others have
+        if (
+            grant.tenant is not None
+        ):  # where a grammar was found, and how long that took, shows what others have cached
             values.pop("grammar_source", None)
             steps = [step for step in steps if step["name"] != "grammar"]
         self._ring.add(grant.owner, {**known, **values, "steps": steps})

@@ -46,10 +46,10 @@ T = TypeVar("T")
 _VERSION = importlib.metadata.version("callgate")
 
 _NOT_LISTED = frozenset({"outputSchema", "execution", "icons"})
-"""Fields about running a tool, or showing that it runs; that is done elsewhere."""
+"""Fields about running a tool or its progress; the MCP front runs no tools."""
 
 Judge = Callable[[Tool, Any], Awaitable[tuple[ArgumentFault, ...]]]
-"""Tells what is wrong with the arguments of a call of a tool; raises CompilerError if it cannot tell."""
+"""Finds the faults in the arguments of a call of a tool; raises CompilerError if it cannot."""
 
 
 def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:

@@ -59,7 +59,7 @@ HINTS_IN_ALL: Mapping[str, tuple[Any, ...]] = {
     "spaces_between_special_tokens": (True,),
     "vllm_xargs": (),
 }
-"""Fields that change nothing here, and the values of them that ask for nothing elsewhere either."""
+"""Fields that change nothing here, and those of their values that change nothing anywhere."""
 
 FIXED_IN_ALL: Fixed = {
     "continue_final_message": ((False,), "every answer is a message of its own"),
@@ -163,7 +163,7 @@ def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[To
     refs: dict[ToolsetReference, None] = {}
     for source, texts in (("toolset", named), ("X-Toolset", header.split(",") if header else [])):
         if len(texts) > MAX_TOOLSETS:
-            raise InvalidField(source, f"at most {MAX_TOOLSETS} are joined, this names {len(texts)}")
+            raise InvalidField(source, f"at most {MAX_TOOLSETS} are allowed, but this names {len(texts)}")
         for text in texts:
             try:
                 refs[ToolsetReference.parse(text.strip())] = None

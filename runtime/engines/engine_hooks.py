@@ -43,7 +43,7 @@ class KnownEngine:
     versions: tuple[str, ...]
 
     def check(self, version: str) -> None:
-        """Raise UnknownEngine for a version that nobody tried the plugin with."""
+        """Raise UnknownEngine for a version that the plugin has not been tried with."""
         if not any(fnmatchcase(version, known) for known in self.versions):
             known = " and ".join(self.versions)
             raise UnknownEngine(

@@ -16,7 +16,7 @@ from runtime.errors import RequestRefused
 from toolspecs.lru_cache import LruCache
 
 MAX_INLINE_BYTES = 256 * 2**10
-"""Of the parts of one request."""
+"""The most bytes of the parts in one request."""
 _CACHE_BYTES = 64 * 2**20
 
 
@@ -34,7 +34,7 @@ class InlineGrammars:
         self._grammars = grammars
 
     async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:  # noqa: ARG002 - the protocol's
-        """Make sure that the parts are at hand.
+        """Make sure that the parts are in memory.
 
         Raises:
             RequestRefused: they are no longer in memory, or are too large.

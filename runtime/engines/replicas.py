@@ -205,7 +205,7 @@ class Replica:
         try:
             await self._try(model_name, check)
         except EngineFault as fault:
-            self._take_none(fault.reason)  # those that run go on: each of their tokens is verified
+            self._take_none(fault.reason)  # running requests continue: each of their tokens is verified
         except Exception as error:  # a fault of ours must not end the watch
             logger.exception("the canary of %s", self.client.name)
             self._take_none(f"could not be checked: {type(error).__name__}: {error}")

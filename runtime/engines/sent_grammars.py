@@ -1,4 +1,4 @@
-"""How an engine is told the grammar of an output, and what must be done before that.
+"""How a grammar is sent to an engine, and what must be done before.
 
 There are two kinds of engines. Those with the plugin read a mark, and the store if the mark does not carry
 the parts of the grammar. Those without the plugin read a grammar.

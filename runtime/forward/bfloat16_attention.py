@@ -13,7 +13,7 @@ from torch import Tensor
 from runtime.forward.query_tiles import Tile
 
 MIN_QUERIES = 16
-"""For fewer queries, most of the time goes into reading keys, whichever way."""
+"""With fewer queries, either way spends most of the time reading keys."""
 TILE_QUERIES = 64
 
 

@@ -23,13 +23,13 @@ from runtime.text.detokenizer import overlap
 
 
 class PendingText:
-    """Text that is not settled yet: it grows at its end, and is taken from its beginning."""
+    """Text that is not read yet: it grows at its end, and is taken from its beginning."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text
 
     def add(self, text: str) -> None:
-        """More has come."""
+        """Add text at the end."""
         self.text += text
 
     def take(self, prefix: str) -> bool:
@@ -40,7 +40,7 @@ class PendingText:
         return True
 
     def take_first(self, length: int | None) -> str:
-        """Take so many characters; None: all."""
+        """Take the first `length` characters, or all if it is None."""
         taken, self.text = self.text[:length], "" if length is None else self.text[length:]
         return taken
 
@@ -56,7 +56,7 @@ class PendingText:
         return self.text[: len(self.text) - overlap(self.text, end)], False
 
     def take_before(self, end: str) -> tuple[str, bool]:
-        """The same, taken."""
+        """`before`, and take that text."""
         text, is_there = self.before(end)
         self.take(text)
         return text, is_there
@@ -71,7 +71,7 @@ class JsonScanner:
         self._is_escaped = False
 
     def take(self, pending: PendingText) -> tuple[str, bool]:
-        """Take the text of the object or array; and whether it is over."""
+        """Take the text of the object or array; returns it, and whether it is complete."""
         end = self._scan(pending.text)
         return pending.take_first(end), end is not None
 

@@ -1,7 +1,7 @@
 """Places: which part of an answer each token writes, and in arguments and JSON answers the path to it.
 
-A token gets the place of the text that it settles. One that settles nothing yet, such as the first half of a
-key or of a tag, waits for the next that does, and gets the place of what that settles first.
+A token gets the place of the text that it settles. A token that settles nothing yet, such as the first half
+of a key or of a tag, waits for the next one that settles something, and gets the first place of that.
 """
 
 import json
@@ -18,7 +18,7 @@ Step = str | int
 
 
 class JsonPaths:
-    """Follows a JSON text that comes in pieces, and tells where each piece stands.
+    """Follows a JSON text that comes in pieces, and says where each piece stands.
 
     >>> list(JsonPaths().read('{"to": ["Ada'))[-1]
     (('to', 0), 'value')
@@ -133,7 +133,7 @@ def last_place(events: Iterable[Event]) -> TokenPlace:
 
 
 class PlaceReader:
-    """Reads the tokens of one answer, and tells their places as soon as they are known.
+    """Reads the tokens of one answer, and reports their places as soon as they are known.
 
     `text_is_json`: the text is part of one JSON value.
     """
@@ -155,19 +155,22 @@ class PlaceReader:
         places = list(self._places(parts, events))
         ends_thought, self._is_thought = self._is_thought and not token.is_thought, token.is_thought
         if token.sampled.token_id in self._token_bytes.stop_ids:
-            return [*self._told(places or [self._around], parts), self._inspected(token, TokenPlace("end"))]
+            return [
+                *self._release(places or [self._around], parts),
+                self._inspected(token, TokenPlace("end")),
+            ]
         if ends_thought and not places:
             places = [TokenPlace("syntax")]
-        told = self._told([place for place in places if not place.is_open], parts)
+        placed = self._release([place for place in places if not place.is_open], parts)
         own = _written(_after_text(places), "value", "key") if places else None
         if own is None or own.is_open:
             self._waiting.append(token)
-            return told
-        return [*told, self._inspected(token, own)]
+            return placed
+        return [*placed, self._inspected(token, own)]
 
     def finish(self, events: Iterable[Event]) -> list[InspectedToken]:
         """The tokens that still wait, at the end of the answer, which has settled the last events."""
-        return self._told(list(self._places((), events)) or [self._around])
+        return self._release(list(self._places((), events)) or [self._around])
 
     def _places(self, parts: Iterable[OutputPart], events: Iterable[Event]) -> Iterator[TokenPlace]:
         """The places of what was settled, in order."""
@@ -191,7 +194,7 @@ class PlaceReader:
             yield self._around
             self._around = TokenPlace("syntax")
 
-    def _told(self, places: list[TokenPlace], parts: Iterable[OutputPart] = ()) -> list[InspectedToken]:
+    def _release(self, places: list[TokenPlace], parts: Iterable[OutputPart] = ()) -> list[InspectedToken]:
         """The tokens that have waited, if anything was settled now: at the first place where they can stand.
 
         Where text was settled before a call, those that it is made of are text.
@@ -201,12 +204,12 @@ class PlaceReader:
         waiting, self._waiting = self._waiting, []
         num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
         after = _written(_after_text(places), "key", "value")
-        told = []
+        placed = []
         for token in waiting:
             is_text = num_text > 0 and _is_plain_text(places[0])
-            told.append(self._inspected(token, places[0] if is_text else after))
+            placed.append(self._inspected(token, places[0] if is_text else after))
             num_text -= len(self._token_bytes[token.sampled.token_id])
-        return told
+        return placed
 
     def _inspected(self, token: WrittenToken, place: TokenPlace) -> InspectedToken:
         sampled = token.sampled

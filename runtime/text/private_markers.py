@@ -1,6 +1,6 @@
 """Private names of marker tokens, which only the chat template can write.
 
-A tokenizer finds the text of a marker token (such as `<|im_end|>`) anywhere in a prompt, also in what a user
+A tokenizer finds the text of a marker token (such as `<|im_end|>`) anywhere in a prompt, even in what a user
 wrote, or in what a model was talked into repeating. So every marker gets a private name: digits that are
 drawn anew in each process. The names stand for the markers in two places:
 
@@ -51,7 +51,7 @@ class PrivateMarkers:
         self._role_markers = RoleMarkers(self._names, nonce)
 
     def name(self, text: str) -> str:
-        """The private name of a marker; any other text as it is."""
+        """The private name of a marker; any other text is returned unchanged."""
         return self._names.get(text, text)
 
     def rename(self, template: str) -> str:
