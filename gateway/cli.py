@@ -35,8 +35,9 @@ store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
 cli.add_typer(store, name="store")
 
 QUICK = ("prompt", "retry", "callgate", "accept", "particles", "best", "draft")
-"""The strategies of a quick study, and how many questions of each set it asks."""
+"""The strategies of a quick study."""
 QUICK_COUNT = 12
+"""The questions of each set in a quick study."""
 
 cli.command("engines")(engines)
 cli.add_typer(keys, name="keys")
