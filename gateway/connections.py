@@ -34,21 +34,21 @@ from uvicorn.server import ServerState
 from gateway.settings import Settings
 
 HEAD_BYTES = 16 * 1024
-"""Longest head, as in other servers; one of 256 KiB would take 70 ms to parse."""
+"""The longest head, as in other servers; a head of 256 KiB would take 70 ms to parse."""
 
 CHUNK_BYTES = 64
-"""Bytes that chunks must hold on average, after the first `FREE_CHUNKS`. Each costs microseconds to parse."""
+"""Bytes that chunks must have on average, after the first `FREE_CHUNKS`: each takes microseconds to parse."""
 
 FREE_CHUNKS = 1024
 
 LINGER_S = 5.0
-"""How long a body is still taken after its answer: a client that sends would not read it, were it cut off."""
+"""How long a body is read after its answer. If it were cut off, its client would not read the answer."""
 
 MAX_UNREAD_BYTES = 128 << 20
-"""Bytes of answers that wait for readers on all connections: one answer may have megabytes."""
+"""The most unread bytes of answers on all connections together; one answer may have megabytes."""
 
 BACKLOG = 256
-"""Connections that the system keeps until they are accepted; all of them are accepted in one go."""
+"""Connections that the system queues until they are accepted; all are accepted at once."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 
@@ -77,7 +77,7 @@ class ServerConfig(uvicorn.Config):
             http=LimitedProtocol,
             ws="none",
             lifespan="on",
-            # Else any program on this machine could choose its address.
+            # Otherwise any program on this machine could choose the address that the gateway sees.
             proxy_headers=False,
             server_header=False,
             backlog=BACKLOG,
@@ -278,7 +278,7 @@ class LimitedProtocol(H11Protocol):
         others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
         unused = [each for each in others if each.is_unused]
         if unused:
-            # Those that have had no request yet come first: strangers open them by the thousand.
+            # Connections without any request yet go first, because strangers open them by the thousand.
             longest = min(unused, key=lambda each: (each.cycle is not None, each.waits_since))
             self.connections.discard(longest)
             longest.transport.close()

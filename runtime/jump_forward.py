@@ -68,7 +68,7 @@ class JumpForward:
 
     @classmethod
     def of(cls, tokenizer: Any, prepared: PreparedVocabulary) -> "JumpForward":
-        """For a transformers tokenizer with a `backend_tokenizer`; the tokenizer of every loaded model has one."""
+        """For a transformers tokenizer with a `backend_tokenizer`, as every loaded model has."""
         backend = tokenizer.backend_tokenizer
         anchor = tokenizer(_ANCHOR, add_special_tokens=False)["input_ids"]  # leaves the backend set up
 

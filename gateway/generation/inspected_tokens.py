@@ -38,7 +38,7 @@ class InspectedTokens:
         """Add the next token."""
         inspection = token.inspection
         mass_removed = None if inspection.mass_removed is None else round(inspection.mass_removed, 6)
-        told = {
+        fields = {
             "index": token.choice,
             "id": token.token_id,
             "text": token.text,
@@ -55,7 +55,7 @@ class InspectedTokens:
             ],
             "place": self._place(token.place),
         }
-        self._tokens.append(msgspec.Raw(msgspec.json.encode(told)))
+        self._tokens.append(msgspec.Raw(msgspec.json.encode(fields)))
 
     def take(self) -> list[msgspec.Raw]:
         """Return the tokens added since the last call."""

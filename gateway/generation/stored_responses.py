@@ -36,12 +36,12 @@ from toolspecs.toolset_contents import compress, decompress
 T = TypeVar("T")
 
 MAX_ENTRY_BYTES = 4 << 20
-"""Bytes of one entry, not compressed; a longer conversation is not stored. Decoding stops the event loop."""
+"""The largest entry, uncompressed; a longer conversation is not stored. Decoding stops the event loop."""
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
-"""Responses that the items of one request may refer to; each is looked up."""
+"""The most responses that the items of one request may refer to; each is looked up."""
 NUM_RESPONSE_THREADS = 2
-"""Threads that decode entries; one owner has one of them."""
+"""Threads that decode entries; one owner uses at most one of them."""
 _ATTEMPTS = 20
 
 _RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -102,7 +102,7 @@ class StoredResponses:
         if not self._lifetime_s:
             field = "input" if previous is None else "previous_response_id"
             raise InvalidField(field, "responses are not stored here: send the whole conversation in input")
-        before = [] if previous is None else (await self._named(previous, owner)).conversation
+        before = [] if previous is None else (await self._previous(previous, owner)).conversation
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
         elif isinstance(items, list):
@@ -120,7 +120,7 @@ class StoredResponses:
             return False
         try:
             async with self._turns.setdefault(owner, asyncio.Lock()):
-                dropped = await self._listed(owner, response["id"], len(content))
+                dropped = await self._add_to_list(owner, response["id"], len(content))
             if dropped is None:
                 return False
             await self._store.set(_key(owner, response["id"]), content, self._lifetime_s)
@@ -154,7 +154,7 @@ class StoredResponses:
         if not _RESPONSE_ID.fullmatch(response_id) or not await self._store.delete(_key(owner, response_id)):
             raise UnknownResponse(shorten(response_id, MAX_NAME))
 
-    async def _named(self, previous: Any, owner: str) -> StoredResponse:
+    async def _previous(self, previous: Any, owner: str) -> StoredResponse:
         """The response that `previous_response_id` names."""
         if not isinstance(previous, str):
             raise InvalidField("previous_response_id", "it must be a string")
@@ -196,7 +196,7 @@ class StoredResponses:
             )
             raise InvalidField(f"input[{position}].id", str(error)) from error
 
-    async def _listed(self, owner: str, response_id: str, size: int) -> list[str] | None:
+    async def _add_to_list(self, owner: str, response_id: str, size: int) -> list[str] | None:
         """Add a response to the owner's list; returns the ids of those that must be dropped.
 
         None if other gateways changed the list at every try. A response that is not listed is not stored.
@@ -284,7 +284,10 @@ def _referred(items: list[Any]) -> Iterable[str]:
                 raise _no_item(item.get("id"), position)
             found[response_id] = None
     if len(found) > MAX_REFERRED:
-        raise InvalidField("input", f"at most {MAX_REFERRED} responses are looked up, this refers to more")
+        raise InvalidField(
+            "input",
+            f"the items refer to more than {MAX_REFERRED} responses; send some of the items themselves",
+        )
     return found
 
 

@@ -27,10 +27,10 @@ Vector = NDArray[np.float32]
 of its `parts_of`."""
 
 PATIENCE_S = 1.0
-"""How long a search waits for vectors at most."""
+"""The longest time that a search waits for vectors."""
 
 WORTH_WAITING = 32
-"""Tools without vectors for which a search waits; more take longer than it may."""
+"""The most tools without vectors for which a search waits; more would take too long."""
 
 MAX_BYTES = 64 << 20
 _OWN_BYTES = 400
@@ -40,8 +40,7 @@ _MAX_WAITING = 4_096
 """Tools of one share that may wait for their vectors."""
 
 MAX_TEXTS_WAITING = 64
-"""Messages of one share that may wait, of up to 8,000 characters: those of searches that have given up are
-among them."""
+"""Messages of one share that may wait, each of up to 8,000 characters, even if their searches gave up."""
 
 _NUM_THREADS = 2
 _log = logging.getLogger(__name__)
@@ -174,7 +173,7 @@ class ToolVectors:
         """Make a vector and keep it. A text that cannot be embedded is searched by words only."""
         try:
             vector = work()
-        except Exception:  # noqa: BLE001 - whatever a model does with a text, the search goes by words then
+        except Exception:  # noqa: BLE001 - a model may fail in any way; the search then uses only words
             _log.exception("a text was not embedded")
             vector = None
         with self._lock:

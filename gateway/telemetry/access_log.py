@@ -2,7 +2,7 @@
 
 A line has the method, the route, the status, the duration, the key's id, and the id of the trace. It has no
 path, no header except the request's id, and nothing from a body, because paths and bodies may contain a
-client's secrets. Other code adds fields to the line: numbers, and words of our own.
+client's secrets. Other code adds fields to the line, but only numbers and words of our own.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Metrics that are measured when they are read: those of the grammar cache, the store and the engines.
 
-Metrics are read in other threads. Each reading asks the runtime once, on its event loop, for all metrics.
+Metrics are read in other threads. Each reading measures all of them once, on the event loop of the runtime.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ from toolspecs.errors import StoreError
 from toolspecs.store import Store
 
 FRESH_S = 0.2
-"""All metrics of one reading are asked for within this time."""
+"""Values that are not older than this are used again, so that one reading measures once."""
 ANSWER_S = 5.0
-"""How long the runtime may take to answer; after that, the reading goes without its metrics."""
+"""How long the runtime may take to answer; after that, the reading has no such metrics."""
 
 Measured = tuple[Metric, float, Labels]
 
@@ -52,7 +52,7 @@ class EngineMeasures:
         self._lock = threading.Lock()
         self._measured: tuple[Measured, ...] = ()
         self._measured_at = 0.0
-        self._asked: tuple[Runtime, GrammarCache, Store, asyncio.AbstractEventLoop] | None = None
+        self._sources: tuple[Runtime, GrammarCache, Store, asyncio.AbstractEventLoop] | None = None
         for each in METRICS:
             callbacks = [partial(self._observations, each)]
             match each.kind:
@@ -64,11 +64,11 @@ class EngineMeasures:
     @asynccontextmanager
     async def of(self, runtime: Runtime, grammars: GrammarCache, store: Store) -> AsyncIterator[None]:
         """Measure these for the length of the block. The last values stay after it, for the last export."""
-        self._asked = (runtime, grammars, store, asyncio.get_running_loop())
+        self._sources = (runtime, grammars, store, asyncio.get_running_loop())
         try:
             yield
         finally:
-            self._asked = None
+            self._sources = None
             self._measured = await _measure(runtime, grammars, store)
 
     def _observations(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
@@ -76,14 +76,14 @@ class EngineMeasures:
 
     def _current(self) -> tuple[Measured, ...]:
         with self._lock:
-            asked = self._asked
-            if asked is not None and time.monotonic() - self._measured_at > FRESH_S:
-                self._measured = _answer(*asked)
+            sources = self._sources
+            if sources is not None and time.monotonic() - self._measured_at > FRESH_S:
+                self._measured = _measure_on_loop(*sources)
                 self._measured_at = time.monotonic()
             return self._measured
 
 
-def _answer(
+def _measure_on_loop(
     runtime: Runtime, grammars: GrammarCache, store: Store, loop: asyncio.AbstractEventLoop
 ) -> tuple[Measured, ...]:
     """The values measured on the event loop; empty if it does not answer in time."""

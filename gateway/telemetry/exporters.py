@@ -18,7 +18,7 @@ from gateway.settings import Settings
 
 
 def open_provider(settings: Settings) -> TracerProvider | None:
-    """The SDK's tracer provider for the settings, None if there are no traces; raises ExtraMissing."""
+    """The SDK's tracer provider for the settings; None if they ask for no traces. Raises ExtraMissing."""
     if settings.telemetry == "none":
         return None
     exporter = ConsoleSpanExporter(out=sys.stdout) if settings.telemetry == "console" else _spans_to(settings)
@@ -70,27 +70,27 @@ def _resource() -> Resource:
 
 
 def _spans_to(settings: Settings) -> SpanExporter:
-    made: SpanExporter
+    exporter: SpanExporter
     try:
         if settings.otlp_protocol == "grpc":
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - an extra
                 OTLPSpanExporter as GrpcSpanExporter,
             )
 
-            made = GrpcSpanExporter(endpoint=settings.otlp_endpoint)
+            exporter = GrpcSpanExporter(endpoint=settings.otlp_endpoint)
         else:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra
                 OTLPSpanExporter,
             )
 
-            made = OTLPSpanExporter(endpoint=settings.otlp_endpoint)
+            exporter = OTLPSpanExporter(endpoint=settings.otlp_endpoint)
     except ImportError as error:
         raise _missing(settings) from error
-    return made
+    return exporter
 
 
 def _metrics_to(settings: Settings) -> MetricExporter:
-    made: MetricExporter
+    exporter: MetricExporter
     endpoint: Any = settings.metrics_endpoint
     try:
         if settings.otlp_protocol == "grpc":
@@ -98,16 +98,16 @@ def _metrics_to(settings: Settings) -> MetricExporter:
                 OTLPMetricExporter as GrpcMetricExporter,
             )
 
-            made = GrpcMetricExporter(endpoint=endpoint)
+            exporter = GrpcMetricExporter(endpoint=endpoint)
         else:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - an extra
                 OTLPMetricExporter,
             )
 
-            made = OTLPMetricExporter(endpoint=endpoint)
+            exporter = OTLPMetricExporter(endpoint=endpoint)
     except ImportError as error:
         raise _missing(settings) from error
-    return made
+    return exporter
 
 
 def _missing(settings: Settings) -> ExtraMissing:

@@ -21,7 +21,7 @@ REPEATS_S = 10.0
 _MAX_KINDS = 1000
 
 _IN_MESSAGE = {"method", "route"}
-"""Fields of a request's line that its message has, too."""
+"""Fields of a request's line that its message has too."""
 
 _TRACEBACK = "Traceback (most recent call last):\n"
 

@@ -1,6 +1,6 @@
-"""The study: what masking buys, compared with other ways to get valid tool calls.
+"""The study: what masking gains, compared with other ways to get valid tool calls.
 
-Every strategy answers all questions through the same engine; `callgate study` prints what comes of it.
+Every strategy answers all questions through the same engine; `callgate study` prints the results.
 
     check_folder(folder)
     findings = run_study(load_model("demo"), StudySettings(count=30), lambda what, done, total: None, folder)
@@ -9,11 +9,18 @@ Every strategy answers all questions through the same engine; `callgate study` p
     for line in write_report(report, folder):
         print(line)
 
-What happens to a question of `questions`: one of the `strategies` says how it is shown to the
-`studied_model`, and with which of the `output_grammars`. `answering` runs it through the engine. `judging`
-judges the output, which `lenient_parser` parses. `journal` writes every answer down, so that a study that was
-stopped goes on. `results` collects the answers, and `study_report` makes
-tables of them, which `output_folder` writes. `study_runner` does this for all questions.
+A question passes these files:
+
+    questions         the questions, with the tools and the right call of each
+    strategies        how a question is shown, with which grammar, and with how many attempts
+    studied_model     the model: its prompts and call syntaxes
+    output_grammars   the grammars of the strategies
+    answering         runs a question through the engine
+    judging           judges the output, which `lenient_parser` parses
+    journal           keeps every answer, so that a study that was stopped can continue
+    results           collects the answers
+    study_report      makes tables of them, which `output_folder` writes
+    study_runner      does all this for every question
 """
 
 from runtime.study.output_folder import check_folder, write_report
