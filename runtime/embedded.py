@@ -184,8 +184,8 @@ class EmbeddedRuntime:
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         """The sequences of a request and their transcripts.
 
-        This thread checks their budget, not only the engine's: the check takes time if the shortest output is
-        long, and all other requests would wait for it.
+        This thread checks their budget first, before the engine's does: if the shortest output is long, the
+        check takes time, and all other requests would wait for it.
         """
         constraint = request.constraint
         is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
@@ -193,12 +193,12 @@ class EmbeddedRuntime:
         selection = request.selection_or(self._default_selection, self._max_choices)
         is_weighed = selection.size > 1
         seed = _seed_of(request)
-        siblings = _Siblings(request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed)
+        template = _SequenceTemplate(request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed)
         choices = []
         max_tokens = request.max_tokens or self._default_budget(closer)
         for choice in range(request.num_choices):
-            first = siblings.sequence(choice, 0, max_tokens)
-            first.population = population_of(first, selection, partial(siblings.sequence, choice))
+            first = template.sequence(choice, 0, max_tokens)
+            first.population = population_of(first, selection, partial(template.sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
         if request.draft is not None:
@@ -216,8 +216,8 @@ class EmbeddedRuntime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Siblings:
-    """What all sequences of a request have in common, whichever choice they belong to."""
+class _SequenceTemplate:
+    """What all sequences of a request have in common."""
 
     request: GenerationRequest
     prompt_ids: list[int]
@@ -228,7 +228,7 @@ class _Siblings:
     is_weighed: bool
 
     def sequence(self, choice: int, number: int, max_tokens: int) -> Sequence:
-        """A new sequence, number `number` of a choice."""
+        """A new sequence: the one with this number in the population of a choice."""
         request, constraint = self.request, self.request.constraint
         return Sequence(
             sequence_id=f"{request.request_id}/{choice}",
