@@ -143,7 +143,7 @@ def default_selection(settings: Settings) -> Selection:
     chosen = [name for name, selection in ways.items() if selection.size > 1]
     if len(chosen) > 1:
         first, second, *_ = chosen
-        raise SettingsError(second, str(getattr(settings, second)), f"it excludes {first}; drop one of them")
+        raise SettingsError(second, "", f"it cannot be set together with {first}; drop one of them")
     return ways[chosen[0]] if chosen else Selection()
 
 

@@ -245,7 +245,7 @@ class Engine:
         try:
             selected = population.advance(self)
         except Exception as error:
-            logger.exception("sequence %s", last.sequence_id)
+            logger.exception("the population of sequence %s failed", last.sequence_id)
             self.stop(last)
             return Output(last, error=GenerationFailed(f"{type(error).__name__}: {error}"), is_last=True)
         if selected is None:
@@ -366,7 +366,7 @@ class Engine:
             with self.scheduler.slow.timed(sequence):
                 output = extend()
         except Exception as error:
-            logger.exception("sequence %s", sequence.sequence_id)
+            logger.exception("sequence %s failed", sequence.sequence_id)
             return self._fail(sequence, GenerationFailed(f"{type(error).__name__}: {error}"))
         if self.scheduler.slow.end_token(sequence) and not output.is_last:
             return self._fail(sequence, GrammarTooSlow(MAX_SLOW_S))

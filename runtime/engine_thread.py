@@ -151,7 +151,7 @@ class EngineThread:
         except RuntimeFault as fault:
             self._end(job, fault)
         except Exception as error:  # only this job fails, and no other
-            logger.exception("request %s", job.request_id)
+            logger.exception("request %s could not be started", job.request_id)
             self._end(job, GenerationFailed(f"{type(error).__name__}: {error}"))
 
     def _abort(self, request_id: str) -> None:
@@ -177,7 +177,7 @@ class EngineThread:
         try:
             self._deliver(output)
         except Exception as error:  # an output that the transcript cannot read ends its own job
-            logger.exception("sequence %s", output.sequence.sequence_id)
+            logger.exception("the output of sequence %s could not be read", output.sequence.sequence_id)
             if entry := self._by_sequence.get(output.sequence.first):
                 self._end(entry[0], GenerationFailed(f"{type(error).__name__}: {error}"))
 

@@ -179,7 +179,7 @@ class TokenMasks:
         try:
             matcher.fill_bitmask(bitmask, 0)
         except Exception:  # a matcher that fails allows nothing: its own sequence ends, and no other
-            logger.exception("sequence %s", sequence.sequence_id)
+            logger.exception("the mask of sequence %s could not be filled", sequence.sequence_id)
             bitmask[:] = 0
         sequence.counters.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]

@@ -97,7 +97,9 @@ def read_allowed_hosts(settings: Settings) -> AllowedHosts | None:
     for text in settings.allowed_hosts.split(","):
         host = Host.parse(text.strip())
         if host is None:
-            reason = f"{text.strip()!r} is no host; write names such as gateway.example, separated by commas"
+            reason = (
+                f"{text.strip()!r} is not a host; write names such as gateway.example, separated by commas"
+            )
             raise SettingsError("allowed_hosts", "", reason)
         hosts.append(host)
     return AllowedHosts(hosts)

@@ -226,10 +226,11 @@ class ApiKeys:
         has_some = bool(await self._ids())
         if settings.require_keys and not has_some and not settings.has_configured_keys:
             _log.warning(
-                "there is no API key yet, so nobody can call: `callgate keys create NAME --scope admin`"
+                "there is no API key yet, so nobody can call; make one with"
+                " `callgate keys create NAME --scope admin`"
             )
         if has_some and not settings.has_authentication:
-            _log.warning("the store has API keys, but this gateway asks for none: set `require_keys`")
+            _log.warning("the store has API keys, but this gateway does not ask for them; set `require_keys`")
 
     async def _find_record(self, key_id: str) -> KeyRecord | None:
         """The record of a key, cached for a moment, or for longer if the store is down."""

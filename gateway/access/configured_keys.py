@@ -72,7 +72,7 @@ def read_metrics_keys(settings: Settings) -> tuple[str, ...]:
         return ()
     keys = _keys_of_file("metrics_key_file", settings.metrics_key_file)
     if not set(keys).isdisjoint(read_keys(settings)):
-        reason = "a key in it is an API key too; these keys open nothing but /metrics"
+        reason = "one of its keys is an API key too, but a metrics key opens only /metrics; make another"
         raise SettingsError("metrics_key_file", settings.metrics_key_file, reason)
     return tuple(keys)
 
@@ -84,7 +84,7 @@ def _keys_of_file(setting: str, path: str) -> list[str]:
         raise SettingsError(setting, path, str(error)) from error
     found = list(_keys_in(text, setting, path))
     if not found:
-        raise SettingsError(setting, path, "the file holds no key")
+        raise SettingsError(setting, path, "the file has no key; write one per line")
     return found
 
 

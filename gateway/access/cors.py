@@ -34,10 +34,14 @@ def read_origins(settings: Settings) -> frozenset[str]:
     origins = frozenset(part.strip().lower() for part in (settings.cors_origins or "").split(",")) - {""}
     for origin in origins - {"*"}:
         if not _ORIGIN.fullmatch(origin):
-            reason = f"{origin!r} is no origin; write origins such as https://app.example, or * for all"
+            reason = f"{origin!r} is not an origin; write origins such as https://app.example, or * for all"
             raise SettingsError("cors_origins", "", reason)
     if "*" in origins and not settings.has_authentication:
-        raise SettingsError("cors_origins", "", "every page could call the gateway; set api_key too")
+        raise SettingsError(
+            "cors_origins",
+            "",
+            "any page could call the gateway, because it asks for no API key; set api_key too",
+        )
     return origins
 
 

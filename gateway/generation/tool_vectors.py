@@ -174,7 +174,7 @@ class ToolVectors:
         try:
             vector = work()
         except Exception:  # noqa: BLE001 - a model may fail in any way; the search then uses only words
-            _log.exception("a text was not embedded")
+            _log.exception("a text could not be embedded; tool search compares only its words")
             vector = None
         with self._lock:
             self._pending.pop(key, None)

@@ -83,7 +83,7 @@ class SourceCredentials:
                 if self.client_id
                 else ("source_client_id", "source_issuer")
             )
-            raise SettingsError(missing, "", f"it is missing; {given} needs it")
+            raise SettingsError(missing, "", f"it is missing, but {given} needs it")
 
     def headers(self, given: Mapping[str, str]) -> dict[str, str]:
         """The headers to send; the headers `given` take precedence."""

@@ -111,7 +111,9 @@ class Telemetry:
             if redacted is not None:
                 span.set_attribute(attribute, redacted)
         except Exception as error:  # noqa: BLE001 - an operator's own code; its message may hold the content
-            _log.warning("the content redactor failed with %s: nothing is recorded", type(error).__name__)
+            _log.warning(
+                "the content redactor failed with %s, so this content is not recorded", type(error).__name__
+            )
 
     def found(self, sources: Mapping[str, int]) -> None:
         """Count look-ups by tier."""

@@ -27,6 +27,6 @@ def read_redactor(settings: Settings) -> Redactor | None:
         reason = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
         raise SettingsError("content_redactor", "", reason) from error
     if not callable(found):
-        raise SettingsError("content_redactor", "", f"{name!r} is no function")
+        raise SettingsError("content_redactor", "", f"{name!r} is not a function")
     redactor: Redactor = found
     return redactor

@@ -207,7 +207,7 @@ class Replica:
         except EngineFault as fault:
             self._take_none(fault.reason)  # running requests continue: each of their tokens is verified
         except Exception as error:  # a fault of ours must not end the watch
-            logger.exception("the canary of %s", self.client.name)
+            logger.exception("the canary of the engine %s failed", self.client.name)
             self._take_none(f"could not be checked: {type(error).__name__}: {error}")
 
     async def _probe(self) -> None:

@@ -93,9 +93,9 @@ async def test_with_keys_a_page_that_sends_none_can_read_why_it_is_refused(setti
     ("fields", "says"),
     [
         ({"cors_origins": "*"}, "set api_key too"),
-        ({"cors_origins": "app.example"}, "is no origin"),
-        ({"cors_origins": f"{PAGE}/"}, "is no origin"),
-        ({"cors_origins": f"{PAGE},null"}, "'null' is no origin"),
+        ({"cors_origins": "app.example"}, "is not an origin"),
+        ({"cors_origins": f"{PAGE}/"}, "is not an origin"),
+        ({"cors_origins": f"{PAGE},null"}, "'null' is not an origin"),
     ],
 )
 def test_origins_that_are_none_are_refused(fields, says):

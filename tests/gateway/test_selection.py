@@ -120,5 +120,5 @@ async def test_a_draft_is_switched_off_or_refused_beside_another_way(client, run
 def test_one_setting_says_how_answers_are_selected():
     assert default_selection(Settings()) == Selection()
     assert default_selection(Settings(draft=True)) == DRAFT
-    with pytest.raises(SettingsError, match="excludes accept"):
+    with pytest.raises(SettingsError, match="together with accept"):
         default_selection(Settings(draft=True, accept=2))

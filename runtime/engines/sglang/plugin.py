@@ -79,7 +79,7 @@ def register() -> None:
     try:
         settings = PluginSettings.from_environment()
         if settings is None:
-            _log.info("callgate is installed, but none of its settings is set: its marks are not read here")
+            _log.info("callgate is installed, but reads no marks here: CALLGATE_SECRET is not set")
             return
         install(settings, import_module("sglang.version").__version__)
     except (PluginSettingsError, UnknownEngine) as error:

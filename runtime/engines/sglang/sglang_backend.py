@@ -80,7 +80,7 @@ class SglangBackend:
             assert mark is not None, "it begins as a mark does"
             grammar = SglangGrammar(self._grammars.output(mark), self._masks, self._batch)
         except Exception as error:  # noqa: BLE001 - whatever fails ends its own request
-            _log.error("a grammar cannot be had: %s", error)
+            _log.error("a grammar could not be loaded: %s", error)
             if self._is_alone:
                 coming.set_exception(error)
             else:

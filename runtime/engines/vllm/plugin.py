@@ -73,7 +73,7 @@ def register() -> None:
     """
     settings = PluginSettings.from_environment()
     if settings is None:
-        _log.info("callgate is installed, but none of its settings is set: its marks are not read here")
+        _log.info("callgate is installed, but reads no marks here: CALLGATE_SECRET is not set")
         return
     install(settings, import_module("vllm"))
 
