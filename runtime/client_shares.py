@@ -23,9 +23,9 @@ from runtime.sequence import Sequence
 from toolspecs.fair_shares import FairShares
 
 TURN_TOKENS = 32
-"""How many more tokens a share may have had before another one takes its place in the batch.
+"""A share that has had this many more tokens than another one gives it a place in the batch.
 
-Half the length of the sequence that loses its place is added, since its pages may have to be computed again.
+Half the length of the sequence that would lose its place is added, since it may be computed again.
 """
 
 
@@ -67,7 +67,7 @@ class ClientShares:
     def quotas(
         self, running: Iterable[Sequence], waiting: Several[Sequence], budget: int
     ) -> defaultdict[str, int]:
-        """How many tokens each share may have in this step, besides one for each running sequence."""
+        """How many tokens each share may have in this step; a running sequence may always have one."""
         prefilling = {sequence.share for sequence in running if sequence.num_pending > 1}
         if waiting:
             prefilling.add(self.next_of(waiting).share)
@@ -89,17 +89,17 @@ class ClientShares:
                 sequence.last_turn = next(self._turns)
         return resting
 
-    def over_places(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
-        """The sequence that gives its place in a full batch to `waiting`; None if none has to."""
+    def giving_place(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
+        """The running sequence that gives its place in a full batch to `waiting`; None if none has to."""
         held = Counter(sequence.share for sequence in running)
         return self._giving_way(running, held, waiting, limit=held[waiting.share] + 1)
 
-    def over_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
-        """The sequence that gives its pages to `waiting`, which needs `num_pages`; None if none has to."""
+    def giving_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
+        """The running sequence that gives its pages to `waiting`, which needs `num_pages`, if one has to."""
         held = self._pages(running)
         return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
 
-    def largest(self, running: Several[Sequence]) -> Sequence:
+    def last_of_largest(self, running: Several[Sequence]) -> Sequence:
         """The last sequence of the share that holds most pages."""
         held = self._pages(running)
         most = max(held.values())

@@ -282,15 +282,15 @@ class Scheduler:
         self._park_held()
         sequence = self.shares.next_of(self.waiting)
         if len(self.running) >= self.max_running and (
-            other := self.shares.over_places(self.running, sequence)
+            victim := self.shares.giving_place(self.running, sequence)
         ):
-            self.preempt(other)
+            self.preempt(victim)
         num_pages = self._num_pages(len(sequence.token_ids))
         if len(self.running) < self.max_running:
             while self._num_missing(sequence) > 0 and (
-                other := self.shares.over_pages(self.running, sequence, num_pages)
+                victim := self.shares.giving_pages(self.running, sequence, num_pages)
             ):
-                self.preempt(other)
+                self.preempt(victim)
 
     def _park_held(self) -> None:
         """Take the places and pages of sequences that wait for the others of their population."""
@@ -324,9 +324,9 @@ class Scheduler:
             self._park_held()
         while num_missing > self.pool.num_free:
             still_running = [other for other in unscheduled if other.status is SequenceStatus.RUNNING]
-            largest = self.shares.largest(still_running)
-            self.preempt(largest)
-            if largest is sequence:
+            victim = self.shares.last_of_largest(still_running)
+            self.preempt(victim)
+            if victim is sequence:
                 return None
         sequence.page_table += self.pool.allocate(max(0, num_missing))
         return self._chunk(sequence, num_tokens)
