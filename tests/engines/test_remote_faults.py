@@ -74,7 +74,7 @@ async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, pla
         ({"status": 500}, "told to fail (HTTP 500)"),
         ({"writes": {2: 5}}, "as token 3 of an output"),
         ({"aborts": False}, "whose client has left"),
-        ({"context_length": "long"}, "such an engine would not"),
+        ({"context_length": "long"}, "gives an answer that cannot be read"),
     ],
 )
 async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch, faults, said):

@@ -69,7 +69,7 @@ def compiled(dtype, **constants):
     from runtime.forward.paged_triton_kernel import _attend
 
     types = dict.fromkeys(("query", "keys", "values", "sinks", "output"), f"*{dtype}")
-    types |= {"tables": "*i32", "blocks": "*i32", "masses": "*fp32", "scale": "fp32", "softcap": "fp32"}
+    types |= {"tables": "*i32", "blocks": "*i32", "lses": "*fp32", "scale": "fp32", "softcap": "fp32"}
     signature = {name: types.get(name, "i32") for name in _attend.arg_names}
     signature |= dict.fromkeys(constants, "constexpr")
     with warnings.catch_warnings():

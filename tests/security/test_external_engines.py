@@ -111,7 +111,7 @@ async def test_one_clients_failing_requests_take_an_engine_from_nobody():
     for _ in range(5 * MAX_FAILURES):
         await fail(replica, "attacker")
     assert replica.circuit is Circuit.CLOSED
-    assert replica._is_wanted.is_set()
+    assert replica._is_due.is_set()
 
 
 async def test_failures_of_several_clients_in_a_row_open_the_circuit():
@@ -141,7 +141,7 @@ async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_
     async with remote_over(text, settings=replace(SETTINGS, max_sequences_per_share=4)) as remote:
         remote.runtime._num_of_share = Counts(full=3)
         monkeypatch.setattr(remote.runtime._prompts, "_render", rendered.append)
-        with pytest.raises(TooManySequences, match="4 answers of this client"):
+        with pytest.raises(TooManySequences, match="this client has 4 answers"):
             async for _ in remote.runtime.generate(remote.request(share="full", num_choices=2)):
                 pass
     assert asked == ["full", "full"]
@@ -263,7 +263,7 @@ async def test_the_log_probabilities_of_one_answer_are_bounded(text, num_logprob
         if is_taken:
             assert isinstance(await anext(events), PromptRead)
         else:
-            with pytest.raises(RequestRefused, match="have 1008000 log probabilities; at most 500000"):
+            with pytest.raises(RequestRefused, match="have 1008000 log probabilities, but at most 500000"):
                 await anext(events)
         await events.aclose()
 
