@@ -121,8 +121,7 @@ class GenerationRequest:
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end an output. They apply only without a constraint, whose outputs must not be cut off."""
     min_tokens: int = 0
-    """An output may not end before. It applies only without a constraint, whose outputs must not be
-    padded."""
+    """The shortest output. It applies only without a constraint, whose outputs must not be padded."""
     max_tokens: int | None = None
     num_choices: int = 1
     num_logprobs: int | None = None
@@ -133,15 +132,14 @@ class GenerationRequest:
     share: str = ""
     """Stands for the client. All requests with the same share get one share of the engine together."""
     prefix_salt: str = ""
-    """Only requests with the same salt share prefixes in the KV cache. External engines use `share`
-    instead."""
+    """Requests share prefixes in the KV cache only with the same salt; at external engines, `share`."""
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Sent to external engines, so that their spans belong to the request's trace."""
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
     selection: Selection | None = None
     """How the answer is selected; None stands for the runtime's default."""
     is_streamed: bool = False
-    """The default selection does not apply: a selected answer is sent only when all of it is written."""
+    """If so, the default selection does not apply: a selected answer is sent only when it is complete."""
     is_inspected: bool = False
     """Asks for an `InspectedToken` for each token (`runtime.inspection`)."""
     text_is_json: bool = False

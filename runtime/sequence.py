@@ -92,7 +92,7 @@ class Sequence:
     """Only sequences with the same salt share pages."""
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
-    """Like `min_tokens`, only without a matcher."""
+    """Applies only without a matcher, and so does `min_tokens`."""
     weight: Weight | None = None
     """If it is not None, every forced token is computed too, and a stop token is always sampled."""
     times: RequestTimes = field(default_factory=RequestTimes)
@@ -105,8 +105,7 @@ class Sequence:
     closed_by: str | None = None
     """`budget` once the budget closer completes the output."""
     token_ids: list[int] = field(init=False)
-    """The prompt and the output. The first `num_computed` ids have keys and values; the others are
-    pending."""
+    """The prompt and the output. The first `num_computed` have keys and values, the others are pending."""
     num_computed: int = 0
     page_table: list[int] = field(default_factory=list)
     """The pages of the computed ids. The first `num_published` pages are in the prefix cache."""
@@ -127,7 +126,7 @@ class Sequence:
     counts: TokenCounts | None = None
     """The counts of its tokens, once a penalty needs them."""
     token_s: float = 0.0
-    """Processor time of its next token so far, for its grammar alone (`runtime.slow_grammars`)."""
+    """The processor time that its grammar has taken for its next token so far (`runtime.slow_grammars`)."""
     slow_token_s: float = 0.0
     """The time of its last token if that was slow, else 0."""
     slow_s: float = 0.0
