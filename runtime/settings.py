@@ -41,8 +41,7 @@ class EngineSettings:
     jump_forward: bool = True
     """Without it, forced tokens are sampled like all others."""
     compile_layers: bool = False
-    """Has torch fuse what a layer does between its matrix products and attention: fewer kernels, slower
-    start."""
+    """Torch fuses what a layer does between matrix products and attention: fewer kernels, slower start."""
     selection: Selection = field(default_factory=Selection)
     """Applies to requests that set none, are not streamed, and have a temperature above 0."""
 
