@@ -293,7 +293,7 @@ def test_a_file_that_holds_no_key_of_its_own_fails_the_start(settings, tmp_path,
 
 def test_the_documented_table_is_the_table():
     rows = [
-        f"| `{each.name}` | {each.kind.name.lower().removeprefix('asked_')} | `{each.unit}` | {each.description} |"
+        f"| `{each.name}` | {each.kind.name.lower().removeprefix('observable_')} | `{each.unit}` | {each.description} |"
         f" {', '.join(f'`{label}`' for label in each.labels if label != TOOLSET)} |"
         for each in METRICS
     ]
