@@ -10,7 +10,17 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from compiler.frontend.keywords import ASSERTIONS, child, inside, located, transformed
+from compiler.frontend.keywords import (
+    ASSERTIONS,
+    DEFINITIONS,
+    REFERENCES,
+    child,
+    children,
+    inside,
+    located,
+    transformed,
+)
+from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS, is_known
 from toolspecs.metaschemas import DRAFTS
 
@@ -116,7 +126,8 @@ def without_nested_dialects(document: Any) -> Any:
     - Where it names the dialect of the document it says nothing.
     - An older dialect asserts no more than the document's, since none of the keywords that were dropped are
       used. More assertions admit less, as no keyword is used under which they admit more. `unevaluated*` is
-      one of these: in a newer dialect a subschema may also evaluate more.
+      one of these: in a newer dialect a subschema may also evaluate more. Keywords of definitions that
+      nothing refers to are not used: no value is looked at by them.
     - A subschema may use only keywords that mean the same in every dialect. Which items and properties these
       evaluate is the same too: validators collect that by keyword, whatever dialect a subschema names.
     - The whole document may use only these, formats that all of its dialects define, and references that
@@ -176,9 +187,31 @@ def _is_plain_reference(schema: dict[str, Any]) -> bool:
 
 def _newer_asserts_more(document: dict[str, Any]) -> bool:
     """Whether a newer dialect asserts at least as much of this document as an older one."""
-    used = {keyword for schema in inside(document) for keyword in schema}
+    used = {keyword for schema in _applied(document) for keyword in schema}
     has_base = any(isinstance(schema.get("id"), str) for schema in _subschemas(document))
     return not has_base and not used & (_DROPPED | NEGATIVE)
+
+
+def _applied(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schemas of a document that it applies to some value; all of them if a reference may lead elsewhere."""
+    references = References(document, {})
+    found: dict[str, dict[str, Any]] = {}
+    pending = [""]
+    while pending:
+        pointer = pending.pop()
+        schema = references.at(pointer)
+        if pointer in found or not isinstance(schema, dict):
+            continue
+        found[pointer] = schema
+        applicators = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
+        pending += [at for at, _ in children(pointer, applicators)]
+        for keyword in (each for each in REFERENCES if each in schema):
+            uri = schema[keyword]
+            target = references.target(pointer, uri) if keyword == "$ref" and isinstance(uri, str) else None
+            if target is None:
+                return inside(document)
+            pending.append(target)
+    return iter(found.values())
 
 
 def _subschemas(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The parser of ECMA-262 regular expressions: from a pattern to its syntax tree.
 
-Only what is regular is read: no backreferences, and lookarounds only where `compiler.regular.language` can
+Only what is regular is read: no backreferences, and lookbehinds only where `compiler.regular.language` can
 turn them into intersections. What engines read differently is refused, by the table in
 `compiler.regular.engine_differences`.
 
@@ -72,7 +72,8 @@ MAX_NESTING = 100
 MAX_COUNT = 1_000
 
 
-MISPLACED_LOOKAROUND = "has a lookaround that is not right after ^ or right before $"
+MISPLACED_LOOKBEHIND = "has a lookbehind that is not right before $"
+MISPLACED_ASSERTION = r"has ^, \b or \B in a lookahead that is not right after ^"
 
 
 class PatternError(ValueError):

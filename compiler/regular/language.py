@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from compiler.regular import charset, nfa
+from compiler.regular import charset, lookaheads, nfa
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa, intersection, union
 from compiler.regular.ecma import (
     MAX_COUNT,
-    MISPLACED_LOOKAROUND,
+    MISPLACED_ASSERTION,
+    MISPLACED_LOOKBEHIND,
     Alternation,
     Assertion,
     Chars,
@@ -178,7 +179,7 @@ def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
 
 
 def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
-    """As `nfa.search`, for trees that may have lookarounds at an anchored end."""
+    """As `nfa.search`, for trees that may have lookarounds."""
     if not any(isinstance(inner, Look) for inner in _nodes(node)):
         return nfa.search(node, alphabet)
     match node:
@@ -187,7 +188,7 @@ def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
         case Concat(items):
             return _anchored(list(items), alphabet)
         case _:
-            raise PatternError(MISPLACED_LOOKAROUND)
+            return _with_lookaheads(node, alphabet)
 
 
 def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
@@ -203,12 +204,30 @@ def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
             conditions.append((Concat((look.item, end)), look.is_negative))
             del items[-2]
     if not conditions:
-        raise PatternError(MISPLACED_LOOKAROUND)
+        return _with_lookaheads(Concat(tuple(items)), alphabet)
     found = _search(Concat(tuple(items)), alphabet)
     for condition, is_negative in conditions:
         dfa = _search(condition, alphabet)
         found = found.intersect(dfa.complement() if is_negative else dfa)
     return found
+
+
+def _with_lookaheads(node: PatternNode, alphabet: Alphabet) -> Dfa:
+    """The automaton of a tree with lookaheads anywhere.
+
+    What may follow a lookahead is an automaton of its own, which does not know what is before that position.
+    So it can have no assertion that asks for this.
+    """
+    rests: dict[Look, Dfa] = {}
+    for look in (inner for inner in _nodes(node) if isinstance(inner, Look)):
+        if not look.is_ahead:
+            raise PatternError(MISPLACED_LOOKBEHIND)
+        if any(isinstance(inner, Assertion) and inner.kind[0] in "^bB" for inner in _nodes(look.item)):
+            raise PatternError(MISPLACED_ASSERTION)
+        if look not in rests:
+            rest = _search(Concat((Assertion("^"), look.item)), alphabet)
+            rests[look] = rest.complement() if look.is_negative else rest
+    return lookaheads.search(node, alphabet, rests)
 
 
 def _nodes(node: PatternNode) -> Iterator[PatternNode]:

@@ -1,10 +1,10 @@
 """From a syntax tree without lookaround to a DFA: Thompson's construction, then the subset construction.
 
 Assertions label transitions without a symbol. The subset construction decides between two characters which
-of them hold.
+of them hold. `compiler.regular.lookaheads` adds lookaheads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
@@ -12,7 +12,7 @@ from functools import cache
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa
 from compiler.regular.ecma import (
-    MISPLACED_LOOKAROUND,
+    MISPLACED_LOOKBEHIND,
     Alternation,
     Assertion,
     Chars,
@@ -53,13 +53,11 @@ def search(node: PatternNode, alphabet: Alphabet) -> Dfa:
         PatternError: the tree has a lookaround.
         TooManyStates: the automaton has too many states, or takes too many steps to build.
     """
-    nfa = _Nfa(alphabet)
-    start = nfa.build(_ANYTHING, nfa.build(node, nfa.build(_ANYTHING, nfa.final)))
-    return _SubsetConstruction(nfa, start).automaton()
+    return Nfa(alphabet).automaton(node)
 
 
 @dataclass
-class _Nfa:
+class Nfa:
     """A nondeterministic automaton whose states are numbers.
 
     `transitions[state]` are the symbols on which it moves, and to which state. `epsilon[state]` are the moves
@@ -71,10 +69,33 @@ class _Nfa:
     epsilon: list[list[tuple[str, int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.final = self._state()
+        self.final = self.new_state()
         self._symbols: dict[charset.Ranges, frozenset[int]] = {}
 
-    def _state(self, symbols: frozenset[int] = frozenset(), target: int = 0) -> int:
+    def automaton(self, node: PatternNode) -> Dfa:
+        """As `search`; the NFA must be new."""
+        start = self.build(_ANYTHING, self.build(node, self.build(_ANYTHING, self.final)))
+        return _SubsetConstruction(self, self.first(start)).automaton()
+
+    def first(self, start: int) -> int:
+        """The state before the first character."""
+        return start
+
+    def moves(self, state: int, symbols: frozenset[int]) -> Iterable[tuple[int, int]]:
+        """Those of some symbols on which a state moves, each with the state to which it does."""
+        on, target = self.transitions[state]
+        return [(symbol, target) for symbol in on & symbols]
+
+    def silent_moves(self, state: int) -> Iterable[tuple[str, int]]:
+        """The moves of a state without a symbol, each with the assertion that must hold."""
+        return self.epsilon[state]
+
+    def is_final(self, state: int) -> bool:
+        """Whether a text may end in a state."""
+        return state == self.final
+
+    def new_state(self, symbols: frozenset[int] = frozenset(), target: int = 0) -> int:
+        """Add a state that moves to `target` on some symbols."""
         if len(self.transitions) >= MAX_NFA_STATES:
             raise TooManyStates
         self.transitions.append((symbols, target))
@@ -87,32 +108,32 @@ class _Nfa:
             case Chars(ranges):
                 if ranges not in self._symbols:
                     self._symbols[ranges] = self.alphabet.symbols(ranges)
-                return self._state(self._symbols[ranges], following)
+                return self.new_state(self._symbols[ranges], following)
             case Concat(items):
                 for item in reversed(items):
                     following = self.build(item, following)
                 return following
             case Alternation(options):
-                entry = self._state()
+                entry = self.new_state()
                 self.epsilon[entry] = [("", self.build(option, following)) for option in options]
                 return entry
             case Repetition(item, low, high):
                 return self._repeat(item, low, high, following)
             case Assertion(kind):
-                entry = self._state()
+                entry = self.new_state()
                 self.epsilon[entry] = [(kind, following)]
                 return entry
             case Look():
-                raise PatternError(MISPLACED_LOOKAROUND)
+                raise PatternError(MISPLACED_LOOKBEHIND)
 
     def _repeat(self, item: PatternNode, low: int, high: int | None, following: int) -> int:
         if high is None:
-            loop = self._state()
+            loop = self.new_state()
             self.epsilon[loop] = [("", self.build(item, loop)), ("", following)]
             following = loop
         end = following
         for _ in range(low, low if high is None else high):
-            skip = self._state()
+            skip = self.new_state()
             self.epsilon[skip] = [("", self.build(item, following)), ("", end)]
             following = skip
         for _ in range(low):
@@ -144,7 +165,7 @@ To the further states leads `$?`, before a last line break.
 class _SubsetConstruction:
     """Builds the DFA whose states are sets of NFA states (Rabin and Scott, 1959)."""
 
-    def __init__(self, nfa: _Nfa, start: int) -> None:
+    def __init__(self, nfa: Nfa, start: int) -> None:
         self.nfa = nfa
         self.start = start
         self.num_steps = 0
@@ -181,15 +202,14 @@ class _SubsetConstruction:
         """The states that each of `symbols`, all of one kind, leads to."""
         targets_on: dict[int, set[int]] = {}
         for state in self._closure(states, last, following) if symbols else ():
-            on, target = self.nfa.transitions[state]
-            for symbol in on & symbols:
+            for symbol, target in self.nfa.moves(state, symbols):
                 targets_on.setdefault(symbol, set()).add(target)
         self._count(sum(map(len, targets_on.values())))
         return targets_on
 
     def _is_accepting(self, state: _Subset) -> bool:
         states, last, at_end = state
-        return self.nfa.final in self._closure(states | at_end, last, _Kind.NOTHING)
+        return any(map(self.nfa.is_final, self._closure(states | at_end, last, _Kind.NOTHING)))
 
     def _closure(self, states: frozenset[int], last: _Kind, following: _Kind) -> set[int]:
         """The epsilon closure between a character of the kind `last` and one of the kind `following`."""
@@ -197,7 +217,7 @@ class _SubsetConstruction:
         closed = set(states)
         stack = list(states)
         while stack:
-            for kind, target in self.nfa.epsilon[stack.pop()]:
+            for kind, target in self.nfa.silent_moves(stack.pop()):
                 if kind in holds and target not in closed:
                     closed.add(target)
                     stack.append(target)

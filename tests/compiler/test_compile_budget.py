@@ -71,7 +71,7 @@ async def test_a_request_compiles_no_longer_than_it_may_and_goes_on_when_sent_ag
 
 async def test_refusals_are_told_with_what_was_not_reached(vocabulary, clock):
     cache = GrammarCache(None, secret=SECRET, compile_pool=Slow(clock, 0.5))
-    bad = tool("bad", p={"pattern": "(?=a)b"})
+    bad = tool("bad", p={"pattern": "(?<=a)b"})
     with pytest.raises(UnsupportedToolset) as refused:
         await find(cache, [bad, tool("late")], vocabulary)
     assert [(name, "not reached" in error.reason) for name, error in refused.value.refusals] == [

@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.regular.ecma import MISPLACED_LOOKAROUND, PatternError
+from compiler.regular.ecma import MISPLACED_LOOKBEHIND, PatternError
 from compiler.regular.engine_differences import READ, REFUSED, RefusedConstruct
 from compiler.regular.language import PatternCondition, language
 
@@ -68,7 +68,7 @@ def readings(pattern, text):
     try:
         return [*found, language([PatternCondition(pattern, is_excluded=True)]).accepts(text)]
     except PatternError as error:
-        if str(error) != MISPLACED_LOOKAROUND:
+        if str(error) != MISPLACED_LOOKBEHIND:
             raise
         return [*found, False]
 

@@ -98,7 +98,7 @@ def test_the_report_tells_of_keywords_in_documents():
 
 
 def test_a_refusal_in_a_document_names_the_document():
-    refusal = refused(refer(), {A: {"properties": {"s": {"pattern": "(?=a)b"}}}})
+    refusal = refused(refer(), {A: {"properties": {"s": {"pattern": "(?<=a)b"}}}})
     assert refusal.pointer.startswith(f"{A}#/properties/s")
 
 

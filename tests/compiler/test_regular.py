@@ -1,7 +1,9 @@
 """Patterns and formats as automata: what they accept is valid under two validators."""
 
 import random
+import re
 from functools import reduce
+from itertools import product
 
 import jsonschema
 import jsonschema_rs
@@ -25,6 +27,10 @@ MATCHING = [
     (r"^(?!x)[a-z]+$", ["abc"], ["xa", ""]),
     (r"^(?=.*\d)[a-z0-9]{3,5}$", ["a1b"], ["abc", "a1", "abcde1"]),
     (r"^[a-z]+(?<!z)$", ["ab"], ["az"]),
+    (r"^((?!ab)(?!cd).)*$", ["", "acbd", "ba"], ["xab", "cd"]),
+    (r"^a(?=b$|cc).*$", ["ab", "acc", "accb"], ["a", "abb", "ac"]),
+    (r"x(?!(?=.c)b.)..", ["xbb", "xac", "xxbc"], ["xbc", "x"]),
+    (r"^(?:[ab]|c(?!.*a))+$", ["abc", "cbc"], ["ca", "bcba"]),
     ("^[^/]+$", ["é a"], ["a/b", ""]),
     ("(a|^b)c", ["xac", "bc"], ["xbc"]),
     (r"^[\w.-]{2}$", ["a.", "_-"], ["a", "aé"]),
@@ -47,7 +53,7 @@ def test_patterns_as_ecma_reads_them(pattern, matching, other):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a)\\1", "(?<x>a)\\k<x>", "a(?=b)c", "(", "[", "a**", "a{2}{3}", "{2}", "x{2,1}", "\\ud800", "[z-a]", "(?i)a", "a" * 20_000,
+    ["(a)\\1", "(?<x>a)\\k<x>", "a(?<=a)c", "a(?=\\bc)c", "(a(?!^b))*", "(", "[", "a**", "a{2}{3}", "{2}", "x{2,1}", "\\ud800", "[z-a]", "(?i)a", "a" * 20_000,
      "(((a{500}){500}){500})", "(.{1,900}a){900}", "[ab]*a[ab]{15}",
      # engines read these differently
      "a{,2}", "\\01", "\\<a", "a\\>", "\\b{start}", "[]a]", "[^]", "\\x{41}", "\\x4", "\\u{}", "\\c1", "\\p{C}", "\\p{Greek}"],
@@ -156,6 +162,43 @@ def test_a_product_is_the_same_automaton_made_at_once_or_factor_by_factor(condit
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("compiler.regular.dfa._MOST_AT_ONCE", most)
         assert intersection(factors) == reduce(Dfa.intersect, factors)
+
+
+def made_up_lookaheads(rng: random.Random, depth: int = 0, *, has_anchors: bool = True) -> str:
+    """A pattern over a and b with lookaheads at any place, in groups, alternatives and one another."""
+    characters = ["a", "b", "[ab]", "."]
+    pieces = []
+    for _ in range(rng.randint(1, 3)):
+        if depth < 3 and rng.random() < 0.5:
+            opening = rng.choice(["(?=", "(?!", "(?:"])
+            inner = made_up_lookaheads(rng, depth + 1, has_anchors=has_anchors and opening == "(?:")
+            pieces.append(f"{opening}{inner})")
+            can_repeat = opening == "(?:"
+        else:
+            pieces.append(rng.choice([*characters, *(["^", "$"] if has_anchors else ["$"])]))
+            can_repeat = pieces[-1] in characters
+        if can_repeat and rng.random() < 0.4:
+            pieces[-1] += rng.choice(["*", "+", "?", "{2}", "{1,2}"])
+    return "".join(pieces) + (f"|{rng.choice(characters)}" if rng.random() < 0.2 else "")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lookaheads_anywhere_are_what_two_engines_say(seed):
+    """On short texts without what engines dispute, both readings are exactly what the engines say."""
+    rng = random.Random(f"lookaheads {seed}")
+    num_read = 0
+    for pattern in (made_up_lookaheads(rng) for _ in range(60)):
+        try:
+            matching, other = (language([PatternCondition(pattern, is_excluded=x)]) for x in (False, True))
+        except PatternError:  # a group of a lookahead alone is repeated
+            continue
+        num_read += "(?=" in pattern or "(?!" in pattern
+        in_rust, in_python = jsonschema_rs.validator_for({"pattern": pattern}), re.compile(pattern)
+        for text in ("".join(chars) for length in range(6) for chars in product("ab", repeat=length)):
+            said = in_rust.is_valid(text)
+            assert said == (in_python.search(text) is not None), (pattern, text)
+            assert (matching.accepts(text), other.accepts(text)) == (said, not said), (pattern, text)
+    assert num_read > 30
 
 
 def test_a_refusal_says_why():

@@ -128,6 +128,34 @@ def test_a_nested_dialect_is_left_out_where_all_of_the_document_is_read_alike(in
         check_same({"$schema": D20, **schema}, without_nested_dialects({"$schema": D20, **schema}), values)
 
 
+UNUSED = {"oneOf": [{"format": "uuid"}, {"not": {"const": 1}}]}
+
+
+@pytest.mark.parametrize(
+    ("definitions", "is_removed"),
+    [
+        ({"a": {"format": "uuid"}, "b": UNUSED}, True),
+        ({"a": {"$ref": "#/definitions/b"}, "b": UNUSED}, False),
+        ({"a": {"items": {"$ref": "#/definitions/b"}}, "b": UNUSED}, False),
+        ({"a": {"definitions": {"c": UNUSED}, "minLength": 2}}, True),
+        ({"a": {"$ref": "#elsewhere"}, "b": UNUSED}, False),
+        ({"a": {"$dynamicRef": "#/definitions/a/items", "items": {"const": 3}}, "b": UNUSED}, False),
+    ],
+)
+def test_an_older_nested_dialect_is_left_out_where_asserting_more_admits_less(definitions, is_removed):
+    """What no value is looked at by does not matter."""
+    schema = {"$schema": D20, "definitions": definitions}
+    schema["properties"] = {"a": {"$schema": D4, "$ref": "#/definitions/a"}}
+    rewritten = without_nested_dialects(schema)
+    assert ("$schema" not in rewritten["properties"]["a"]) == is_removed
+    if is_removed:
+        values = [{"a": value} for value in ("", "ab", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", 1, None, [1])]
+        before, after = Judges(schema), Judges(rewritten)
+        admitted = [text for text in (json.dumps(v).encode() for v in values) if not after.faults(text)]
+        assert admitted
+        assert [text for text in admitted if before.faults(text)] == []
+
+
 def check_compiled(draft, schema, values) -> None:
     """What is accepted is valid: the rewritings together, both readings of a dialect-dependent keyword too."""
     del draft

@@ -78,7 +78,7 @@ async def test_what_the_runtime_refuses_has_a_status(
                             "name": "a",
                             "parameters": {
                                 "type": "object",
-                                "properties": {"x": {"type": "string", "pattern": "(?=a)b"}},
+                                "properties": {"x": {"type": "string", "pattern": "(?<=a)b"}},
                             },
                         },
                     },
@@ -224,6 +224,6 @@ async def test_other_routes_say_where_to_go_in_a_shape_that_clients_read(client,
 
 
 async def test_a_refusal_and_its_way_out_are_sentences(client):
-    pattern = {"type": "regex", "pattern": "(?=x)y"}
+    pattern = {"type": "regex", "pattern": "(?<=x)y"}
     answer = await client.post(URL, json=body(response_format=pattern))
     assert answer.json()["error"]["message"].endswith(" $. Write the pattern without it.")
