@@ -6,9 +6,9 @@ form as a whole often has one in cases, so everything here is a union of schemas
 subtracted exactly, only values stay that are known to fail it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -224,7 +224,8 @@ class Expander:
                 [_Subsets(*(self._intersect(cases, each) for each in both)) for both in subsets]
             )
         for negated in parts.negated:
-            cases = self._subtract(cases, self._subsets(negated, depth + 1).outer)
+            excluded = self._subsets(negated, depth + 1).outer
+            cases = self._some_if_many(partial(self._subtract, cases, excluded))
         return cases
 
     def _simple(self, document: Any) -> CanonicalSchema:
@@ -259,19 +260,22 @@ class Expander:
 
     def _exactly_one(self, unions: "list[_Subsets]") -> Cases:
         """The values that exactly one of the unions admits; some of them where there are too many cases."""
+        num_cases = sum(len(union.inner) for union in unions)
+        return self._some_if_many(partial(self._each_alone, unions), min(MAX_CASES, max(MAX_ALONE, num_cases)))
+
+    def _some_if_many(self, find: Callable[[], Cases], most: int = MAX_CASES) -> Cases:
+        """The cases that `find` finds; some of them if they are more than `most`."""
+        stopped_early, self._max_cases = self._stops_early, most
         try:
-            num_cases = sum(len(union.inner) for union in unions)
-            self._max_cases = min(MAX_CASES, max(MAX_ALONE, num_cases))
-            return self._each_alone(unions)
+            return find()
         except TooManyCases:
+            if stopped_early:
+                raise
             self._max_cases = MAX_CASES
             self._stops_early = self._is_narrowed = True
-            try:
-                return self._each_alone(unions)
-            finally:
-                self._stops_early = False
+            return find()
         finally:
-            self._max_cases = MAX_CASES
+            self._stops_early, self._max_cases = stopped_early, MAX_CASES
 
     def _each_alone(self, unions: "list[_Subsets]") -> Cases:
         found: Cases = []
