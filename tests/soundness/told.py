@@ -37,8 +37,11 @@ def untold(compiled: Any, value: Any, schema: Any, documents: Mapping[str, Any] 
 
 def is_accepted(compiled: Any, value: Any, schema: Any, documents: Mapping[str, Any] = _NO_DOCUMENTS) -> bool:
     """Whether the mask lets a model write a value in declared order, in a spelling of ours."""
-    whole = _whole(value)
-    orders = (whole, *in_declared_order(whole, schema, documents))
+    orders = [
+        order
+        for written in (value, _whole(value))
+        for order in (written, *in_declared_order(written, schema, documents))
+    ]
     return any(compiled.accepts(text) for order in orders for text in sorted(spellings(order)))
 
 
@@ -118,7 +121,7 @@ def _to_same_value(pointer: str, schema: Mapping[str, Any], part: Any) -> _Appli
 def _targets(pointer: str, schema: Mapping[str, Any], source: SourceMap) -> Iterator[str]:
     for keyword in REFERENCES:
         if isinstance(uri := schema.get(keyword), str):
-            found = source._target(pointer, uri)
+            found = source.references.target(pointer, uri)
             yield from [] if found is None else [found]
 
 
