@@ -193,7 +193,7 @@ def _newer_asserts_more(document: dict[str, Any]) -> bool:
 
 
 def _applied(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schemas of a document that it applies to some value; all of them if a reference may lead elsewhere."""
+    """The schemas of a document that it applies to some value; all if a reference may lead elsewhere."""
     references = References(document, {})
     found: dict[str, dict[str, Any]] = {}
     pending = [""]

@@ -225,7 +225,7 @@ class Expander:
             )
         for negated in parts.negated:
             excluded = self._subsets(negated, depth + 1).outer
-            cases = self._some_if_many(partial(self._subtract, cases, excluded))
+            cases = self._some_if_many(partial(self._subtract, cases, excluded), MAX_CASES)
         return cases
 
     def _simple(self, document: Any) -> CanonicalSchema:
@@ -261,9 +261,11 @@ class Expander:
     def _exactly_one(self, unions: "list[_Subsets]") -> Cases:
         """The values that exactly one of the unions admits; some of them where there are too many cases."""
         num_cases = sum(len(union.inner) for union in unions)
-        return self._some_if_many(partial(self._each_alone, unions), min(MAX_CASES, max(MAX_ALONE, num_cases)))
+        return self._some_if_many(
+            partial(self._each_alone, unions), min(MAX_CASES, max(MAX_ALONE, num_cases))
+        )
 
-    def _some_if_many(self, find: Callable[[], Cases], most: int = MAX_CASES) -> Cases:
+    def _some_if_many(self, find: Callable[[], Cases], most: int) -> Cases:
         """The cases that `find` finds; some of them if they are more than `most`."""
         stopped_early, self._max_cases = self._stops_early, most
         try:

@@ -61,7 +61,8 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     members = live_members(texts, constraint, decisive)
     if members is None:
         return None
-    told_apart = [] if is_guarded else keys
+    spelled = [*keys, *_left_out(lowering, constraint, context.location, keys)]
+    told_apart = [] if is_guarded else spelled
 
     def with_mark(key: Expr) -> Expr:
         """An undeclared key and, where another object has a mark after the same key, the mark."""
@@ -72,7 +73,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
         return concat(key, _MARK) if readable or not keys else key
 
     for failing in constraint.failing_members:
-        member = lower_undeclared(lowering, constraint, context, keys, with_mark, failing=failing)
+        member = lower_undeclared(lowering, constraint, context, spelled, with_mark, failing=failing)
         if member is None:
             return None
         members.append(Member(None, member.text, is_required=True))
@@ -120,6 +121,23 @@ def declared_keys(
                 "List the keys by `enum`, or do not require it.",
             )
     return order, is_open
+
+
+def _left_out(
+    lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation, keys: list[str]
+) -> list[str]:
+    """Keys of which the object says something, and which it has not since its names may not admit them.
+
+    They are no undeclared keys: what is said of them does not hold for these.
+    """
+    if constraint.property_names is None:
+        return []
+    known = {*constraint.properties, *constraint.decisive, *constraint.dependent_keys.names}
+    left_out = sorted(known.difference(keys))
+    if left_out:
+        note = f"keys that it may not admit are never written: {', '.join(left_out[:_MOST_LISTED])}"
+        lowering.reporter.note(location, "propertyNames", Verdict.NARROWED, note)
+    return left_out
 
 
 def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLocation) -> list[str]:

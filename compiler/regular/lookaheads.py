@@ -74,7 +74,7 @@ class _Threads(Nfa):
                 yield symbol, self._thread(target, ahead)
 
     def silent_moves(self, state: int) -> Iterator[tuple[str, int]]:
-        """The moves of a thread without a symbol; one that passes a lookahead has its automaton from there on."""
+        """The moves of a thread without a symbol; where it passes a lookahead, that automaton begins."""
         thread = self._threads[state]
         if thread.state in self._passing:
             number, following = self._passing[thread.state]

@@ -380,3 +380,18 @@ def test_bounds_out_of_reach_are_no_obstacle(schema, accepted, rejected):
     assert [text for text in accepted if not compiled.accepts(text)] == []
     assert [text for text in rejected if compiled.accepts(text)] == []
     assert any(entry.verdict is Verdict.NARROWED for entry in compiled.report)
+
+
+@pytest.mark.parametrize(
+    "names", [{"format": "unknown"}, {"format": ""}, {"minLength": 1, "format": "unknown"}]
+)
+@pytest.mark.parametrize(
+    "said", [{"properties": {"a": {"type": "integer"}}}, {"patternProperties": {"^a$": {"type": "integer"}}}]
+)
+def test_a_key_that_names_may_not_admit_is_no_undeclared_key(names, said):
+    """Found by fuzzing: `a` was left out of the declared keys, and any value was admitted under it."""
+    compiled = compile_schema({"type": "object", "propertyNames": names, **said})
+    assert not compiled.accepts('{"a": "x"}')
+    assert compiled.accepts('{"b": "x"}')
+    if "properties" in said:
+        assert any("are never written: a" in entry.note for entry in compiled.report)
