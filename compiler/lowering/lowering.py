@@ -25,6 +25,7 @@ from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
+from compiler.grammar.joining import joined as joined_rules
 from compiler.grammar.passes import prune, with_single_parts
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import Ambiguities, PathStep, Planner
@@ -143,7 +144,7 @@ class Lowering:
             # Written out in the root rule, so that xgrammar precomputes masks up to its very end.
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
-                return with_single_parts(grammar, self.rules.parts)
+                return with_single_parts(joined_rules(grammar), self.rules.parts)
         reason = "admits values, but none that can be written"
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)

@@ -27,12 +27,14 @@ from compiler.regular.formats import FORMATS, OUTER_LISTED
 class PatternCondition:
     """A pattern that must match somewhere in a text or, with `is_excluded`, must not match anywhere.
 
-    Without `is_counted`, its texts may have any length (see `text_length`).
+    Without `is_counted`, its texts may have any length (see `text_length`). With `is_begun`, all texts are
+    excluded that begin like one that must not match (see `Dfa.begun`).
     """
 
     pattern: str
     is_excluded: bool = False
     is_counted: bool = True
+    is_begun: bool = False
 
     def node(self, most: int = MAX_COUNT) -> PatternNode:
         """The syntax tree of the pattern: read inner if it must match, outer if it must not.
@@ -163,6 +165,8 @@ def _automaton(condition: PatternCondition, most: int) -> tuple[tuple[charset.Ra
     node = condition.node(most)
     sets = tuple(nfa.sets_of(node))
     dfa = _search(node, Alphabet.of(sets))
+    if condition.is_begun:
+        dfa = dfa.begun()
     return sets, dfa.complement() if condition.is_excluded else dfa
 
 

@@ -16,6 +16,7 @@ depends on what it costs:
 
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import NamedTuple
 
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import CharClass, Expr, GuardedText, Literal, RuleRef, choice, concat
@@ -59,6 +60,8 @@ LONGEST_BY_RULES = 32
 """The largest `minLength` that rules count where a guard could: priming compiles the rules of these."""
 MAX_COST_OF_COUNTS = 100
 """Counts of patterns that must not match are lowered where the rules would cost more than this."""
+MAX_COST_EXCLUDED = 40
+"""The same where texts may be left out instead: rules of texts that do not match take ten times as long."""
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
 _BY_PATTERN = ("pattern", "minLength", "maxLength")
@@ -170,16 +173,17 @@ class StringLowering:
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
             return self._of_bounded(other_than(constraint.excluded))
         attempts = _attempts(constraint)
-        for number, (most, max_cost) in enumerate(attempts, start=1):
+        for number, attempt in enumerate(attempts, start=1):
+            read = [replace(each, is_begun=attempt.is_begun) for each in conditions]
             try:
-                lowered = self._of_dfa(constraint.language(conditions, most), constraint, max_cost)
+                lowered = self._of_dfa(constraint.language(read, attempt.most), constraint, attempt.max_cost)
             except (TooManyStates, UnsupportedKeyword):
                 if number == len(attempts):
                     raise
                 continue
-            if lowered is None or most == MAX_COUNT:
-                return lowered
-            return replace(lowered, notes=(*lowered.notes, *_notes_on_counts(constraint, most)))
+            if lowered is None and attempt.is_begun:
+                continue
+            return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
         raise AssertionError("the last attempt returns or raises")
 
     def _with_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
@@ -306,22 +310,39 @@ class StringLowering:
         return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
 
 
-def _attempts(constraint: StringConstraint) -> list[tuple[int, int]]:
-    """The highest counts to lower patterns with, and what the rules may then cost; tried in turn."""
+class _Attempt(NamedTuple):
+    """A way to read patterns: the highest count in them, and what their rules may then cost.
+
+    `is_begun`: texts are left out that begin like one that must not match.
+    """
+
+    most: int
+    max_cost: int
+    is_begun: bool = False
+
+    def notes(self, constraint: StringConstraint) -> tuple[Note, ...]:
+        """What is left out."""
+        if self.is_begun:
+            note = "texts are left out that begin like one that does not match"
+            return (("not", Verdict.NARROWED, note),)
+        if self.most == MAX_COUNT:
+            return ()
+        if not constraint.only_excludes_patterns:
+            return (("pattern", Verdict.NARROWED, f"repetitions in it go up to {self.most} at most"),)
+        note = f"texts are left out that do not match only because of a count beyond {self.most}"
+        return (("not", Verdict.NARROWED, note),)
+
+
+def _attempts(constraint: StringConstraint) -> list[_Attempt]:
+    """The ways to read the patterns, tried in turn."""
     if constraint.only_excludes:
-        return [(MAX_COUNT, MAX_COST_OF_KEYS)]
+        return [_Attempt(MAX_COUNT, MAX_COST_OF_KEYS)]
     counts = (MAX_COUNT, *(LOWER_COUNTS if constraint.has_patterns else ()))
-    of_any_cost = [(most, MAX_COST) for most in counts]
+    of_any_cost = [_Attempt(most, MAX_COST) for most in counts]
     if not constraint.only_excludes_patterns:
         return of_any_cost
-    return [(most, MAX_COST_OF_COUNTS) for most in counts] + of_any_cost
-
-
-def _notes_on_counts(constraint: StringConstraint, most: int) -> tuple[Note, ...]:
-    if not constraint.only_excludes_patterns:
-        return (("pattern", Verdict.NARROWED, f"repetitions in it go up to {most} at most"),)
-    note = f"texts are left out that do not match only because of a count beyond {most}"
-    return (("not", Verdict.NARROWED, note),)
+    cheap = [_Attempt(MAX_COUNT, MAX_COST_EXCLUDED), _Attempt(MAX_COUNT, MAX_COST_EXCLUDED, is_begun=True)]
+    return [*cheap, *(_Attempt(most, MAX_COST_OF_COUNTS) for most in counts), *of_any_cost]
 
 
 def _is_costly(dfa: Dfa, constraint: StringConstraint) -> bool:

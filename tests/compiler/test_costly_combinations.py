@@ -79,6 +79,45 @@ def test_counts_change_so_that_the_complement_admits_less(pattern):
             assert exact.accepts(text) or not lowered.accepts(text), text
 
 
+@pytest.mark.parametrize(
+    ("pattern", "left_out", "written"),
+    [
+        (
+            "^lang_[a-z]{2}(-[a-z]+)*$",
+            ["lang_de", "lang_de-at", "lang_", "lang_1"],
+            ["lang", "langu", "", "x"],
+        ),
+        ("^(ab|acd[a-z]+x)$", ["ab", "acd", "acdy"], ["ac", "abc", "b"]),
+        ("a[a-z]*b", ["ab", "axb"], ["a", "b", "ax"]),
+        ("^[a-z]+_x$", ["a_x"], ["a", "a_", "a_xx"]),
+    ],
+)
+def test_what_begins_like_a_text_is_left_out_where_few_characters_begin_it(pattern, left_out, written):
+    exact, begun = (
+        language([PatternCondition(pattern, is_excluded=True, is_begun=is_begun)])
+        for is_begun in (False, True)
+    )
+    assert [text for text in left_out if begun.accepts(text)] == []
+    assert [text for text in written if not begun.accepts(text)] == []
+    for text in ["".join(chars) for length in range(5) for chars in product("abx_", repeat=length)]:
+        assert exact.accepts(text) or not begun.accepts(text), text
+
+
+def test_keys_that_match_no_long_pattern_cost_little_and_are_told():
+    tag = "(([A-Za-z]{2,3}(-[A-Za-z]{3}){0,3}|[A-Za-z]{5,8})(-[A-Za-z]{4})?(-[A-Za-z0-9]{5,8})*(-x(-[a-z]{1,8})+)?)"
+    schema = {"patternProperties": {f"^title_{tag}$": {"type": "integer"}, f"^name_{tag}$": {"type": "null"}}}
+    lowered, compiled, judges = lower_schema(schema), compile_schema(schema), Judges(schema)
+    assert len(lowered.grammar.ebnf) < 30_000
+    for key in ("title_de", "title_1", "name_de-abcd", "title", "names", "other"):
+        for value in ("1", "null", '"x"'):
+            text = f'{{"{key}": {value}}}'
+            assert not compiled.accepts(text) or judges.faults(text.encode()) == [], text
+    accepted = [key for key in ("title", "other", "title_1") if compiled.accepts(f'{{"{key}": "x"}}')]
+    assert accepted == ["title", "other"]
+    assert compiled.accepts('{"title_de-abc": 1, "name_de": null}')
+    assert any("begin like one that does not match" in entry.note for entry in lowered.report)
+
+
 def test_keys_that_match_no_counting_pattern_cost_little():
     schema = {"patternProperties": {"^[a-zA-Z0-9_-]{0,250}$": {"type": "integer"}}}
     lowered, compiled, judges = lower_schema(schema), compile_schema(schema), Judges(schema)
