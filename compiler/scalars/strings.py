@@ -58,6 +58,8 @@ class LoweredString:
 
 LONGEST_BY_RULES = 32
 """The largest `minLength` that rules count where a guard could: priming compiles the rules of these."""
+LONGEST_COUNTED = 1 << 13
+"""The largest `maxLength` that rules count: a thousand characters take 60 ms to compile at each place."""
 MAX_COST_OF_COUNTS = 100
 """Counts of patterns that must not match are lowered where the rules would cost more than this."""
 MAX_COST_EXCLUDED = 40
@@ -141,9 +143,7 @@ class StringLowering:
         conditions, notes = constraint.conditions()
         notes += length_notes
         if not conditions and not constraint.excluded and not constraint.alternatives:
-            body = self._suffix(Suffix(charset.ALL, constraint.min_length, constraint.max_length))
-            is_plain = constraint.min_length < 2 and constraint.max_length is None
-            return LoweredString(body, tuple(notes), is_plain=is_plain)
+            return self._of_lengths(constraint, notes)
         try:
             if self.is_guarded:
                 conditions, constraint = constraint.with_counts_as_lengths(conditions)
@@ -153,6 +153,15 @@ class StringLowering:
         except TooManyStates as error:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
+
+    def _of_lengths(self, constraint: StringConstraint, notes: list[Note]) -> LoweredString:
+        """All strings within the length bounds, which rules count."""
+        low, high = constraint.min_length, constraint.max_length
+        if high is not None and high > (most := max(low, LONGEST_COUNTED)):
+            notes = [*notes, ("maxLength", Verdict.NARROWED, f"at most {most} characters")]
+            high = most
+        body = self._suffix(Suffix(charset.ALL, low, high))
+        return LoweredString(body, tuple(notes), is_plain=low < 2 and high is None)
 
     def texts_of(self, dfa: Dfa) -> Expr | None:
         """The texts of an automaton, each followed by `close`; None if there are none.

@@ -54,6 +54,20 @@ def test_strings_that_others_stand_in_for_are_counted_exactly(name):
     assert not any(map(compiled.accepts, invalid))
 
 
+@pytest.mark.parametrize(("high", "most"), [(8192, 8192), (20_000, 8192)])
+def test_rules_count_so_far_and_no_further(high, most):
+    kinds = [
+        {"properties": {"k": {"const": kind}, "s": {**STRING, **bounds}}, "required": ["k", "s"]}
+        for kind, bounds in ((1, {"maxLength": high}), (2, {}))
+    ]
+    compiled = compile_schema({"type": "object", "anyOf": kinds})
+    lengths = (8191, 8192, 8193, 20_000)
+    assert [n for n in lengths if compiled.accepts(f'{{"k":1,"s":"{"x" * n}"}}')] == [8191, 8192]
+    assert compiled.accepts(f'{{"k":2,"s":"{"x" * 20_000}"}}')
+    (entry,) = [entry for entry in compiled.report if entry.keyword == "maxLength"]
+    assert ("8192" in entry.note) == (most < high)
+
+
 def test_bounds_that_turn_out_ambiguous_one_after_another_cost_one_more_lowering(monkeypatch):
     nodes = {
         f"n{i}": {
