@@ -119,7 +119,12 @@ class PromptRenderer:
         """The ids of a prompt that a client wrote itself, text or ids."""
         if isinstance(prompt, str):
             self._limit.check_prompt(prompt)
-        ids = self._backend.encode(prompt).ids if isinstance(prompt, str) else list(prompt)
+        ids = self._ids(prompt) if isinstance(prompt, str) else list(prompt)
         if not ids:
             raise RequestRefused("the prompt has no token", "prompt")
+        return ids
+
+    def _ids(self, prompt: str) -> list[int]:
+        """The token ids of a text, tokenized as a batch of one: `encode` holds the interpreter's lock."""
+        ids: list[int] = self._backend.encode_batch_fast([prompt])[0].ids
         return ids

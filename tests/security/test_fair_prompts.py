@@ -2,11 +2,15 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import wait
 
 import pytest
 
 from runtime.fair_threads import FairThreads
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.text.prompts import PromptRenderer
+from runtime.text.tokenizer import load_tokenizer
 
 TIMEOUT_S = 30
 
@@ -76,3 +80,26 @@ def test_all_work_is_done(threads):
     failing = threads.submit("a", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         failing.result(TIMEOUT_S)
+
+
+def test_other_threads_run_while_a_text_is_tokenized(tmp_path):
+    """The tokenizer's `encode` holds the interpreter's lock: 400 kB stopped everything for 0.7 s."""
+    folder = ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2))
+    text = load_tokenizer(folder, model_id="tiny")
+    renderer = PromptRenderer(
+        text, 10**9, max_per_share=1, retry_after_s=1, num_sequences=lambda _: 0, takes_images=False
+    )
+
+    def pause_and_duration():
+        tokenizing = threading.Thread(target=renderer._own_prompt, args=("a b " * 100_000,))
+        longest, started = 0.0, time.perf_counter()
+        last = started
+        tokenizing.start()
+        while tokenizing.is_alive():
+            time.sleep(0.001)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+        return max(longest, time.perf_counter() - last), time.perf_counter() - started
+
+    assert any(2 * longest < duration for longest, duration in (pause_and_duration() for _ in range(3)))
+    renderer.close()
