@@ -95,6 +95,42 @@ def test_the_place_that_a_token_writes_is_marked_in_the_schema(browser, url):
         assert page.locator(".candidates").count() == 0
 
 
+def test_an_answer_in_json_is_marked_in_the_schema_of_its_format(browser, url):
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground")
+        page.get_by_label("Tool choice").select_option("none")
+        page.get_by_text("More").click()
+        schema = page.get_by_label("Answer's schema")
+        schema.fill("{")
+        page.get_by_role("button", name="Run").click()
+        page.get_by_role("alert").get_by_text("The answer's schema is not JSON").wait_for()
+        answer = {"type": "object", "properties": {"mood": {"enum": ["good", "bad"]}}, "required": ["mood"]}
+        schema.fill(json.dumps(answer))
+        page.get_by_role("button", name="Run").click()
+        page.locator(".panels:not([hidden])").wait_for()
+        page.get_by_text("Schema of the answer").wait_for()
+        chips = page.locator(".chips .chip")
+        places = []
+        for index in range(chips.count()):
+            choose(page, index)
+            places.append(page.locator(".details").inner_text())
+        assert any("the value at /mood" in place for place in places)
+        assert page.locator(".place li").first.inner_text() == "{"
+
+
+def test_the_message_of_the_example_is_not_for_other_tools(browser, url):
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground")
+        message = page.get_by_label("Message", exact=True)
+        assert "Luigi" in message.input_value()
+        page.get_by_label("Toolset").select_option("issues")
+        page.get_by_label("Tool choice").locator("option[value='tool:close_issue']").wait_for(state="attached")
+        assert message.input_value() == ""
+        message.fill("Close WEB-12")
+        page.get_by_label("Toolset").select_option("")
+        assert message.input_value() == "Close WEB-12"
+
+
 def test_the_arrows_lead_through_the_tokens(browser, url):
     with opened_page(browser, url) as page:
         tokens = run(page)
@@ -124,6 +160,7 @@ def test_a_request_that_is_refused_says_why(browser, url):
     with opened_page(browser, url) as page:
         page.misdeeds.expected.append("400")
         page.goto("/console#/playground?toolset=issues")
+        page.get_by_label("Message", exact=True).fill("Close WEB-12")
         page.get_by_text("More").click()
         page.get_by_label("Most tokens").fill("3")
         page.get_by_role("button", name="Run").click()

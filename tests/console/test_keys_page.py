@@ -38,8 +38,8 @@ def test_a_key_is_made_with_its_bounds_and_shown_once(gateway, page):
     page.get_by_label("Name", exact=True).fill("<b>agent</b>")
     page.get_by_label("Toolsets", exact=True).fill("mail, calendar")
     page.get_by_label("Requests a minute", exact=True).fill("60")
-    page.get_by_label("Days until it ends", exact=True).fill("3")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_label("Days until it expires", exact=True).fill("3")
+    page.get_by_role("button", name="Create key").click()
     key = page.locator("[data-key]").inner_text()
     assert status_of(gateway, key) == 200
     [made] = gateway.get("/v1/keys").json()["keys"]
@@ -60,10 +60,10 @@ def test_a_refused_key_says_what_is_wrong(page):
     page.goto("/console#/keys/new")
     page.get_by_label("Name", exact=True).fill("agent")
     page.get_by_label("Tenant", exact=True).fill("A B")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     assert "tenant" in page.get_by_role("alert").inner_text()
     page.get_by_label("Tenant", exact=True).fill("acme")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     page.locator("[data-key]").wait_for()
 
 

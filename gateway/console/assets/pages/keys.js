@@ -30,7 +30,7 @@ export async function show(address, signal) {
   const keys = await allKeys(signal);
   const add = make("button", { type: "button", onclick: () => go(["keys", "new"]) }, "New key");
   if (!keys.length) {
-    const text = "Each client can have a key of its own, with what it may do and how much.";
+    const text = "Give each client a key of its own: a key says what its client may do, and how often.";
     return [heading("API keys", QUESTION), empty("No key in the store yet", text, add)];
   }
   return [heading("API keys", QUESTION, add), table("API keys", COLUMNS, keys)];
@@ -42,9 +42,9 @@ const COLUMNS = [
   { title: "Name", cell: (key) => [make("strong", key.name), " ", make("code.soft", key.id)] },
   { title: "Scopes", cell: (key) => key.scopes.map((scope) => [badge(scope, scope === "admin" ? "fair" : "plain"), " "]) },
   { title: "Bound to", cell: bounds },
-  { title: "A minute", cell: limits },
-  { title: "Made", cell: (key) => moment(key.created_at) },
-  { title: "Ends", cell: ends },
+  { title: "Limits a minute", cell: limits },
+  { title: "Created", cell: (key) => moment(key.created_at) },
+  { title: "Expires", cell: ends },
   { title: "", cell: (key) => make("div.actions", rotateButton(key), revokeButton(key)) },
 ];
 
@@ -74,14 +74,14 @@ function ends(key) {
 function rotateButton(key) {
   const rotate = async () => {
     const made = await call("POST", `v1/keys/${key.id}/rotate`, { body: {} });
-    return onceShown(made, "The old secret is good for a day more.");
+    return onceShown(made, "The old secret works for one more day.");
   };
-  const text = "It gets a new secret, which you see once. The old one is good for a day more.";
+  const text = "The key gets a new secret, which you see once. The old secret works for one more day.";
   return asking("Rotate", "quiet", `Rotate the key ${key.name}?`, text, rotate);
 }
 
 function revokeButton(key) {
-  const text = "Its requests are refused from now on, at other gateways within five seconds. It cannot be brought back.";
+  const text = "This gateway refuses its requests at once, other gateways within five seconds. A revoked key cannot be brought back.";
   const revoke = async () => {
     await call("DELETE", `v1/keys/${key.id}`);
     reload();
@@ -143,9 +143,9 @@ function newKey() {
     field("Tenant", inputs.tenant, "Keys of a tenant see its toolsets and no others; empty for none."),
     field("Requests a minute", inputs.requests_per_minute, "Empty for no limit."),
     field("Tokens a minute", inputs.tokens_per_minute, "Of prompts and answers; empty for no limit."),
-    field("Days until it ends", inputs.days, "Empty for never."),
+    field("Days until it expires", inputs.days, "Empty for never."),
     result,
-    make("div.actions", make("button", { type: "submit" }, "Make the key"), make("a.button.quiet", { href: "#/keys" }, "Cancel")),
+    make("div.actions", make("button", { type: "submit" }, "Create key"), make("a.button.quiet", { href: "#/keys" }, "Cancel")),
   );
   return [heading("New API key", QUESTION), form];
 }

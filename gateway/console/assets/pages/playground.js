@@ -20,7 +20,7 @@ export async function show(address, signal) {
   ]);
   const output = make("div.output", welcome());
   const form = requestForm(modelNames(models.data), page.toolsets.map((each) => each.name), address.query, signal);
-  form.onRun((request, tools) => run(request, tools, output, form, signal));
+  form.onRun((request, tools, schema) => run(request, inspector(tools, schema), output, form, signal));
   return [
     heading("Playground", "What does the mask do to each token of an answer?"),
     make("div.playground", form.element, output),
@@ -28,9 +28,8 @@ export async function show(address, signal) {
 }
 
 /** Ask, and show the answer while it is written. */
-async function run(request, tools, output, form, signal) {
+async function run(request, inspected, output, form, signal) {
   const answer = answerView();
-  const inspected = inspector(tools);
   output.replaceChildren(answer.element, inspected.element);
   const leaving = form.begin(signal);
   if (output.getBoundingClientRect().top > innerHeight / 2) output.scrollIntoView(); // below the form on a phone

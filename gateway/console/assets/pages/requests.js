@@ -104,10 +104,10 @@ async function showOne(id, signal) {
       ["Status", found.status ?? "client left"],
       ["Toolsets", found.toolsets.length ? found.toolsets.map((each) => make("span.mono", each, " ")) : "none"],
       ["Finish reason", found.finish_reasons.join(", ") || "–"],
-      ["Error", found.error ?? "none"],
-      ["Closed by", found.closed_by ?? "itself"],
+      found.error && ["Error", found.error],
+      found.closed_by && ["Completed by", found.closed_by === "budget" ? "the budget closer" : found.closed_by],
       ["First token after", duration(found.first_token_ms)],
-    ])),
+    ].filter(Boolean))),
     make("section", make("h2", "Tokens"), facts([
       ["Input", number(found.input_tokens)],
       ["Output", number(found.output_tokens)],
@@ -133,6 +133,6 @@ function steps(found) {
       make("td.wide", waterfall({ ...found, steps: [step] }, Math.max(found.duration_ms, 1), false)),
       make("td.number", duration(step.duration_ms)),
     )),
-    make("tr", make("th", { scope: "row" }, "all"), make("td"), make("td.number", duration(found.duration_ms))),
+    make("tr", make("th", { scope: "row" }, "total"), make("td"), make("td.number", duration(found.duration_ms))),
   ));
 }

@@ -39,12 +39,12 @@ function reason({ cause, candidates }) {
 }
 
 function placeText({ part, tool, pointer, writes }) {
-  const at = make("code", pointer || "the arguments");
+  if (writes) {
+    const at = make("code", pointer || (part === "text" ? "the answer" : "the arguments"));
+    const what = { key: "the key of", value: "the value at", punctuation: "punctuation of" }[writes];
+    return make("span", `It writes ${what} `, at, ".");
+  }
   switch (part) {
-    case "arguments": {
-      const what = { key: "the key of", value: "the value at", punctuation: "punctuation of" }[writes];
-      return make("span", `It writes ${what} `, at, ".");
-    }
     case "syntax":
       return make("span", "It is part of the syntax ", tool ? ["around a call of ", make("code", tool)] : "around calls", ".");
     case "end":

@@ -6,6 +6,7 @@ import { field } from "../parts.js";
 import { go } from "../address.js";
 
 const EXAMPLE = "";
+const EXAMPLE_MESSAGE = "A table for four at Luigi's on the terrace, tomorrow at 7, with a high chair";
 const EXAMPLE_TOOL = {
   type: "function",
   function: {
@@ -30,8 +31,8 @@ const SELECTIONS = [["", "One answer, masked"], ...[["accept", "Accept, up to"],
 )];
 
 /**
- * The form of a request. `onRun(listener)` is called with its body and its tools; `begin` shows that it runs and
- * gives what stops it, `end` that it does not.
+ * The form of a request. `onRun(listener)` is called with its body, its tools and the schema of an answer (or null);
+ * `begin` shows that it runs and gives what stops it, `end` that it does not.
  */
 export function requestForm(models, toolsets, query, signal) {
   const control = {
@@ -44,7 +45,8 @@ export function requestForm(models, toolsets, query, signal) {
     maxTokens: make("input", { type: "number", min: 1, max: 4096, value: 256, required: true }),
     seed: make("input", { type: "number", step: 1, placeholder: "random" }),
     system: make("textarea.short", { rows: 2, placeholder: "none" }),
-    message: make("textarea.short", { rows: 3, required: true }),
+    answer: make("textarea.short.mono", { rows: 2, placeholder: "none: any text", spellcheck: "false" }),
+    message: make("textarea.short", { rows: 3, required: true, placeholder: "Ask for something that these tools do." }),
   };
   const shownTemperature = make("output", "1.0");
   const submit = make("button", { type: "submit" }, "Run");
@@ -55,10 +57,11 @@ export function requestForm(models, toolsets, query, signal) {
   let leaving = null;
 
   if (toolsets.includes(query.toolset)) control.toolset.value = query.toolset;
-  control.message.value = query.message ?? "A table for four at Luigi's on the terrace, tomorrow at 7, with a high chair";
+  control.message.value = query.message ?? "";
 
   async function useToolset() {
     const name = control.toolset.value;
+    if (["", EXAMPLE_MESSAGE].includes(control.message.value)) control.message.value = name === EXAMPLE ? EXAMPLE_MESSAGE : "";
     if (name === EXAMPLE) {
       setOptions(control.revision, [["", "–"]]);
       return useTools([EXAMPLE_TOOL]);
@@ -97,7 +100,18 @@ export function requestForm(models, toolsets, query, signal) {
     }
   }
 
-  function body({ inspect = true } = {}) {
+  /** The schema of an answer that calls no tool; null if any text may be one. */
+  function answerSchema() {
+    const text = control.answer.value.trim();
+    if (!text) return null;
+    try {
+      return JSON.parse(text);
+    } catch (error) {
+      throw new Error(`The answer's schema is not JSON: ${error.message}`);
+    }
+  }
+
+  function body(schema, { inspect = true } = {}) {
     const [strategy, size] = control.selection.value.split(":");
     const name = control.toolset.value;
     const version = control.revision.value ? `@${control.revision.value}` : "";
@@ -107,6 +121,7 @@ export function requestForm(models, toolsets, query, signal) {
       model: control.model.value,
       messages: [...(system ? [{ role: "system", content: system }] : []), { role: "user", content: control.message.value }],
       ...(name === EXAMPLE ? { tools } : { toolset: name + version }),
+      ...(schema === null ? {} : { response_format: { type: "json_schema", json_schema: { name: "answer", schema } } }),
       tool_choice: named ? { type: "function", function: { name: named } } : control.choice.value,
       temperature: Number(control.temperature.value),
       max_tokens: Number(control.maxTokens.value),
@@ -116,7 +131,10 @@ export function requestForm(models, toolsets, query, signal) {
     };
   }
 
-  const run = (options) => listener(body(options), tools);
+  const run = (options) => reading(() => {
+    const schema = answerSchema();
+    return listener(body(schema, options), tools, schema);
+  });
   control.toolset.addEventListener("change", () => {
     go(["playground"], { toolset: control.toolset.value }, { replace: true });
     reading(useToolset);
@@ -133,16 +151,17 @@ export function requestForm(models, toolsets, query, signal) {
   const element = make(
     "form.card.request",
     { onsubmit: (event) => { event.preventDefault(); if (!submit.disabled) run(); }, "aria-label": "Request" },
-    field("Message", control.message, "Ctrl and Enter runs it."),
+    field("Message", control.message, "Ctrl+Enter runs the request."),
     make("div.pair", field("Toolset", control.toolset), field("Revision", control.revision)),
     field("Tool choice", control.choice),
     field("Model", control.model),
     field("Temperature", control.temperature),
     make("details", make("summary", "More"), make(
       "div",
-      field("Selection", control.selection, "Draw several answers, and keep the one that the model would write."),
+      field("Selection", control.selection, "Draws several answers, and keeps one as the model itself would have written it."),
       make("div.pair", field("Most tokens", control.maxTokens), field("Seed", control.seed)),
       field("Instructions", control.system),
+      field("Answer's schema", control.answer, "A JSON Schema, which an answer that calls no tool follows."),
     )),
     problem,
     make("div.actions", submit, stop),

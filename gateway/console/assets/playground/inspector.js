@@ -12,13 +12,13 @@ export const CAUSES = {
   closed: "completed within the budget",
 };
 
-/** The inspector of one answer, whose tools may be called. */
-export function inspector(tools) {
+/** The inspector of one answer, which may call the tools, or follow the schema of an answer, if it has one. */
+export function inspector(tools, answerSchema = null) {
   const tokens = [];
   const chips = make("div.chips", { role: "listbox", "aria-label": "Tokens of the answer", "aria-orientation": "horizontal" });
   const legend = make("ul.legend");
   const details = make("section.card.details", { "aria-live": "polite", "aria-label": "The chosen token" });
-  const schema = schemaOf(tools);
+  const schema = schemaOf(tools, answerSchema);
   let chosen = null;
 
   function choose(index, { focus = false } = {}) {

@@ -4,8 +4,10 @@ import { make } from "../elements.js";
 import { writtenLines } from "../json_text.js";
 import { nameOf } from "./form.js";
 
-/** The schemas of some tools; `mark(place)` shows that of the place's tool, and the place in it. */
-export function schemaOf(tools) {
+const ANSWER = Symbol("answer");
+
+/** The schemas of some tools and of an answer; `mark(place)` shows the one that the place is in, and the place in it. */
+export function schemaOf(tools, answerSchema) {
   const list = make("ol");
   const title = make("h3");
   const element = make("section.card.place", { "aria-label": "Schema" }, title, make("div.lines", { tabindex: "0" }, list));
@@ -14,10 +16,13 @@ export function schemaOf(tools) {
 
   function showTool(name) {
     if (name === shownTool) return;
-    shownTool = name;
     const tool = tools.find((each) => nameOf(each) === name);
-    const schema = tool && (tool.function?.parameters ?? tool.input_schema ?? tool.inputSchema ?? {});
-    title.replaceChildren("Schema of ", make("code", name));
+    show(name, tool && (tool.function?.parameters ?? tool.input_schema ?? tool.inputSchema ?? {}), make("code", name));
+  }
+
+  function show(name, schema, words) {
+    shownTool = name;
+    title.replaceChildren("Schema of ", words);
     lines = schema ? writtenLines(schema) : [];
     list.replaceChildren(...lines.map(({ key, text, depth }) => make("li", make(
       "code", { style: { "--depth": depth } }, key !== null && [make("span.key", JSON.stringify(key)), ": "], text,
@@ -26,8 +31,9 @@ export function schemaOf(tools) {
 
   return {
     element,
-    mark({ tool, schema }) {
+    mark({ part, tool, schema }) {
       if (tool) showTool(tool);
+      else if (part === "text" && answerSchema !== null && shownTool !== ANSWER) show(ANSWER, answerSchema, "the answer");
       element.hidden = shownTool === null;
       for (const line of list.querySelectorAll(".marked, .within")) line.classList.remove("marked", "within");
       const at = schema === null ? -1 : lines.findIndex((line) => line.pointer === schema);

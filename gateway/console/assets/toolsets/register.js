@@ -35,7 +35,7 @@ export async function showRegister(address, signal) {
   return [
     heading(
       name ? `Change ${name}` : "Register a toolset",
-      "Nothing is stored before every keyword of every tool can be enforced.",
+      "A toolset is stored only if every keyword of every tool can be enforced.",
       make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]) }, "Cancel"),
     ),
     form.element,

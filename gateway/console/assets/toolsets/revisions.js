@@ -2,7 +2,7 @@
 
 import { Problem, call, get } from "../api.js";
 import { make } from "../elements.js";
-import { empty, facts, heading, moment, number, pager, problemBox, table } from "../parts.js";
+import { empty, heading, moment, number, pager, problemBox, table } from "../parts.js";
 import { go, link } from "../address.js";
 import { CHANGES, changeBadge, changeLines, changeTitle } from "./changes.js";
 
@@ -70,10 +70,10 @@ async function showChanges(name, path, query, signal) {
   )));
   return [
     head,
-    facts(Object.keys(CHANGES).flatMap((change) => {
+    make("p.soft", Object.keys(CHANGES).flatMap((change) => {
       const total = names.filter((each) => all[each] === change).length;
-      return total ? [[change, number(total)]] : [];
-    })),
+      return total ? [`${number(total)} ${change}`] : [];
+    }).join(", ")),
     shown,
     names.length > MAX_SHOWN && make("p.soft", `And ${number(names.length - MAX_SHOWN)} more: `, make("span", names.slice(MAX_SHOWN, 500).join(", "))),
     Object.entries(found.documents).map(([uri, change]) => (

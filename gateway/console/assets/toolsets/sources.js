@@ -39,7 +39,7 @@ function difference({ tool, source, change, description, served, offered }, butt
   return make(
     "section.difference",
     { "aria-label": tool },
-    make("div.decide", make("div", changeTitle(tool, change, description && badge("other text", "fair")), make("p.soft.small", source)), make("div.actions", buttons)),
+    make("div.decide", make("div", changeTitle(tool, change, description && badge("description changed", "fair")), make("p.soft.small", source)), make("div.actions", buttons)),
     description && changedWords(...description),
     changeLines(tool, served, offered),
   );

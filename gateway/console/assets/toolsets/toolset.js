@@ -25,7 +25,7 @@ export async function showToolset(name, address, signal) {
     make("div.summary", facts([
       ["Tools", number(page.num_tools)],
       ["Revision", number(page.revision)],
-      ["Since", moment(page.created_at)],
+      ["Changed", moment(page.created_at)],
       ["Digest", make("code", { title: page.digest }, page.digest.slice(0, 12))],
       ...(revision || page.num_differing == null ? [] : [["Sources", sourcesLink(name, page.num_differing)]]),
     ])),
