@@ -38,6 +38,16 @@ def test_what_is_registered_is_shown(gateway, page):
 def test_a_page_that_does_not_exist_is_said(page):
     page.goto("/console#/nowhere")
     expect_text(page, "There is no such page")
+    page.get_by_role("alert").get_by_role("link", name="Toolsets").click()
+    expect_text(page, "No toolset yet")
+
+
+def test_an_error_is_said_in_words_with_the_id_of_the_request(page):
+    page.misdeeds.expected.append("404")
+    page.goto("/console#/requests/abc")
+    expect_text(page, "Unknown request")
+    page.get_by_role("alert").get_by_text("no request 'abc'").wait_for()
+    page.get_by_role("alert").locator("code").wait_for()
 
 
 def test_the_keyboard_leads_to_the_content_and_back(page):

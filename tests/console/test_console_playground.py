@@ -124,7 +124,9 @@ def test_the_message_of_the_example_is_not_for_other_tools(browser, url):
         message = page.get_by_label("Message", exact=True)
         assert "Luigi" in message.input_value()
         page.get_by_label("Toolset").select_option("issues")
-        page.get_by_label("Tool choice").locator("option[value='tool:close_issue']").wait_for(state="attached")
+        page.get_by_label("Tool choice").locator("option[value='tool:close_issue']").wait_for(
+            state="attached"
+        )
         assert message.input_value() == ""
         message.fill("Close WEB-12")
         page.get_by_label("Toolset").select_option("")

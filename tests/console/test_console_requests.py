@@ -46,7 +46,7 @@ def test_a_request_is_followed_to_its_grammar_and_its_rules(page, asked):
     row.get_by_role("link").click()
     page.get_by_text(asked).wait_for()
     steps = page.locator(".steps th").all_inner_texts()
-    assert [step.split("\n")[0] for step in steps] == ["grammar", "queue", "prefill", "decode", "all"]
+    assert [step.split("\n")[0] for step in steps] == ["grammar", "queue", "prefill", "decode", "total"]
     assert "secret" not in page.content()
     page.locator("a code").click()
     page.get_by_role("heading", name="Grammar", level=1).wait_for()

@@ -73,11 +73,16 @@ export async function send(method, path, { body, headers = {}, signal } = {}) {
 async function problemOf(response) {
   const found = await response.json().catch(() => ({}));
   const inner = found.error ?? {};
-  const title = found.title ?? inner.code ?? inner.type ?? response.statusText;
+  const title = found.title ?? inWords(inner.code ?? inner.type ?? response.statusText);
   return new Problem(response.status, title, found.detail ?? inner.message ?? "", {
     faults: found.errors ?? [],
     requestId: response.headers.get("X-Request-ID"),
   });
+}
+
+/** A code as words: `unknown_grammar` is "Unknown grammar". */
+export function inWords(code) {
+  return code.charAt(0).toUpperCase() + code.slice(1).replaceAll("_", " ");
 }
 
 function withQuery(path, query) {

@@ -43,7 +43,10 @@ function goOnTyping(before) {
 }
 
 async function contentOf(page, address, signal) {
-  if (!page) return problem(new Problem(404, "There is no such page", "The navigation above has all of them."));
+  if (!page) {
+    const way = make("a.button", { href: link([pages[0].name]) }, pages[0].title);
+    return [heading("Callgate"), problemBox(new Problem(404, "There is no such page", "The navigation above has all pages."), way)];
+  }
   let module;
   try {
     module = await page.load();
@@ -67,7 +70,7 @@ function problem(error, page) {
   const way = error.needsKey || (error.status === 403 && key.get())
     ? make("button", { type: "button", onclick: askForKey }, key.get() ? "Use another key" : "Enter a key")
     : make("button", { type: "button", onclick: reload }, "Try again");
-  return [heading(page?.title ?? "Callgate"), problemBox(error, way)];
+  return [heading(page.title), problemBox(error, way)];
 }
 
 function markCurrent(page) {

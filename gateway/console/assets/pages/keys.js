@@ -90,7 +90,7 @@ function revokeButton(key) {
 }
 
 /** A key, which no other answer has, to copy. */
-function onceShown(made, note = "") {
+function onceShown(made, note = "", ...actions) {
   const copy = make("button.quiet", { type: "button" }, "Copy");
   copy.addEventListener("click", async () => {
     await navigator.clipboard.writeText(made.key);
@@ -100,7 +100,7 @@ function onceShown(made, note = "") {
     make("h2", `The key ${made.name}`),
     make("p", make("code", { "data-key": "" }, made.key)),
     make("p.soft", `Copy it now: it is shown once, and the gateway keeps only its digest. ${note}`),
-    make("div.actions", navigator.clipboard && copy),
+    make("div.actions", navigator.clipboard && copy, actions),
   ];
 }
 
@@ -127,7 +127,7 @@ function newKey() {
     try {
       const made = await call("POST", "v1/keys", { body: terms(name, boxes.map(([box]) => box), inputs) });
       const all = make("a.button", { href: "#/keys" }, "All keys");
-      form.replaceWith(make("div.card", { role: "status" }, onceShown(made), make("div.actions", all)));
+      form.replaceWith(make("div.card", { role: "status" }, onceShown(made, "", all)));
     } catch (problem) {
       result.replaceChildren(problemBox(problem));
       if (button) button.disabled = false;
@@ -140,7 +140,7 @@ function newKey() {
     make("fieldset.plain", make("legend", "Scopes"), boxes.map(([, label]) => label)),
     field("Toolsets", inputs.toolsets, "Names with commas between them; empty for all."),
     field("Models", inputs.models, "Names with commas between them; empty for all."),
-    field("Tenant", inputs.tenant, "Keys of a tenant see its toolsets and no others; empty for none."),
+    field("Tenant", inputs.tenant, "Lower-case letters, digits and hyphens. Keys of a tenant see its toolsets and no others; empty for none."),
     field("Requests a minute", inputs.requests_per_minute, "Empty for no limit."),
     field("Tokens a minute", inputs.tokens_per_minute, "Of prompts and answers; empty for no limit."),
     field("Days until it expires", inputs.days, "Empty for never."),

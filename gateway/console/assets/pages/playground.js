@@ -1,6 +1,6 @@
 // The playground: what does the mask do to each token of an answer?
 
-import { Problem, get, stream } from "../api.js";
+import { Problem, get, inWords, stream } from "../api.js";
 import { make } from "../elements.js";
 import { heading, problemBox } from "../parts.js";
 import { answerView } from "../playground/answer.js";
@@ -35,7 +35,9 @@ async function run(request, inspected, output, form, signal) {
   if (output.getBoundingClientRect().top > innerHeight / 2) output.scrollIntoView(); // below the form on a phone
   try {
     for await (const chunk of stream("v1/chat/completions", { body: request, signal: leaving.signal })) {
-      if (chunk.error) throw new Problem(0, chunk.error.code ?? "The answer broke off", chunk.error.message);
+      if (chunk.error) {
+        throw new Problem(0, inWords(chunk.error.code ?? "The answer broke off"), chunk.error.message);
+      }
       for (const choice of chunk.choices) answer.add(choice);
       inspected.add(chunk.callgate?.tokens ?? []);
     }
