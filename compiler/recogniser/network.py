@@ -56,7 +56,7 @@ class _RuleMark(NamedTuple):
 class StateSet:
     """The states of one rule that a text leads to at once, and all those reached without reading."""
 
-    __slots__ = ("calls", "consuming", "cost", "is_end", "max_cost", "steps")
+    __slots__ = ("calls", "consuming", "cost", "is_end", "is_plain", "max_cost", "steps")
 
     def __init__(
         self, consuming: tuple[NetworkState, ...], calls: tuple[CallState, ...], *, is_end: bool
@@ -65,15 +65,12 @@ class StateSet:
         """The states that read a byte next."""
         self.calls = calls
         self.is_end = is_end
+        self.is_plain = not calls and not is_end
+        """Whether every state reads a byte next: no call, and no end of the rule."""
         self.cost = 0 if is_end else min((s.cost for s in (*consuming, *calls)), default=math.inf)
         self.max_cost = max((s.cost for s in (*consuming, *calls)), default=0)
         """The cost of the most expensive state."""
         self.steps: dict[int, StateSet | None] = {}
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every state reads a byte next: no call, and no end of the rule."""
-        return not self.calls and not self.is_end
 
     @property
     def states(self) -> Iterator[NetworkState]:
@@ -150,6 +147,18 @@ class Network:
             found = self._closure(successors) if successors else None
             states.steps[byte] = found
             return found
+
+    def read_plain(self, states: StateSet, data: bytes, at: int) -> tuple[StateSet | None, int]:
+        """Read the bytes from `at` on that lead from plain states to plain ones; and where that ends.
+
+        None if the byte there may not follow. Most bytes of a string are read so, many in one call.
+        """
+        for end in range(at, len(data)):
+            following = self.step(states, data[end])
+            if following is None or not following.is_plain:
+                return following and states, end
+            states = following
+        return states, len(data)
 
     def union(self, one: StateSet, other: StateSet) -> StateSet:
         """The states of both sets."""

@@ -69,12 +69,10 @@ class ParserState:
 
     def advance(self, data: bytes) -> "ParserState | None":
         """The state after more bytes; None if no sentence begins with them."""
-        state = self
-        for byte in data:
-            following = state._advance(byte)
-            if following is None:
-                return None
-            state = following
+        state: ParserState | None = self
+        at = 0
+        while state is not None and at < len(data):
+            state, at = state._advance(data, at)  # noqa: SLF001 - of its own class
         return state
 
     def completion(self) -> bytes:
@@ -90,20 +88,22 @@ class ParserState:
         """The bytes that may follow; those of prose are left out."""
         return set().union(*(states.first_bytes() for states in self.live.values()))
 
-    def _advance(self, byte: int) -> "ParserState | None":
+    def _advance(self, data: bytes, at: int) -> "tuple[ParserState | None, int]":
+        """The state after what is read at once from `at` on, and where that ends."""
         if len(self.live) == 1:
             ((frame, states),) = self.live.items()
-            following = self.network.step(states, byte)
-            if following is None:
-                return None
-            if following.is_plain:
-                return ParserState(self.network, self.bottom, {frame: following})
+            after, end = self.network.read_plain(states, data, at)
+            if after is None:
+                return None, end
+            if end > at:
+                plain = self if after is states else ParserState(self.network, self.bottom, {frame: after})
+                return plain, end
         closure = _StackClosure(self.network, self.bottom)
         for frame, states in self.live.items():
-            following = self.network.step(states, byte)
+            following = self.network.step(states, data[at])
             if following is not None:
                 closure.add(frame, following)
-        return closure.state()
+        return closure.state(), at + 1
 
 
 def initial_state(network: Network) -> ParserState:
