@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 
 from runtime.errors import DeadlineExceeded
 
@@ -35,17 +35,29 @@ class Deadline:
             raise DeadlineExceeded
         return remaining
 
-    @asynccontextmanager
-    async def enforced(self, grace_s: float = 0.0) -> AsyncIterator[None]:
+    def enforced(self, grace_s: float = 0.0) -> AbstractAsyncContextManager[None]:
         """Cancel the block `grace_s` after the deadline; raises DeadlineExceeded.
 
         A block that need not wait can still finish after that.
         """
-        limit = asyncio.timeout(None if self._at is None else self._at + grace_s - time.monotonic())
+        return _EnforcedBlock(None if self._at is None else self._at + grace_s)
+
+
+class _EnforcedBlock(AbstractAsyncContextManager[None]):
+    """Ends at a time of the monotonic clock. Each event of an answer has one, and a generator costs more."""
+
+    def __init__(self, at: float | None) -> None:
+        self._limit = asyncio.timeout(None if at is None else at - time.monotonic())
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            async with limit:
-                yield
-        except TimeoutError as error:
-            if limit.expired():
-                raise DeadlineExceeded from error
-            raise
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError as timeout:
+            raise DeadlineExceeded from timeout
+        if isinstance(error, TimeoutError) and self._limit.expired():
+            raise DeadlineExceeded from error
