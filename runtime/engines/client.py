@@ -4,7 +4,7 @@ An answer is streamed. Leaving the stream closes its connection, and the engine 
 """
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,6 +15,7 @@ import httpx
 import msgspec
 
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.engine_transport import engine_transport
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 
@@ -24,6 +25,8 @@ MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
 MAX_ERROR_CHARACTERS = 500
 """How much of an engine's own message our error messages quote."""
+MAX_IDLE_S = 2.0
+"""How long a connection waits to be used again. Engines close theirs after 5 s, perhaps just as it is used."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_TOKENS = 1 << 16
 """The most tokens in one event, besides those of the prompt."""
@@ -76,6 +79,30 @@ class EngineChunk:
     """The prompt, which the first chunk may repeat."""
     num_cached: int | None = None
     """How many tokens of the prompt were in the engine's cache, which the last chunk may say."""
+
+    def followed_by(self, chunk: "EngineChunk") -> "EngineChunk":
+        """Both as one."""
+        return EngineChunk(
+            self.tokens + chunk.tokens,
+            chunk.finish_reason or self.finish_reason,
+            chunk.prompt_ids if self.prompt_ids is None else self.prompt_ids,
+            self.num_cached if chunk.num_cached is None else chunk.num_cached,
+        )
+
+
+def join_chunks(chunks: Iterable[EngineChunk]) -> Iterator[EngineChunk]:
+    """Chunks that came together as one, so that their tokens are verified and sent at once.
+
+    If reading a chunk fails, those before it come first.
+    """
+    joined = EngineChunk()
+    try:
+        for chunk in chunks:
+            joined = joined.followed_by(chunk)
+    except Exception:
+        yield joined
+        raise
+    yield joined
 
 
 class EngineClient(Protocol):
@@ -132,15 +159,16 @@ class EngineConnection:
         self.name = address.name
         key = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
         verified = ssl.create_default_context(cafile=address.ca_bundle) if address.ca_bundle else True
+        pooled = httpx.Limits(keepalive_expiry=MAX_IDLE_S)
         self._http = httpx.AsyncClient(
             base_url=address.url.rstrip("/").removesuffix("/v1"),
             # Compressed data may become a thousand times as large.
             headers={**address.headers, **key, "Accept-Encoding": "identity"},
             verify=verified,
-            transport=transport,
+            transport=transport or engine_transport(verify=verified, limits=pooled),
             # Whoever reads a stream decides how long it waits for the next token.
             timeout=httpx.Timeout(limits.probe_s, connect=limits.connect_s),
-            limits=httpx.Limits(keepalive_expiry=30),
+            limits=pooled,
         )
 
     async def close(self) -> None:
@@ -169,8 +197,8 @@ class EngineConnection:
     @asynccontextmanager
     async def events(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The data of each event of a streamed answer.
+    ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """The data of the events of a streamed answer: of those that come together, at once.
 
         Raises:
             EngineRefused: the engine refuses the request.
@@ -232,16 +260,22 @@ class HttpEngine:
         return [ServedModel(model.id, model.max_model_len) for model in found.data]
 
 
-async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """The data of each server-sent event; engines write each event as one line."""
+async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
+    """The data of server-sent events, those of one read together; engines write each event as one line.
+
+    It reads to the end, after `[DONE]` too: only then can the connection be used again.
+    """
     line = bytearray()
     async for received in answer.aiter_raw():
         *ends, beginning = received.split(b"\n")
+        found = []
         for end in ends:
             line += end
-            if line.startswith(b"data:"):
-                yield bytes(line[5:]).strip()
+            if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
+                found.append(data)
             line.clear()
+        if found:
+            yield found
         line += beginning
         if len(line) > MAX_EVENT_BYTES:
             raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")

@@ -137,22 +137,23 @@ class LlamaClient(HttpEngine):
         ):
             yield chunks
 
-    async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
+    async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
         """The chunks of an answer, without the token that ended it, which may be outside our vocabulary."""
         held: EngineChunk | None = None
         with self._connection.reading():
-            async for data in events:
-                event = msgspec.json.decode(data, type=_Event)
-                if event.error is not None:
-                    raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
-                if held is not None and event.stop_type != "eos":
-                    yield held
-                chunk = self._chunk(event)
-                held = chunk if self._may_end(chunk) else None
-                if held is None:
-                    yield chunk
-                if event.stop:
-                    return
+            async for received in events:
+                for data in received:
+                    event = msgspec.json.decode(data, type=_Event)
+                    if event.error is not None:
+                        raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
+                    if held is not None and event.stop_type != "eos":
+                        yield held
+                    chunk = self._chunk(event)
+                    held = chunk if self._may_end(chunk) else None
+                    if held is None:
+                        yield chunk
+                    if event.stop:
+                        return
 
     def _may_end(self, chunk: EngineChunk) -> bool:
         """Whether a chunk is a token without text, which may have ended the answer."""

@@ -5,7 +5,7 @@ event repeats the whole output, unless the server runs with `--incremental-strea
 probabilities are refused: reading those of 5,000 tokens would take a minute of the event loop.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from runtime.engines.client import (
     EngineChunk,
     HttpEngine,
     engine_message,
+    join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.errors import EngineBroke, EngineRefused
@@ -98,23 +99,28 @@ class SglangClient(HttpEngine):
     async def _loads(self) -> _Loads:
         return await self._connection.get_json("/v1/loads?include=core", _Loads)
 
-    async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
+    async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
         num_seen = 0
         with self._connection.reading():
-            async for data in events:
-                if data == b"[DONE]":
-                    return
-                event = msgspec.json.decode(data, type=_Event)
-                if event.error is not None:
-                    raise self._fault(engine_message(event.error), _code(event.error))
-                is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
-                if is_repeated and event.meta_info.output_token_logprobs:
-                    raise EngineRefused(self.name, _REPEATS)
-                tokens = _new_tokens(event, num_seen if is_repeated else 0)
-                num_seen += len(tokens)
-                prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
-                reason = self._finish_reason(event.meta_info.finish_reason)
-                yield EngineChunk(tokens, reason, prompt_ids, event.meta_info.cached_tokens)
+            async for received in events:
+                for chunk in join_chunks(self._chunks_of(received, num_seen)):
+                    num_seen += len(chunk.tokens)
+                    yield chunk
+
+    def _chunks_of(self, received: list[bytes], num_seen: int) -> Iterator[EngineChunk]:
+        """The chunk of each event; `num_seen` tokens came before."""
+        for data in received:
+            event = msgspec.json.decode(data, type=_Event)
+            if event.error is not None:
+                raise self._fault(engine_message(event.error), _code(event.error))
+            is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
+            if is_repeated and event.meta_info.output_token_logprobs:
+                raise EngineRefused(self.name, _REPEATS)
+            tokens = _new_tokens(event, num_seen if is_repeated else 0)
+            num_seen += len(tokens)
+            prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
+            reason = self._finish_reason(event.meta_info.finish_reason)
+            yield EngineChunk(tokens, reason, prompt_ids, event.meta_info.cached_tokens)
 
     def _finish_reason(self, finish: _Finish | None) -> str | None:
         if finish is not None and finish.type == "abort":

@@ -21,6 +21,7 @@ from runtime.engines.client import (
     EngineChunk,
     HttpEngine,
     engine_message,
+    join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.errors import EngineBroke, EngineRefused
@@ -120,14 +121,14 @@ class VllmClient(HttpEngine):
         ):
             yield chunks
 
-    async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
+    async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
         with self._connection.reading():
-            async for data in events:
-                if data == b"[DONE]":
-                    return
-                yield self._chunk(msgspec.json.decode(data, type=_Event))
+            async for received in events:
+                for chunk in join_chunks(map(self._chunk, received)):
+                    yield chunk
 
-    def _chunk(self, event: _Event) -> EngineChunk:
+    def _chunk(self, data: bytes) -> EngineChunk:
+        event = msgspec.json.decode(data, type=_Event)
         if event.error is not None:
             raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
         if not event.choices:

@@ -1,0 +1,123 @@
+"""How bytes travel to and from an engine: asyncio's streams below httpx's connection pool.
+
+By default httpx reads through anyio, which stops and resumes reading the socket at each read. An engine sends
+each token by itself, and this would be a third of what reading one costs. asyncio's streams go on reading, up
+to a bound.
+"""
+
+import asyncio
+import select
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.request import getproxies
+
+import httpcore
+import httpx
+
+
+def engine_transport(
+    *, verify: ssl.SSLContext | bool, limits: httpx.Limits
+) -> httpx.AsyncHTTPTransport | None:
+    """The transport to an engine; None, which stands for httpx's own, if the environment names a proxy."""
+    if getproxies():
+        return None
+    transport = httpx.AsyncHTTPTransport(verify=verify, limits=limits)
+    pool = transport._pool  # noqa: SLF001 - httpx has no parameter for the backend of its pool
+    assert type(pool._network_backend).__name__ == "AutoBackend", "httpx has another pool"  # noqa: SLF001
+    pool._network_backend = _Streams()  # noqa: SLF001
+    return transport
+
+
+class _Streams(httpcore.AsyncNetworkBackend):
+    """Opens connections."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """A connection to a host."""
+        assert local_address is None, "engines have no such setting"
+        assert not socket_options, "nor this one"
+        with _raising(httpcore.ConnectTimeout, httpcore.ConnectError):
+            async with asyncio.timeout(timeout):
+                return _Stream(*await asyncio.open_connection(host, port))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait before another try."""
+        await asyncio.sleep(seconds)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the protocol's
+        """What has come, once something has; empty at the end."""
+        with _raising(httpcore.ReadTimeout, httpcore.ReadError):
+            if timeout is None:
+                return await self._reader.read(max_bytes)
+            async with asyncio.timeout(timeout):
+                return await self._reader.read(max_bytes)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the protocol's
+        """Send."""
+        with _raising(httpcore.WriteTimeout, httpcore.WriteError):
+            async with asyncio.timeout(timeout):
+                self._writer.write(buffer)
+                await self._writer.drain()
+
+    async def aclose(self) -> None:
+        """Close the connection, without waiting for the other side."""
+        self._writer.close()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's
+    ) -> httpcore.AsyncNetworkStream:
+        """The same connection, encrypted from here on."""
+        try:
+            with _raising(httpcore.ConnectTimeout, httpcore.ConnectError):
+                async with asyncio.timeout(timeout):
+                    await self._writer.start_tls(ssl_context, server_hostname=server_hostname)
+        except BaseException:
+            self._writer.close()
+            raise
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the pool asks: the TLS connection, and whether an idle connection has been closed."""
+        if info == "is_readable":
+            return self._reader.at_eof() or _is_readable(self._writer.get_extra_info("socket"))
+        return self._writer.get_extra_info(info)
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    """Whether something has come that the event loop has not read yet, the end included."""
+    if connection.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+@contextmanager
+def _raising(timeout: type[Exception], other: type[Exception]) -> Iterator[None]:
+    """Inside the block, errors of the system become those of httpcore."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise timeout(error) from error
+    except OSError as error:  # `ssl.SSLError` is one
+        raise other(error) from error

@@ -1,0 +1,164 @@
+"""Connections to engines: encrypted or not, used again, closed ones noticed, and errors as httpx has them."""
+
+import asyncio
+import datetime as dt
+import ssl
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from runtime.engines.client import ClientLimits, EngineAddress, EngineConnection
+from runtime.engines.engine_transport import engine_transport
+from runtime.errors import EngineBroke, EngineUnreachable
+
+EVENTS = b"data: 1\n\ndata: 2\n\ndata: [DONE]\n\n"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """The files of a certificate for `localhost` that nobody else trusts, and of its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("certificate")
+    pem = serialization.Encoding.PEM
+    (folder / "certificate.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "certificate.pem", folder / "key.pem"
+
+
+class Server:
+    """Answers every request with `EVENTS` in pieces of `size` bytes; counts its connections."""
+
+    def __init__(self, size=1000):
+        self.size = size
+        self.writers = []
+        self.tasks = []
+
+    async def __call__(self, reader, writer):
+        self.writers.append(writer)
+        self.tasks.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # the client leaves
+            while True:
+                await reader.readuntil(b"\r\n\r\n{}")
+                await self.answer(writer)
+        writer.close()
+
+    async def answer(self, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for at in range(0, len(EVENTS), self.size):
+            piece = EVENTS[at : at + self.size]
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            await writer.drain()
+            await asyncio.sleep(0.001)
+        writer.write(b"0\r\n\r\n")
+
+    async def closed(self):
+        """Wait until all connections have ended."""
+        await asyncio.gather(*self.tasks)
+
+
+@asynccontextmanager
+async def connected(server, certificate=None, *, limits=None, **options):
+    """A connection to a server, which listens with a certificate or without."""
+    context = None
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*certificate)
+    listener = await asyncio.start_server(server, "localhost", 0, ssl=context)
+    port = listener.sockets[0].getsockname()[1]
+    scheme = "http" if certificate is None else "https"
+    connection = EngineConnection(EngineAddress(f"{scheme}://localhost:{port}", **options), limits)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+        listener.close()
+        await listener.wait_closed()
+        await server.closed()
+
+
+async def read_events(connection):
+    async with connection.events("/", {}, {}) as events:
+        return [data async for found in events for data in found]
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+async def test_answers_are_read_and_their_connection_is_used_again(size):
+    server = Server(size)
+    async with connected(server) as connection:
+        for _ in range(3):
+            assert await read_events(connection) == [b"1", b"2"]
+    assert len(server.writers) == 1
+
+
+async def test_a_connection_that_the_engine_has_closed_is_not_used_again():
+    server = Server()
+    async with connected(server) as connection:
+        await read_events(connection)
+        server.writers[0].close()
+        await server.writers[0].wait_closed()
+        assert await read_events(connection) == [b"1", b"2"]
+    assert len(server.writers) == 2
+
+
+async def test_an_answer_that_is_left_closes_its_connection():
+    server = Server(size=3)
+    async with connected(server) as connection:
+        async with connection.events("/", {}, {}) as events:
+            await anext(events)
+        await read_events(connection)
+    assert len(server.writers) == 2
+
+
+async def test_a_connection_is_encrypted_if_its_certificate_is_trusted(certificate):
+    async with connected(Server(), certificate, ca_bundle=str(certificate[0])) as connection:
+        assert await read_events(connection) == [b"1", b"2"]
+    async with connected(Server(), certificate) as connection:
+        with pytest.raises(EngineUnreachable, match="certificate verify failed"):
+            await read_events(connection)
+
+
+async def test_an_engine_that_cannot_be_reached():
+    for url in ("http://127.0.0.1:9", "http://no-such-engine.invalid"):
+        connection = EngineConnection(EngineAddress(url))
+        with pytest.raises(EngineUnreachable, match="cannot be reached"):
+            await connection.get("/health")
+        await connection.close()
+
+
+class Silent(Server):
+    """Breaks off after a moment, without an answer."""
+
+    async def __call__(self, reader, writer):
+        self.tasks.append(asyncio.current_task())
+        await asyncio.sleep(0.2)
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(("probe_s", "reason"), [(5.0, "broke off"), (0.05, "does not answer in time")])
+async def test_an_engine_without_an_answer(probe_s, reason):
+    async with connected(Silent(), limits=ClientLimits(probe_s=probe_s)) as connection:
+        with pytest.raises(EngineBroke, match=reason):
+            await connection.get("/health")
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch):
+    assert engine_transport(verify=True, limits=httpx.Limits()) is not None
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+    assert engine_transport(verify=True, limits=httpx.Limits()) is None
