@@ -111,7 +111,7 @@ class Transcript:
             events = [*self._events(pending), *self._left_over()]
             if (text := self._scanner.finish()) or self._logprobs:
                 events.append(self._text(text))
-            events = _joined(events)
+            events = joined(events)
         if self._places is not None:
             events += self._places.finish(events)
         return events
@@ -158,7 +158,7 @@ class Transcript:
                     pass
             if self.is_stopped:
                 break
-        return _joined(events)
+        return joined(events)
 
     def _left_over(self) -> list[Event]:
         """What is left of a character that was never completed, where its text ends."""
@@ -204,8 +204,8 @@ class Transcript:
         return TokenLogprob(spelled.decode(errors="replace"), spelled, value, top)
 
 
-def _joined(events: list[Event]) -> list[Event]:
-    """The events with neighbours of the same text, or the same thought, as one."""
+def joined(events: list[Event]) -> list[Event]:
+    """The events with neighbours of the same text, thought or call as one."""
     found: list[Event] = []
     for event in events:
         last = found[-1] if found else None
@@ -214,6 +214,8 @@ def _joined(events: list[Event]) -> list[Event]:
                 found[-1] = TextDelta(event.choice, last.text + event.text, last.logprobs + event.logprobs)
             case ThoughtDelta(), ThoughtDelta():
                 found[-1] = ThoughtDelta(event.choice, last.text + event.text)
+            case ArgumentsDelta(), ArgumentsDelta() if last.index == event.index:
+                found[-1] = ArgumentsDelta(event.choice, event.index, last.text + event.text)
             case _:
                 found.append(event)
     return found

@@ -8,7 +8,7 @@ valid tokens, or the closer completes the output.
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -24,13 +24,15 @@ from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 from runtime.slow_grammars import MAX_SLOW_S
 from runtime.text.detokenizer import TokenBytes
-from runtime.transcript import Transcript
+from runtime.transcript import Transcript, joined
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 MAX_FORCED = 512
 """The most forced tokens that go with the prompt; the engine writes the rest of a longer beginning."""
 SLOW_S = 0.002
-"""An output is slow once it has taken this long to verify some tokens."""
+"""An output is slow once it has taken this much processor time to verify some tokens."""
+NUM_QUICK = 8
+"""An output is no longer slow after twice as many quick verifications; each relapse doubles their number."""
 
 
 class VerifiedOutput:
@@ -82,7 +84,7 @@ class VerifiedOutput:
         self.is_exhausted = False
         """Whether the output ended because its engine could only have written a stop token."""
         self.is_slow = False
-        """Whether its tokens may take long to verify, so that a thread should do it."""
+        """Whether its next tokens may take long to verify, so that a thread should do it."""
         self.num_refused = 0
         self.num_requests = 0
         """How many times an engine was asked to begin or continue it."""
@@ -92,6 +94,8 @@ class VerifiedOutput:
         """The tokens that were refused at this place."""
         self._num_at_resume = 0
         self._slow_s = 0.0
+        self._num_slow = 0
+        self._num_quick_wanted = 0
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._draft: Draft | None = None
@@ -154,17 +158,31 @@ class VerifiedOutput:
     def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
         """The events of an engine's tokens, up to a token that is refused or ends the output.
 
+        Neighbouring deltas of the same text or call are joined, so that what came together is sent together.
+
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
         """
-        start, start_s = time.perf_counter(), time.thread_time()
-        events = list(chain.from_iterable(self._taken(tokens)))
-        if time.perf_counter() - start > SLOW_S:
-            self.is_slow = True
-            self._slow_s += time.thread_time() - start_s
+        start_s = time.thread_time()
+        events: list[Event] = []
+        for token in tokens:
+            if not self.is_open:
+                break
+            events += self._taken(token)
+        self._note_time(time.thread_time() - start_s)
         if self._slow_s > MAX_SLOW_S and not self.is_finished:
             raise GrammarTooSlow(MAX_SLOW_S)
-        return events
+        return joined(events)
+
+    def _note_time(self, spent_s: float) -> None:
+        """Note the processor time of a verification. Waiting for other threads does not count."""
+        if spent_s > SLOW_S:
+            self._slow_s += spent_s
+            self._num_slow += 1
+            self._num_quick_wanted = NUM_QUICK << self._num_slow
+        elif self._num_quick_wanted:
+            self._num_quick_wanted -= 1
+        self.is_slow = self._num_quick_wanted > 0
 
     def resume(self) -> None:
         """Reopen the output: an engine is asked to continue after its valid tokens."""
@@ -214,22 +232,19 @@ class VerifiedOutput:
             return events
         return [*events, *self._end(FinishReason.LENGTH, closed_by)]
 
-    def _taken(self, tokens: Iterable[SampledToken]) -> Iterator[list[Event]]:
-        for token in tokens:
-            if not self.is_open:
-                return
-            if not self._is_allowed(token.token_id):
-                self._refuse(token)
-                continue
-            num_rescued = self._num_rescued_with(token)
-            if self._exceeds_budget(token.token_id):
-                self.is_over_budget = True
-            elif (written := self._append(self._as_asked(token))) is None:
-                self._refuse(token)
-            else:
-                self._num_rescued = num_rescued
-                yield self._fed([written])
-                yield self._ended_if_done([written])
+    def _taken(self, token: SampledToken) -> list[Event]:
+        if not self._is_allowed(token.token_id):
+            self._refuse(token)
+            return []
+        num_rescued = self._num_rescued_with(token)
+        if self._exceeds_budget(token.token_id):
+            self.is_over_budget = True
+        elif (written := self._append(self._as_asked(token))) is None:
+            self._refuse(token)
+        else:
+            self._num_rescued = num_rescued
+            return [*self._fed([written]), *self._ended_if_done([written])]
+        return []
 
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the vocabulary and, if masks are checked, in the mask."""

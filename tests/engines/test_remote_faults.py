@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from completions_server import SECRET, StandIn
 from remote_engines import (
+    GUARDED,
     SETTINGS,
     TOOLS,
     WATCH,
@@ -126,7 +127,7 @@ async def test_a_paused_engine_loses_its_requests_to_another(text):
 async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remember_and_for_nothing_else(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
-        known, unknown = await remote.grammar(), await remote.grammar("auto")
+        known, unknown = await remote.grammar(), await remote.grammar(tools=(GUARDED,))
         request = remote.request(known)
         assert_valid(await events_of(remote, request), request)
 

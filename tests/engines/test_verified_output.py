@@ -4,6 +4,7 @@ import pytest
 
 from compiler.prepared_vocabulary import prepare
 from compiler.schema import compile_schema
+from runtime.engines import verified_output
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import TokenBytes
@@ -53,3 +54,22 @@ def test_the_closer_admits_no_token_outside_the_grammar():
         closer.accepted(token)
     assert [closer.admits(token, 1) for token in b'"cx'] == [True, False, False]
     assert bytes(closer.completion_ids(1)) == b'"'
+
+
+def test_what_comes_together_is_one_event():
+    output = an_output(100, b"")
+    (delta,) = output.take(map(SampledToken, b'"ab'))
+    assert delta.text == '"ab'
+
+
+def test_an_output_is_slow_until_it_has_been_quick_for_a_while(monkeypatch):
+    """Each relapse doubles how long; else a grammar could be slow every now and then, and never in a thread."""
+    output = an_output(100, b"")
+    for num_quick in (16, 32):
+        monkeypatch.setattr(verified_output, "SLOW_S", -1.0)
+        output.take([])
+        monkeypatch.setattr(verified_output, "SLOW_S", 1.0)
+        for _ in range(num_quick):
+            assert output.is_slow
+            output.take([])
+        assert not output.is_slow
