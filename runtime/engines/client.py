@@ -26,7 +26,7 @@ MAX_PROBE_BYTES = 16 * 2**20
 MAX_ERROR_CHARACTERS = 500
 """How much of an engine's own message our error messages quote."""
 MAX_IDLE_S = 2.0
-"""How long a connection waits to be used again. Engines close theirs after 5 s, perhaps just as it is used."""
+"""How long a connection waits to be used again. vLLM closes it after 5 s, perhaps just as it is used."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_TOKENS = 1 << 16
 """The most tokens in one event, besides those of the prompt."""
