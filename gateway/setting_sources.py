@@ -17,6 +17,7 @@ import msgspec
 
 from gateway.errors import SettingsError
 from gateway.http.json_body import expected_at
+from gateway.http.plain_reasons import plain
 from gateway.model_settings import ModelSettings
 from gateway.settings import Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
@@ -26,13 +27,6 @@ from toolspecs.nearest import did_you_mean, near_matches
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
-_TOO_SHORT = re.compile(r"Expected `str` of length >= (\d+)")
-_WRONG_VALUE = re.compile(
-    r"Expected `(?P<kind>int|float|bool|str)(?: \| null)?`"
-    r"(?: (?P<bound>[<>]=?) (?P<limit>\S+)| matching regex (?P<pattern>.+)|, .*)?"
-)
-_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
-_BOUNDS = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
 _OTHER_VARIABLES = ("CONFIG", "URL", "CORPUS")
 """What else begins with `CALLGATE_`: the file of settings, the gateway of client commands, data of tests."""
 _OF_KUBERNETES = re.compile(
@@ -215,21 +209,11 @@ def _convert(name: str, value: Any, source: str) -> Any:
     except msgspec.ValidationError as error:
         # The value of [[models]] is not shown: its headers may hold secrets of engines.
         is_shown = name not in _SECRET and isinstance(value, str | int | float)
-        reason = _plain(str(error)) + (f": {value!r}" if is_shown else "")
+        said = str(error).partition(" - at `")[0]
+        reason = plain(said, is_typed=False) + (f": {value!r}" if is_shown else "")
         if expected := str(expected_at(hints[name], "", value)):
             reason = f"it must be one of {expected}: {value!r}"
         raise SettingsError(shown, source, reason) from error
-
-
-def _plain(reason: str) -> str:
-    """The message of msgspec, in plainer words where it has its own for a type or a bound."""
-    if short := _TOO_SHORT.fullmatch(reason):
-        return f"it must have at least {short[1]} characters"
-    if not (wrong := _WRONG_VALUE.fullmatch(reason)):
-        return reason
-    bound = f", {_BOUNDS[wrong['bound']]} {wrong['limit']}" if wrong["bound"] else ""
-    pattern = f" that matches {wrong['pattern']}" if wrong["pattern"] else ""
-    return f"it must be {_KINDS[wrong['kind']]}{bound}{pattern}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

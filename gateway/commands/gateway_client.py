@@ -48,11 +48,22 @@ class FaultReply(msgspec.Struct):
     suggestion: str
 
 
-class ProblemReply(msgspec.Struct):
-    """Why a request failed."""
+class ErrorReply(msgspec.Struct):
+    """OpenAI's error object, which some routes answer with."""
 
-    detail: str
+    message: str
+
+
+class ProblemReply(msgspec.Struct):
+    """Why a request failed: problem details, or OpenAI's error object."""
+
+    detail: str = ""
     errors: list[FaultReply] = []
+    error: ErrorReply | None = None
+
+    def __str__(self) -> str:
+        """Every fault in a line, or else the one reason; empty if the answer holds none."""
+        return "\n".join(map(fault_line, self.errors)) or (self.error.message if self.error else self.detail)
 
 
 @contextmanager
@@ -77,12 +88,11 @@ def checked_answer(response: httpx.Response, shape: type[T]) -> T:
     try:
         if response.is_success:
             return msgspec.json.decode(response.content or b"null", type=shape)
-        problem = msgspec.json.decode(response.content, type=ProblemReply)
+        reason = str(msgspec.json.decode(response.content, type=ProblemReply))
     except msgspec.MsgspecError:
-        raise failure(
-            f"HTTP {response.status_code} from {response.url}: the answer is not that of a gateway"
-        ) from None
-    raise failure("\n".join(map(fault_line, problem.errors)) or problem.detail)
+        reason = ""
+    no_gateway = f"HTTP {response.status_code} from {response.url}: the answer is not that of a gateway"
+    raise failure(reason or no_gateway)
 
 
 def fault_line(fault: FaultReply) -> str:

@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from gateway.errors import InvalidField, MalformedBody, TooDeep, TooManyValues, UnknownField, UnreadableBody
 from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
+from gateway.http.plain_reasons import missing_field, plain
 from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 
 T = TypeVar("T")
@@ -85,10 +86,14 @@ def convert(value: Any, shape: type[T]) -> T:
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise UnknownField(f"{path}.{field}" if path else field, reason) from error
-        if isinstance(found, str) and expected.texts:
-            reason = f"{shorten(found, MAX_NAME)!r} is not one of its values{instead(found, expected.texts)}"
+        if missing := missing_field(said):
+            tags = f"; it is one of {listed(expected.tags)}" if missing == expected.tag_field else ""
+            raise InvalidField(f"{path}.{missing}" if path else missing, f"it is required{tags}") from error
+        if expected.texts and (isinstance(found, str) or (type(found) in {bool, int} and not expected.tags)):
+            shown = shorten(found, MAX_NAME) if isinstance(found, str) else found
+            reason = f"{shown!r} is not one of its values{instead(str(found), expected.texts)}"
         else:
-            reason = said + (f"; expected {expected}" if str(expected) else "")
+            reason = plain(said) + (f"; expected {expected}" if str(expected) else "")
         raise InvalidField(path, reason) from error
 
 

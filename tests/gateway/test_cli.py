@@ -16,9 +16,12 @@ import corpus
 import httpx
 import pytest
 import torch
+from msgspec import structs
 from sample_tools import TIME, WEATHER
+from serving import served
 from typer.testing import CliRunner
 
+from gateway.app import create_app
 from gateway.cli import cli
 from gateway.server import listen
 from gateway.settings import Settings
@@ -150,6 +153,17 @@ def test_a_server_that_is_no_gateway_is_told(run, file, status, answer, command)
     assert "not that of a gateway" in result.stderr
 
 
+@pytest.mark.parametrize("command", [("engines",), ("tools", "list")])
+def test_a_key_that_is_missing_is_told_whatever_shape_the_route_s_errors_have(
+    run, settings, runtime, command
+):
+    app = create_app(structs.replace(settings, api_key="a-key-of-ours"), runtime=runtime)
+    with served(app) as client:
+        result = run(*command, "--url", str(client.base_url))
+    assert result.exit_code == 1
+    assert "a valid API key is required" in result.stderr
+
+
 @contextmanager
 def other_server(status, answer):
     class Handler(BaseHTTPRequestHandler):
@@ -185,7 +199,11 @@ def free_port():
         (["--host", "0.0.0.0"], ["'host'", "api_key"]),
         (["--store", "oracle://x"], ["setting 'store'", "oracle", "sqlite:///absolute/path"]),
         (["--store", "/toolsets.db"], ["setting 'store'", "not the URL of a store"]),
-        (["--store", "sqlite:///proc/none/callgate.db"], ["'store'", "no folder '/proc/none'", "--store"]),
+        (
+            ["--store", "sqlite:///proc/none/callgate.db"],
+            ["'store': store sqlite:///proc/none/callgate.db: ", "no folder '/proc/none'", "--store"],
+        ),
+        (["--engine-url", "here"], ["'engine_url' from the command line: it must be a text that matches"]),
         (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or choose another"]),
         (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is not a folder", "--data-dir"]),
         (["--data-dir", "/proc/none"], ["'data_dir'", "'/proc/none' is not a folder", "--data-dir"]),

@@ -291,8 +291,8 @@ async def test_a_stored_call_is_continued_by_its_id(client, runtime):
 @pytest.mark.parametrize(
     ("tool", "param", "said"),
     [
-        ({"type": "custom"}, "tools[1]", "name"),
-        ({"type": "custom", "custom": {}}, "tools[1].custom", "name"),
+        ({"type": "custom"}, "tools[1].name", "required"),
+        ({"type": "custom", "custom": {}}, "tools[1].custom.name", "required"),
         (SQL | {"format": {"type": "json"}}, "tools[1].format.type", "'text', 'grammar'"),
         (SQL | {"format": DIGITS | {"syntax": "ebnf"}}, "tools[1].format.syntax", "'lark', 'regex'"),
         (SQL | {"formt": DIGITS}, "tools[1].formt", "'format'"),

@@ -79,13 +79,14 @@ class SQLiteStore:
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
         self._path = path
+        self._name = f"sqlite://{path or ':memory:'}"
         self._clock = clock
         self._connection: aiosqlite.Connection | None = None
         self._opening = asyncio.Lock()
         self._num_expiring = 0
 
     def __repr__(self) -> str:
-        return f"SQLiteStore({str(self._path or ':memory:')!r})"
+        return f"SQLiteStore({self._name!r})"
 
     async def get(self, key: str) -> bytes | None:
         """See `Store.get`."""
@@ -206,10 +207,10 @@ class SQLiteStore:
         except sqlite3.OperationalError as error:
             if "is full" in str(error):
                 reason = f"{error}: make room on its disk, or run `callgate store gc`"
-                raise StoreFull(repr(self), reason) from error
-            raise StoreUnavailable(repr(self), str(error)) from error
+                raise StoreFull(self._name, reason) from error
+            raise StoreUnavailable(self._name, str(error)) from error
         except (sqlite3.Error, OSError, ValueError) as error:
-            raise StoreUnavailable(repr(self), str(error)) from error
+            raise StoreUnavailable(self._name, str(error)) from error
 
     async def _open(self) -> aiosqlite.Connection:
         async with self._opening:

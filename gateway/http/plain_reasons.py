@@ -1,0 +1,61 @@
+"""msgspec's reasons for refusing a value, in words that a client or an operator would use.
+
+>>> plain("Expected `int | null`, got `str`")
+'it must be a whole number or null, not a text'
+>>> plain("Expected `float` <= 2.0")
+'it must be a number, at most 2.0'
+>>> plain("Expected `array` of length >= 1")
+'it must have at least 1 item'
+"""
+
+import re
+from collections.abc import Mapping
+
+_KINDS: Mapping[str, str] = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "a text",
+}
+_BOUNDS: Mapping[str, str] = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
+_PARTS: Mapping[str, str] = {"array": "item", "object": "member", "str": "character"}
+"""What the length of a value counts."""
+
+_EXPECTED = re.compile(
+    r"Expected `(?P<kinds>[a-z]+(?: \| [a-z]+)*)`"
+    r"(?:, got `(?P<found>[a-z]+)`"
+    r"| (?P<bound>[<>]=?) (?P<limit>\S+)"
+    r"| of length (?P<length>[<>]=?) (?P<size>[0-9]+)"
+    r"| matching regex (?P<pattern>.+))?"
+)
+_MISSING = re.compile(r"Object missing required field `([^`]+)`")
+
+
+def plain(reason: str, *, is_typed: bool = True) -> str:
+    """The reason in plain words; unchanged if it is about neither a type nor a bound.
+
+    With `is_typed` False, the value is a text that stands for another type, as on a command line.
+    """
+    said = _EXPECTED.fullmatch(reason)
+    if said is None or not {*said["kinds"].split(" | ")} <= {*_KINDS}:
+        return reason
+    kinds = said["kinds"].split(" | ")
+    if said["length"]:
+        part = _PARTS[next(kind for kind in kinds if kind in _PARTS)]
+        return f"it must have {_BOUNDS[said['length']]} {said['size']} {part}{'s' * (said['size'] != '1')}"
+    *some, last = (_KINDS[kind] for kind in kinds if is_typed or kind != "null")
+    wanted = f"it must be {', '.join(some)} or {last}" if some else f"it must be {last}"
+    if said["found"] and is_typed:
+        return f"{wanted}, not {_KINDS.get(said['found'], said['found'])}"
+    if said["bound"]:
+        return f"{wanted}, {_BOUNDS[said['bound']]} {said['limit']}"
+    return f"{wanted} that matches {said['pattern']}" if said["pattern"] else wanted
+
+
+def missing_field(reason: str) -> str | None:
+    """The name of the required field that is missing; None if the reason is another."""
+    said = _MISSING.fullmatch(reason)
+    return said[1] if said else None
