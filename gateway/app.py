@@ -219,6 +219,7 @@ def _service_views(
             max_choices=settings.max_choices,
             request_seconds=settings.request_seconds,
             tenant=grant.tenant,
+            is_strict=settings.strict_fields,
         )
         return Services(
             store=catalog.store,

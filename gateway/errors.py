@@ -11,7 +11,9 @@ GatewayError
 │   └── UnreadableBody   the body may be JSON, but it holds too much or is nested too deeply
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
 │   ├── UnknownField     there is no such field
-│   └── ThreadUnsupported  a Messages request refers to a stored thread
+│   ├── ThreadUnsupported  a Messages request refers to a stored thread
+│   └── UnknownPrevious  a Responses request continues a response that is not stored
+├── NoEffect             a field has no effect on this answer, and the setting `strict_fields` is on
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── UnknownKey           there is no API key with this id
 ├── TooManyKeys          there are as many API keys as there may be
@@ -122,6 +124,21 @@ class ThreadUnsupported(InvalidField):
 
     def __init__(self) -> None:
         super().__init__("thread", "messages are not stored here: send the whole conversation in messages")
+
+
+class UnknownPrevious(InvalidField):
+    """A Responses request continues a response that is not stored."""
+
+    def __init__(self, error: "UnknownResponse") -> None:
+        super().__init__("previous_response_id", f"{error}; send the whole conversation in input")
+
+
+class NoEffect(GatewayError):
+    """The field `param` has no effect on this answer, and the setting `strict_fields` is on."""
+
+    def __init__(self, param: str) -> None:
+        self.param = param
+        super().__init__("this field has no effect with this model or this response format; leave it out")
 
 
 class ToolsetConflict(InvalidField):

@@ -78,7 +78,8 @@ class PromptTooLong(RequestRefused):
         self.context_length = context_length
         size = f"at least {num_prompt_tokens}" if at_least else f"{num_prompt_tokens}"
         super().__init__(
-            f"the prompt has {size} tokens, but the context of this model has only {context_length}"
+            # Anthropic's clients look for these words, and then summarize the conversation.
+            f"the prompt is too long: {size} tokens > {context_length} maximum, the context of this model"
             + (f"; {remedy}" if remedy else ""),
             "messages",
         )

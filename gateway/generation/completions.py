@@ -5,6 +5,8 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 """
 
 import asyncio
+import hashlib
+import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -13,7 +15,7 @@ from itertools import chain
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
-from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
+from gateway.errors import InvalidField, NoEffect, NotReady, RefusedTool, ToolsetConflict, TooManyTools
 from gateway.generation.allowance import Allowance, expected_tokens, metered
 from gateway.generation.generation_request import generation_request, without_effect, without_oldest
 from gateway.generation.inspected_tokens import InspectedTokens
@@ -33,6 +35,8 @@ from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"
 
+_VERSION = importlib.metadata.version("callgate")
+
 
 @dataclass(frozen=True, slots=True)
 class _PreparedTurn:
@@ -45,6 +49,7 @@ class _PreparedTurn:
     revisions: tuple[Revision, ...]
     found: FoundTools | None
     grammar: GrammarLookup | None
+    ignored: tuple[str, ...]
     request: GenerationRequest
 
 
@@ -52,7 +57,7 @@ class Completions:
     """Finds the model, the tools and the grammar of a turn, and lets the runtime generate.
 
     Turns of a `tenant` share no prefixes with others in the KV cache, and do not learn where their grammar
-    was found.
+    was found. With `is_strict`, a turn is refused if one of its fields has no effect.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Completions:
         max_choices: int = 16,
         request_seconds: float | None = None,
         tenant: str | None = None,
+        is_strict: bool = False,
     ) -> None:
         self._catalog = catalog
         self._grammars = grammars
@@ -75,6 +81,7 @@ class Completions:
         self._max_choices = max_choices
         self._request_seconds = request_seconds
         self._tenant = tenant
+        self._is_strict = is_strict
 
     async def start(
         self,
@@ -90,10 +97,10 @@ class Completions:
         from `arrived`, a time of the monotonic clock, by default now.
 
         Raises:
-            InvalidField: fields of the turn contradict each other. ToolspecsError: a toolset or revision does
-            not exist. RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be
-            enforced. RuntimeFault: the runtime cannot answer, or not in time. RateLimited: the allowance has
-            too few tokens left.
+            InvalidField: fields of the turn contradict each other. NoEffect: a field has no effect.
+            ToolspecsError: a toolset or revision does not exist. RefusedTool, UnsupportedToolset,
+            UnsupportedSchema: a schema of the request cannot be enforced. RuntimeFault: the runtime cannot
+            answer, or not in time. RateLimited: the allowance has too few tokens left.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
@@ -134,13 +141,16 @@ class Completions:
             grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
+        ignored = tuple(without_effect(turn, model, grammar))
+        if ignored and self._is_strict:
+            raise NoEffect(ignored[0])
         request = replace(
             generation_request(turn, model, tools, grammar, revisions),
             share=share,
             trace_headers=chat.headers(),
             prefix_salt=self._tenant or "",
         )
-        return _PreparedTurn(turn, model, choice, tools, revisions, found, grammar, request)
+        return _PreparedTurn(turn, model, choice, tools, revisions, found, grammar, ignored, request)
 
     async def _begun(
         self, prepared: _PreparedTurn, deadline: Deadline, chat: Chat, observer: Observer
@@ -182,12 +192,13 @@ class Completions:
             toolsets=tuple(revision.summary for revision in prepared.revisions),
             grammar=prepared.grammar,
             tells_source=self._tenant is None,
+            fingerprint=fingerprint(prepared.model),
             source=self._runtime.generate(request),
             observer=observer,
             deadline=deadline,
             custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
             inspected=InspectedTokens(tools, turn.response_format) if turn.is_inspected else None,
-            ignored=tuple(without_effect(turn, prepared.model, prepared.grammar)),
+            ignored=prepared.ignored,
             num_dropped=len(turn.messages) - len(request.messages),
             found=prepared.found,
         )
@@ -278,6 +289,12 @@ class Completions:
                 )
             span.found(found.grammar.digest, found.source, found.wait_ms)
             return found
+
+
+def fingerprint(model: ModelCard) -> str:
+    """What a model's answers depend on besides the request, as a short digest; the weights are not read."""
+    known = (_VERSION, model.model_id, model.syntax, model.vocabulary.digest)
+    return "fp_" + hashlib.sha256("\n".join(known).encode()).hexdigest()[:10]
 
 
 def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:

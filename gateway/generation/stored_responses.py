@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from gateway.errors import InvalidField, TooManyValues, UnknownResponse
+from gateway.errors import InvalidField, TooManyValues, UnknownPrevious, UnknownResponse
 from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from runtime.fair_threads import FairThreads
 from toolspecs.errors import StoreError
@@ -161,7 +161,7 @@ class StoredResponses:
         try:
             return await self.load(owner, previous)
         except UnknownResponse as error:
-            raise InvalidField("previous_response_id", str(error)) from error
+            raise UnknownPrevious(error) from error
 
     async def _without_references(self, items: list[Any], owner: str) -> list[Any]:
         """The items, with each reference replaced by the item that it refers to.

@@ -114,6 +114,8 @@ class Generation:
     tells_source: bool = True
     """Whether the answer may tell where the grammar was found and how long that took. It would tell a tenant
     what others have cached."""
+    fingerprint: str = ""
+    """Changes when the same request may have another answer, as far as the gateway can tell."""
     finished: list[Finished] = field(default_factory=list)
     _inputs: dict[tuple[int, int], InputReader] = field(default_factory=dict)
     _first: Event | None = None

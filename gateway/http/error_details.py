@@ -38,6 +38,11 @@ def _(error: gateway.InvalidField) -> Details:
 
 
 @details_of.register
+def _(error: gateway.NoEffect) -> Details:
+    return error.param, {}, {}
+
+
+@details_of.register
 def _(error: gateway.ThreadUnsupported) -> Details:
     # By these members Anthropic's clients know that they may go on without a thread, and do.
     return error.param, {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}, {}

@@ -58,6 +58,8 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.TooManyImports: (429, "too_many_imports"),
     gateway.UnreadableBody: (422, "limit_exceeded"),
     gateway.InvalidField: (400, "invalid_field"),
+    gateway.NoEffect: (400, "no_effect"),
+    gateway.UnknownPrevious: (400, "previous_response_not_found"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.TooManyTools: (422, "limit_exceeded"),
     gateway.UnknownResponse: (404, "unknown_response"),
@@ -127,6 +129,9 @@ _EXPECTED_KINDS = {
 }
 """Kinds with a status of 500 or above that are no failure of the gateway, so they are not logged as one."""
 
+_RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+"""Statuses that come with `Retry-After`, a second unless the error knows better."""
+
 _RESPONSES_NAMES = {
     "max_tokens": "max_output_tokens",
     "messages": "input",
@@ -145,6 +150,9 @@ _MESSAGES_NAMES = {
 _NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
 
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+_OPENAI_CODES = {"unauthorized": "invalid_api_key"}
+"""What OpenAI's clients know an error by; other codes are ours, or the same there."""
 
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
@@ -190,6 +198,8 @@ def problem_of(error: Exception) -> Problem:
         if kind_of_error in STATUSES:
             status, kind = STATUSES[kind_of_error]
             param, extensions, headers = details_of(error)
+            if status in _RETRIED:
+                headers = {"Retry-After": "1", **headers}
             return Problem(status, kind, _with_remedy(error), param, extensions, headers)
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
@@ -286,7 +296,7 @@ def openai_error(problem: Problem) -> dict[str, Any]:
             "message": problem.detail,
             "type": _OPENAI_TYPES.get(problem.status, fallback),
             "param": problem.param,
-            "code": problem.kind,
+            "code": _OPENAI_CODES.get(problem.kind, problem.kind),
         }
     }
 

@@ -68,6 +68,16 @@ FIXED_IN_ALL: Fixed = {
     "use_beam_search": ((False,), "tokens are sampled"),
 }
 
+_CHAT_HAS_IT = "only /v1/chat/completions has it"
+
+CHAT_ONLY: Fixed = {
+    "frequency_penalty": ((0,), _CHAT_HAS_IT),
+    "logit_bias": (({},), _CHAT_HAS_IT),
+    "n": ((1,), "one answer is made; /v1/chat/completions makes several"),
+    "presence_penalty": ((0,), _CHAT_HAS_IT),
+}
+"""Fields of Chat Completions that Responses and Messages do not have, but that would change an answer."""
+
 REFUSED_IN_ALL: Mapping[str, str] = {
     "allowed_token_ids": "use response_format to say what an answer may be",
     "bad_words": "use logit_bias or response_format to say what an answer may be",
@@ -122,6 +132,18 @@ class ToolSearchFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     limit: SearchLimit = 20
     always: ToolNames = []
     query: Annotated[str, Meta(max_length=8000)] | None = None
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`stream_options` that both of OpenAI's APIs have."""
+
+    include_obfuscation: bool | None = None
+
+
+def tell_obfuscation(options: StreamOptions | None, reader: FieldReader) -> None:
+    """Leave out the wish for random padding, which hides the length of tokens from who sees the packets."""
+    if options and options.include_obfuscation:
+        reader.ignore("stream_options.include_obfuscation", "events have no padding")
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):

@@ -4,12 +4,8 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from anthropic.types import Message as AnthropicMessage
-from anthropic.types import RawMessageStreamEvent
 from fake_runtime import FakeRuntime, call, text
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
+from official_types import EVENTS, WHOLE, judge
 
 from runtime.events import Event
 from runtime.request import GenerationRequest
@@ -17,11 +13,6 @@ from runtime.request import GenerationRequest
 REFUND = '{"payment": "pay_4821", "reason": "duplicate"}'
 REVIEW = '{"reason": "duplicate", "is_urgent": false}'
 
-TYPES = {
-    "/v1/chat/completions": (TypeAdapter(ChatCompletion), TypeAdapter(ChatCompletionChunk)),
-    "/v1/responses": (TypeAdapter(Response), TypeAdapter(ResponseStreamEvent)),
-    "/v1/messages": (TypeAdapter(AnthropicMessage), TypeAdapter(RawMessageStreamEvent)),
-}
 LAST_EVENTS = {"/v1/responses": "response.completed", "/v1/messages": "message_stop"}
 
 
@@ -46,9 +37,8 @@ class Clerk(FakeRuntime):
 
 def check_shape(path, answer, *, is_streamed):
     """Check an answer, whole or streamed, against the types that the official clients have of it."""
-    whole, event = TYPES[path]
     if not is_streamed:
-        whole.validate_python(answer.json())
+        judge(WHOLE[path], answer.json())
         return
     *events, last = [
         line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")
@@ -59,4 +49,4 @@ def check_shape(path, answer, *, is_streamed):
     else:
         assert last == "[DONE]"
     for written in events:
-        event.validate_python(json.loads(written))
+        judge(EVENTS[path], json.loads(written))

@@ -37,6 +37,7 @@ async def test_nobody_else_does(guarded, header):
     async with client_of(guarded) as client:
         model = await client.get("/v1/models", headers=headers)
         assert (model.status_code, model.headers["www-authenticate"]) == (401, "Bearer")
+        assert model.json()["error"]["code"] == "invalid_api_key"
         assert model.json()["error"]["type"] == "authentication_error"
         registry = await client.delete("/v1/toolsets/x", headers=headers)
         assert registry.status_code == 401

@@ -6,7 +6,14 @@ import pytest
 from chat import URL, body
 from sample_tools import TIME, WEATHER
 
-from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong, RequestRefused
+from runtime.errors import (
+    BudgetTooSmall,
+    EngineStopped,
+    GenerationFailed,
+    Overloaded,
+    PromptTooLong,
+    RequestRefused,
+)
 from runtime.protocol import Health
 
 ERRORS = [
@@ -21,8 +28,10 @@ ERRORS = [
         "chat_template_kwargs",
     ),
     (GenerationFailed("NaN logits"), 500, "server_error", "generation_failed", None),
+    (EngineStopped(), 503, "server_error", "engine_stopped", None),
     (RuntimeError("secret detail"), 500, "server_error", "internal_error", None),
 ]
+RETRIED_AFTER = {429: "3", 503: "1"}
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -36,7 +45,7 @@ async def test_what_the_runtime_refuses_has_a_status(
     found = response.json()["error"]
     assert (found["type"], found["code"], found["param"]) == (kind, code, param)
     assert "secret detail" not in response.text
-    assert response.headers.get("retry-after") == ("3" if status == 429 else None)
+    assert response.headers.get("retry-after") == RETRIED_AFTER.get(status)
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,24 @@ async def test_text_is_answered(client, runtime):
     assert answer["object"] == "chat.completion"
     assert answer["model"] == "tiny"
     [choice] = answer["choices"]
-    assert choice["message"] == {"role": "assistant", "content": "Hello.", "refusal": None}
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": "Hello.",
+        "refusal": None,
+        "annotations": [],
+    }
     assert (choice["finish_reason"], choice["logprobs"]) == ("stop", None)
     assert answer["usage"] == {
         "prompt_tokens": 11,
         "completion_tokens": 7,
         "total_tokens": 18,
-        "prompt_tokens_details": {"cached_tokens": 4},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     }
     assert runtime.requests[0].constraint is None
 
@@ -261,7 +271,12 @@ async def test_text_streams(client, runtime):
     assert {c["object"] for c in chunks} == {"chat.completion.chunk"}
     assert len({c["id"] for c in chunks}) == 1
     deltas = [c["choices"][0]["delta"] for c in chunks[:-1]]
-    assert deltas == [{"role": "assistant", "content": ""}, {"content": "Hel"}, {"content": "lo"}, {}]
+    assert deltas == [
+        {"role": "assistant", "content": "", "refusal": None},
+        {"content": "Hel"},
+        {"content": "lo"},
+        {},
+    ]
     assert [c["choices"][0]["finish_reason"] for c in chunks[:-1]] == [None, None, None, "stop"]
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"]["total_tokens"] == 18
@@ -278,7 +293,7 @@ async def test_calls_stream_with_index_and_type_in_every_delta(client, runtime, 
         Finished(0, FinishReason.TOOL_CALLS, STATS),
     ]
     chunks = await stream(client, toolset="weather")
-    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": None}
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": None, "refusal": None}
     assert all("usage" not in c for c in chunks)
     deltas = [c["choices"][0]["delta"]["tool_calls"][0] for c in chunks[1:-1]]
     assert [(d["index"], d["type"]) for d in deltas] == [(0, "function")] * 3 + [(1, "function")] * 2

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 from chat import URL, body
+from msgspec import structs
+from serving import client_of
 
+from gateway.app import create_app
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import MAX_IGNORED
 from gateway.wire.openai import read_request
@@ -62,6 +65,8 @@ SENT = [
         chat(stream=True, stream_options={"continuous_usage_stats": True}),
         "stream_options.continuous_usage_stats",
     ),
+    (chat(stream=True, stream_options={"include_obfuscation": True}), "stream_options.include_obfuscation"),
+    (chat(stream=True, stream_options={"include_obfuscation": False}), ""),
     (chat(stop=["}"], response_format={"type": "json_object"}), "stop"),
 ]
 
@@ -75,6 +80,7 @@ def test_what_changes_no_answer_is_left_out_and_named(sent, named):
 
 
 RESPONSES = [
+    ({"include": ["file_search_call.results"]}, "include[].file_search_call.results"),
     ({"text": {"verbosity": "low"}}, "text.verbosity"),
     ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
     ({"input": [{**USER, "cache_control": {}}]}, "input[].cache_control"),
@@ -186,3 +192,29 @@ async def test_a_model_is_found_under_the_name_that_serves_a_toolset(client, wea
     assert (found.status_code, found.json()["id"]) == (200, "tiny:weather")
     assert (await client.get("/v1/models/tiny:nothing")).status_code == 404
     assert (await client.get("/v1/models/other")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"reasoning_effort": "low"}, "reasoning_effort"), ({"callgate": {"accept": 2}}, "callgate.accept")],
+)
+async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(settings, runtime, fields, param):
+    async with client_of(
+        create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
+    ) as client:
+        refused = await client.post(URL, json=body(**fields))
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+        asked = {"model": "tiny", "input": "Hi", "reasoning": {"effort": "low"}}
+        refused = await client.post("/v1/responses", json=asked)
+        assert refused.json()["error"]["param"] == "reasoning.effort"
+    assert runtime.requests == []
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["input", "instructions", "max_output_tokens", "previous_response_id", "stop_sequences", "system"],
+)
+def test_a_field_of_another_api_that_would_change_the_answer_is_refused(field):
+    with pytest.raises(InvalidField, match=r"use|send") as refused:
+        read_request(chat(**{field: "x"}))
+    assert refused.value.param == field

@@ -16,7 +16,7 @@ from serving import served
 from gateway.errors import InvalidField
 from gateway.wire.anthropic import read_request
 from gateway.wire.anthropic.request import RULES, MessagesFields
-from runtime.errors import GenerationFailed
+from runtime.errors import GenerationFailed, PromptTooLong
 from runtime.events import Finished, FinishReason, PromptRead, TextDelta, ThoughtDelta
 from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
@@ -78,13 +78,18 @@ async def test_text_is_answered(client):
     answer = await ask(client, system="Be brief.")
     assert answer["id"].startswith("msg_")
     assert (answer["type"], answer["role"], answer["model"]) == ("message", "assistant", "tiny")
-    assert answer["content"] == [{"type": "text", "text": "Hello."}]
+    assert answer["content"] == [{"type": "text", "text": "Hello.", "citations": None}]
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
     assert answer["usage"] == {
         "input_tokens": 7,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 4,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
         "output_tokens": 7,
+        "output_tokens_details": {"thinking_tokens": 0},
+        "server_tool_use": None,
+        "service_tier": "standard",
+        "inference_geo": None,
     }
     assert answer["callgate"]["closed_by"] is None
 
@@ -94,7 +99,12 @@ async def test_a_call_is_answered(client, runtime):
     answer = await ask(client, tools=[WEATHER], tool_choice={"type": "any"})
     [block] = answer["content"]
     assert block.pop("id").startswith("toolu_")
-    assert block == {"type": "tool_use", "name": "get_weather", "input": {"place": "Oslo"}}
+    assert block == {
+        "type": "tool_use",
+        "name": "get_weather",
+        "input": {"place": "Oslo"},
+        "caller": {"type": "direct"},
+    }
     assert answer["stop_reason"] == "tool_use"
     assert runtime.requests[0].constraint is not None
 
@@ -152,7 +162,12 @@ async def test_a_stream_has_the_documented_events(client, runtime):
         {"type": "input_json_delta", "partial_json": '{"place": '},
         {"type": "input_json_delta", "partial_json": '"Oslo"}'},
     ]
-    assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert events[-2]["delta"] == {
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "stop_details": None,
+        "container": None,
+    }
     assert events[-2]["usage"]["output_tokens"] == 7
     assert [e["index"] for e in events if "index" in e] == [0] * 4 + [1] * 4 + [2] * 4
 
@@ -162,6 +177,13 @@ async def test_a_stream_that_breaks_off_ends_with_an_error(client, runtime):
     events = await stream(client)
     assert (events[-1]["type"], events[-1]["error"]["type"]) == ("error", "api_error")
     assert "broken" in events[-1]["error"]["message"]
+
+
+async def test_a_prompt_that_is_too_long_is_told_in_words_that_clients_look_for(client, runtime):
+    runtime.script = [PromptTooLong(900, 512)]
+    answer = await client.post(URL, json=body())
+    assert answer.status_code == 400
+    assert "prompt is too long: 900 tokens > 512 maximum" in answer.json()["error"]["message"]
 
 
 async def test_errors_have_this_api_s_shape(client):

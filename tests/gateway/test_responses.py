@@ -193,9 +193,16 @@ async def test_a_stream_that_breaks_off_has_failed(client, runtime):
     assert last["type"] == "response.failed"
     assert last["response"]["status"] == "failed"
     assert last["response"]["error"] == {
-        "code": "generation_failed",
+        "code": "server_error",
         "message": str(GenerationFailed("the engine fell over")),
+        "type": "generation_failed",
+        "param": None,
     }
+
+
+async def test_an_unknown_previous_response_has_openai_s_code(client):
+    error = await refused(client, previous_response_id="resp_1")
+    assert error["code"] == "previous_response_not_found"
 
 
 async def test_an_output_is_one_of_a_call_before_it(client):
@@ -262,7 +269,7 @@ async def test_a_format_is_upheld(client, runtime):
     runtime.script = text('{"a": 1}')
     form = {"type": "json_schema", "name": "a", "strict": True, "schema": schema}
     answer = await ask(client, text={"format": form, "verbosity": "medium"})
-    assert answer["text"]["format"] == form
+    assert answer["text"]["format"] == {**form, "description": None}
     assert runtime.requests[0].constraint.accepts('{"a": 1}')
     assert not runtime.requests[0].constraint.accepts('{"a": 2}')
 
@@ -289,12 +296,15 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
         ({"messages": []}, "messages", "use input"),
         ({"top_logprobs": 2}, "top_logprobs", "include"),
-        ({"include": ["file_search_call.results"]}, "include[0]", "not one of its values"),
+        ({"include": ["message.output_text.logprob"]}, "include[0]", "not one of its values"),
+        ({"stop": ["x"]}, "stop", "there are no stop sequences here"),
+        ({"presence_penalty": 1}, "presence_penalty", "only /v1/chat/completions has it"),
+        ({"n": 2}, "n", "one answer is made"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "'web_search' is not supported"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "only functions and custom tools"),
         ({"tools": [{"type": {}}]}, "tools[0].type", "only functions"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type", "not one of its values"),
-        ({"input": []}, "input", "length >= 1"),
+        ({"input": []}, "input", "at least 1 item"),
         (
             {"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{" * 50_000}]},
             "input[0].arguments",

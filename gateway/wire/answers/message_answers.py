@@ -11,6 +11,7 @@ class TextBlock(Struct, tag_field="type", tag="text"):
     """What the model said."""
 
     text: str
+    citations: None
 
 
 class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
@@ -20,25 +21,55 @@ class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
     signature: str
 
 
+class Caller(Struct):
+    """Who called: the model itself, not a program of its."""
+
+    type: Literal["direct"]
+
+
 class ToolUseBlock(Struct, tag_field="type", tag="tool_use"):
     """A call; the input is valid under the tool's schema."""
 
     id: str
     name: str
     input: dict[str, Any]
+    caller: Caller
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
-class MessageUsage(Struct):
+class ThinkingTokens(Struct):
+    """Tokens of thoughts."""
+
+    thinking_tokens: int
+
+
+class DeltaUsage(Struct):
     """Token counts; those read from the prefix cache are not in `input_tokens`."""
 
     input_tokens: int
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
+    output_tokens_details: ThinkingTokens
+    server_tool_use: None
+
+
+class CacheCreation(Struct):
+    """Tokens that Anthropic would charge for keeping; none are charged here."""
+
+    ephemeral_5m_input_tokens: int
+    ephemeral_1h_input_tokens: int
+
+
+class MessageUsage(DeltaUsage):
+    """The same, with what is about Anthropic's service."""
+
+    cache_creation: CacheCreation
+    inference_geo: None
+    service_tier: Literal["standard"]
 
 
 class Message(Struct):
@@ -51,6 +82,8 @@ class Message(Struct):
     content: list[Block]
     stop_reason: StopReason | None
     stop_sequence: str | None
+    stop_details: None
+    container: None
     usage: MessageUsage
     callgate: Extension | UnsetType = UNSET
 
@@ -110,13 +143,15 @@ class Stop(Struct):
 
     stop_reason: StopReason
     stop_sequence: str | None
+    stop_details: None
+    container: None
 
 
 class MessageDelta(Struct, tag_field="type", tag="message_delta"):
     """The end of a message, and what it cost."""
 
     delta: Stop
-    usage: MessageUsage
+    usage: DeltaUsage
     callgate: Extension
 
 

@@ -1,6 +1,6 @@
 """The answers of the model routes, except Responses and Messages."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, defstruct
 from msgspec.structs import fields
@@ -131,14 +131,29 @@ class ReasoningTokens(Struct):
     reasoning_tokens: int
 
 
+class PromptDetails(CachedTokens):
+    """The same; nothing is charged for writing the cache, and no prompt has sound."""
+
+    cache_write_tokens: int
+    audio_tokens: int
+
+
+class OutputDetails(ReasoningTokens):
+    """The same, with what no answer here has."""
+
+    audio_tokens: int
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+
+
 class Usage(Struct):
     """Token counts over all choices."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: CachedTokens
-    completion_tokens_details: ReasoningTokens
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: OutputDetails
 
 
 class TokenLogprob(Struct):
@@ -185,6 +200,7 @@ class AnswerMessage(Struct):
     role: Literal["assistant"]
     content: str | None
     refusal: None
+    annotations: list[Any]
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[FunctionCall | CustomCall] | UnsetType = UNSET
 
@@ -205,6 +221,8 @@ class ChatCompletion(Struct):
     object: Literal["chat.completion"]
     created: int
     model: str
+    service_tier: Literal["default"]
+    system_fingerprint: str
     choices: list[ChatChoice]
     usage: Usage
     callgate: Extension
@@ -245,6 +263,7 @@ class Delta(Struct):
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType | None = UNSET
+    refusal: UnsetType | None = UNSET
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[FunctionDelta | CustomDelta] | UnsetType = UNSET
 
@@ -265,6 +284,8 @@ class ChatChunk(Struct):
     object: Literal["chat.completion.chunk"]
     created: int
     model: str
+    service_tier: Literal["default"]
+    system_fingerprint: str
     choices: list[ChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     callgate: StreamExtension | UnsetType = UNSET  # type: ignore[valid-type]  # made of the other's fields
@@ -295,6 +316,7 @@ class TextCompletion(Struct):
     object: Literal["text_completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[TextChoice]
     usage: Usage | UnsetType = UNSET
     callgate: StreamExtension | UnsetType = UNSET  # type: ignore[valid-type]  # made of the other's fields

@@ -78,10 +78,12 @@ class ResponseUsage(Struct):
 
 
 class ResponseError(Struct):
-    """Why a response failed."""
+    """Why a response failed; `type` is the code that the error has in other answers."""
 
-    code: str
+    code: Literal["server_error", "rate_limit_exceeded"]
     message: str
+    type: str
+    param: str | None
 
 
 class IncompleteDetails(Struct):
@@ -103,18 +105,25 @@ class Response(Struct):
     id: str
     object: Literal["response"]
     created_at: int
+    completed_at: int | None
     status: Literal["in_progress", "completed", "incomplete", "failed"]
     error: ResponseError | None
     incomplete_details: IncompleteDetails | None
     model: str
     output: list[OutputItem]
     background: Literal[False]
+    service_tier: Literal["default"]
     store: bool
     instructions: str | None
     max_output_tokens: int | None
+    max_tool_calls: int | None
     metadata: dict[str, str]
     parallel_tool_calls: bool
+    presence_penalty: float
+    frequency_penalty: float
     previous_response_id: str | None
+    prompt_cache_key: str | None
+    safety_identifier: str | None
     temperature: float
     text: dict[str, Any]
     tool_choice: str | dict[str, Any]
@@ -122,6 +131,7 @@ class Response(Struct):
     top_logprobs: int
     top_p: float
     truncation: Literal["auto", "disabled"]
+    user: str | None
     reasoning: EchoedReasoning
     usage: ResponseUsage | None
     callgate: Extension | None

@@ -80,6 +80,7 @@ class ToolUse(_Block, tag="tool_use"):
     id: str
     name: str
     input: dict[str, Any]
+    caller: Any = None
 
 
 class ToolResult(_Block, tag="tool_result"):

@@ -1,8 +1,9 @@
 """Writes the events of a generation as a message, or as the events of its stream."""
 
 import secrets
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,16 @@ from runtime.events import (
 )
 from toolspecs.json_value import JSON
 
+NO_DETAILS: Mapping[str, None] = {"stop_details": None, "container": None}
+"""Details of an end that comes only at Anthropic: of a refusal, and of where Anthropic's own tools ran."""
+
+SERVICE_USAGE: Mapping[str, Any] = {
+    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+    "inference_geo": None,
+    "service_tier": "standard",
+}
+"""Members of a message's usage that are about Anthropic's service. The usage at the end has none of them."""
+
 
 @dataclass
 class _Block:
@@ -34,11 +45,11 @@ class _Block:
         """The block before its first delta."""
         match self.kind:
             case "tool_use":
-                return {"type": self.kind, **self.fields, "input": {}}
+                return {"type": self.kind, **self.fields, "input": {}, "caller": {"type": "direct"}}
             case "thinking":
                 return {"type": self.kind, "thinking": "", "signature": ""}
             case _:
-                return {"type": self.kind, "text": ""}
+                return {"type": self.kind, "text": "", "citations": None}
 
     def delta(self, text: str) -> JSON:
         """More of the block."""
@@ -77,14 +88,15 @@ class MessageWriter:
         return {
             **self._message([block.whole() for block in self._blocks]),
             **self._stop(),
-            "usage": delta["usage"],
+            "usage": {**delta["usage"], **SERVICE_USAGE},
             "callgate": delta["callgate"],
         }
 
     async def events(self) -> AsyncGenerator[JSON]:
         """The events of its stream."""
-        begun = self._message([]) | {"stop_reason": None, "stop_sequence": None, "usage": self._usage()}
-        yield {"type": "message_start", "message": begun}
+        open_end = {"stop_reason": None, "stop_sequence": None, **NO_DETAILS}
+        usage = {**self._usage(), **SERVICE_USAGE}
+        yield {"type": "message_start", "message": {**self._message([]), **open_end, "usage": usage}}
         async for event in self._generation.events():
             for written in self._read(event):
                 yield written
@@ -163,7 +175,7 @@ class MessageWriter:
                 reason = "max_tokens"
             case FinishReason.STOP:
                 reason = "end_turn" if finished.stop_string is None else "stop_sequence"
-        return {"stop_reason": reason, "stop_sequence": finished.stop_string}
+        return {"stop_reason": reason, "stop_sequence": finished.stop_string, **NO_DETAILS}
 
     def _usage(self) -> JSON:
         """Token counts; those that were read from the prefix cache are not in `input_tokens`."""
@@ -175,4 +187,6 @@ class MessageWriter:
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": num_cached,
             "output_tokens": stats.num_output_tokens if stats else 0,
+            "output_tokens_details": {"thinking_tokens": stats.num_thought_tokens if stats else 0},
+            "server_tool_use": None,
         }

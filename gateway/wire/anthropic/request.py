@@ -15,6 +15,7 @@ from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
+    CHAT_ONLY,
     FIXED_IN_ALL,
     HINTS_IN_ALL,
     REFUSED_IN_ALL,
@@ -43,14 +44,22 @@ RULES = FieldRules(
         "service_tier": ("auto", "standard_only"),
         "speed": ("standard",),
     },
-    fixed=FIXED_IN_ALL,
+    fixed={
+        **FIXED_IN_ALL,
+        **CHAT_ONLY,
+        "logprobs": ((False,), "there are no log probabilities here; use /v1/chat/completions"),
+    },
     refused={
         **REFUSED_IN_ALL,
         "compaction": "conversations are not summarized here; ask for a summary in messages",
         "container": "there are no containers: tools run at the client",
         "mcp_servers": "tools run at the client; register the server's tools as a toolset",
         # Fields of OpenAI's APIs.
+        "input": "use messages",
+        "instructions": "use system",
         "max_completion_tokens": "use max_tokens",
+        "max_output_tokens": "use max_tokens",
+        "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
         "response_format": "use output_config.format",
         "stop": "use stop_sequences",
     },

@@ -23,6 +23,7 @@ from gateway.wire.fields import (
     JsonObject,
     NamedSchema,
     Regex,
+    StreamOptions,
     TextFormat,
     TurnFields,
     allowed_choice,
@@ -30,6 +31,7 @@ from gateway.wire.fields import (
     read_shared_format,
     read_stop,
     read_turn,
+    tell_obfuscation,
 )
 from gateway.wire.openai.custom_tools import read_tools
 from gateway.wire.openai.messages import Messages, read_messages
@@ -47,6 +49,13 @@ RULES = FieldRules(
         "function_call": "use tool_choice",
         "functions": "use tools",
         "web_search_options": "there is no web search",
+        # Fields of other APIs.
+        "input": "use messages",
+        "instructions": "send them as a message of the role system",
+        "max_output_tokens": "use max_completion_tokens",
+        "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
+        "stop_sequences": "use stop",
+        "system": "send it as a message of the role system",
     },
 )
 
@@ -61,18 +70,17 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 NumTokens = Annotated[int, Meta(ge=1)]
 
 
-class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """`stream_options`."""
+class UsageOptions(StreamOptions, forbid_unknown_fields=True):
+    """`stream_options` of Chat Completions and Completions."""
 
     include_usage: bool | None = None
-    include_obfuscation: Literal[False] | None = None
 
 
 class OpenAIFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured in Chat Completions and in Completions; absent and null mean the same."""
 
     response_format: Any = None
-    stream_options: StreamOptions | None = None
+    stream_options: UsageOptions | None = None
     max_tokens: NumTokens | None = None
     n: Annotated[int, Meta(ge=1)] | None = None
     stop: str | list[str] | None = None
@@ -169,8 +177,7 @@ def read_request(
     """
     reader = FieldReader(is_strict=is_strict)
     fields = reader.convert(reader.supported(body, RULES), ChatFields)
-    if fields.stream_options and not fields.stream:
-        raise InvalidField("stream_options", "it is only allowed with `stream: true`")
+    includes_usage = read_stream_options(fields, reader)
     own_format = read_response_format(fields.response_format)
     response_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
@@ -187,8 +194,17 @@ def read_request(
         reasoning_effort=fields.reasoning_effort,
         truncates=fields.truncation == "auto",
     )
-    usage = bool(fields.stream_options and fields.stream_options.include_usage)
-    return ChatRequest(turn, reader.ignored, includes_usage=usage)
+    return ChatRequest(turn, reader.ignored, includes_usage=includes_usage)
+
+
+def read_stream_options(fields: OpenAIFields, reader: FieldReader) -> bool:
+    """Whether the stream ends with the usage; raises InvalidField."""
+    if fields.stream_options is None:
+        return False
+    if not fields.stream:
+        raise InvalidField("stream_options", "it is only allowed with `stream: true`")
+    tell_obfuscation(fields.stream_options, reader)
+    return bool(fields.stream_options.include_usage)
 
 
 def read_penalised_sampling(fields: OpenAIFields) -> Sampling:

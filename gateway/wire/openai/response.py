@@ -68,9 +68,8 @@ class ChatWriter:
             if event.choice not in started:
                 started.add(event.choice)
                 content = None if isinstance(event, CallStarted) else ""
-                yield envelope | {
-                    "choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]
-                }
+                begun = {"role": "assistant", "content": content, "refusal": None}
+                yield envelope | {"choices": [_chunk_choice(event.choice, begun)]}
             yield envelope | self._chunk(event)
         if self._includes_usage:
             yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
@@ -159,6 +158,7 @@ class _ChoiceBuilder:
             "role": "assistant",
             "content": None if self.calls and not text else text,
             "refusal": None,
+            "annotations": [],
         }
         if self.thoughts:
             message["reasoning_content"] = "".join(self.thoughts)
@@ -194,8 +194,17 @@ def usage(generation: Generation) -> JSON:
         "prompt_tokens": num_prompt,
         "completion_tokens": num_output,
         "total_tokens": num_prompt + num_output,
-        "prompt_tokens_details": {"cached_tokens": max((s.num_cached_tokens for s in stats), default=0)},
-        "completion_tokens_details": {"reasoning_tokens": sum(s.num_thought_tokens for s in stats)},
+        "prompt_tokens_details": {
+            "cached_tokens": max((s.num_cached_tokens for s in stats), default=0),
+            "cache_write_tokens": 0,
+            "audio_tokens": 0,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(s.num_thought_tokens for s in stats),
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     }
 
 
@@ -268,6 +277,8 @@ def _envelope(generation: Generation, kind: str) -> JSON:
         "object": kind,
         "created": int(time.time()),
         "model": generation.model_id,
+        "service_tier": "default",
+        "system_fingerprint": generation.fingerprint,
     }
 
 

@@ -32,6 +32,7 @@ from gateway.wire.openai.request import (
     OpenAIFields,
     read_penalised_sampling,
     read_response_format,
+    read_stream_options,
 )
 from gateway.wire.openai.response import DONE, extension, finish_reason, usage
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
@@ -90,8 +91,7 @@ def read_request(
     for name in ("chat_template_kwargs", "parallel_tool_calls", "top_logprobs"):
         if getattr(fields, name) is not None:
             reader.ignore(name)
-    if fields.stream_options and not fields.stream:
-        raise InvalidField("stream_options", "it is only allowed with `stream: true`")
+    includes_usage = read_stream_options(fields, reader)
     own_format = read_response_format(fields.response_format)
     response_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
@@ -104,7 +104,6 @@ def read_request(
         num_choices=fields.n or 1,
         num_logprobs=fields.logprobs,
     )
-    includes_usage = bool(fields.stream_options and fields.stream_options.include_usage)
     return ChatRequest(turn, reader.ignored, includes_usage=includes_usage)
 
 
@@ -138,6 +137,7 @@ class TextCompletionWriter:
             "object": "text_completion",
             "created": int(time.time()),
             "model": generation.model_id,
+            "system_fingerprint": generation.fingerprint,
         }
         self._offsets = [0] * generation.num_choices
 

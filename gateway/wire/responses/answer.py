@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -139,7 +140,9 @@ class ResponseWriter:
 
     def failed(self, problem: Problem) -> JSON:
         """The last event of a stream that an error ends early."""
-        error = {"code": problem.kind, "message": problem.detail}
+        # The API has a closed list of codes; `type` is the error's own.
+        code = "rate_limit_exceeded" if problem.status == HTTPStatus.TOO_MANY_REQUESTS else "server_error"
+        error = {"code": code, "message": problem.detail, "type": problem.kind, "param": problem.param}
         return self._event("response.failed", response=self._response("failed") | {"error": error})
 
     def _event(self, kind: str, **fields: Any) -> JSON:
@@ -218,12 +221,14 @@ class ResponseWriter:
             "id": f"resp_{self._generation.request_id}",
             "object": "response",
             "created_at": self._created_at,
+            "completed_at": int(time.time()) if status == "completed" else None,
             "status": status,
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "model": self._generation.model_id,
             "output": list(self._output),
             "background": False,
+            "service_tier": "default",
             "store": self._is_stored,
             **self._echoed,
             "usage": self._usage() if is_over else None,
@@ -232,10 +237,12 @@ class ResponseWriter:
 
     def _usage(self) -> JSON:
         counts = usage(self._generation)
+        num_cached = counts["prompt_tokens_details"]["cached_tokens"]
+        num_thought = counts["completion_tokens_details"]["reasoning_tokens"]
         return {
             "input_tokens": counts["prompt_tokens"],
-            "input_tokens_details": {**counts["prompt_tokens_details"], "cache_write_tokens": 0},
+            "input_tokens_details": {"cached_tokens": num_cached, "cache_write_tokens": 0},
             "output_tokens": counts["completion_tokens"],
-            "output_tokens_details": counts["completion_tokens_details"],
+            "output_tokens_details": {"reasoning_tokens": num_thought},
             "total_tokens": counts["total_tokens"],
         }

@@ -14,6 +14,7 @@ from gateway.http.json_body import convert
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
+    CHAT_ONLY,
     FIXED_IN_ALL,
     HINTS_IN_ALL,
     REFUSED_IN_ALL,
@@ -23,56 +24,85 @@ from gateway.wire.fields import (
     JsonObject,
     NamedSchema,
     Regex,
+    StreamOptions,
     TextFormat,
     TurnFields,
     allowed_choice,
     read_shared_format,
     read_turn,
+    tell_obfuscation,
 )
 from gateway.wire.openai.custom_tools import read_tools as read_any_tools
 from gateway.wire.responses.items import InputField, read_input
 from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
+# The others are about OpenAI's own tools, about images, and about thoughts, which are never encrypted here.
+Included = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
 
 _CONTINUED = "use previous_response_id, or send the whole conversation in input"
 
+REPEATED = frozenset({"prompt_cache_key", "safety_identifier", "user"})
+"""Fields that change nothing in the output, but that a response repeats."""
+
 RULES = FieldRules(
-    # `max_tool_calls` counts only calls of OpenAI's own tools.
-    silent=SILENT_IN_ALL | {"max_tool_calls"},
+    silent=SILENT_IN_ALL - REPEATED,
     hints=HINTS_IN_ALL,
-    fixed={**FIXED_IN_ALL, "background": ((False,), "every answer is made at once")},
+    fixed={
+        **FIXED_IN_ALL,
+        **CHAT_ONLY,
+        "background": ((False,), "every answer is made at once"),
+        "logprobs": ((False,), f'put "{LOGPROBS}" into include'),
+    },
     refused={
         **REFUSED_IN_ALL,
         "context_management": "it is not supported",
         "conversation": _CONTINUED,
         "prompt": "prompts are not stored: send instructions and input",
-        # Fields of Chat Completions.
+        # Fields of other APIs.
         "functions": "use tools",
         "max_completion_tokens": "use max_output_tokens",
         "max_tokens": "use max_output_tokens",
         "messages": "use input",
         "reasoning_effort": "use reasoning.effort",
         "response_format": "use text.format",
+        "stop": "there are no stop sequences here; use /v1/chat/completions",
+        "stop_sequences": "there are no stop sequences here; use /v1/chat/completions",
+        "system": "use instructions",
     },
 )
 
 ECHOED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
+    "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
     "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
     "temperature": 1.0,
-    "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
-    "tools": [],
     "top_logprobs": 0,
     "top_p": 1.0,
     "truncation": "disabled",
+    "user": None,
 }
 """Request fields that a response repeats, and their values when the request leaves them out."""
+
+NO_PENALTIES: Mapping[str, float] = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""Fields of every response, although a request cannot set them."""
 
 
 class JsonSchema(NamedSchema, tag_field="type", tag="json_schema"):
@@ -84,12 +114,6 @@ class Text(msgspec.Struct, forbid_unknown_fields=True):
 
     format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None = None
     verbosity: str | None = None
-
-
-class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """`stream_options`."""
-
-    include_obfuscation: Literal[False] | None = None
 
 
 class Reasoning(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,8 +130,7 @@ class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     input: str | Annotated[list[Any], Meta(min_length=1)]
     instructions: str | None = None
     text: Text | None = None
-    # Thoughts are never encrypted: they are sent, and can be sent back, as text.
-    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = None
+    include: list[Included] | None = None
     stream_options: StreamOptions | None = None
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     metadata: dict[str, str] | None = None
@@ -115,6 +138,11 @@ class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     truncation: Literal["auto", "disabled"] | None = None
     store: bool | None = None
     previous_response_id: str | None = None
+    # These have no effect; `max_tool_calls` would count only calls of OpenAI's own tools.
+    max_tool_calls: Annotated[int, Meta(ge=1)] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
@@ -189,20 +217,48 @@ def read_request(
         reasoning_effort=fields.reasoning.effort if fields.reasoning else None,
         truncates=fields.truncation == "auto",
     )
-    echoed = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
-    echoed["reasoning"] = {"effort": turn.reasoning_effort, "summary": None}
     items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
     return ResponsesRequest(
         turn,
-        echoed,
+        _echoed(body, turn, fields.tools or []),
         reader.ignored,
         is_stored=fields.store is not False,
         items=items,
     )
 
 
+def _echoed(body: Mapping[str, Any], turn: Turn, tools: list[Any]) -> dict[str, Any]:
+    """What the response repeats of the request, as OpenAI writes it: clients send other APIs' shapes, too."""
+    echoed = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
+    if echoed["tool_choice"] == "any":
+        echoed["tool_choice"] = "required"
+    form: dict[str, Any] = {"format": {"type": "text"}}
+    form |= {name: value for name, value in (body.get("text") or {}).items() if value is not None}
+    if form["format"]["type"] == "json_schema":
+        form["format"] = {"description": None, "strict": True, **form["format"]}
+    return {
+        **echoed,
+        **NO_PENALTIES,
+        "reasoning": {"effort": turn.reasoning_effort, "summary": None},
+        "text": form,
+        "tools": [_echoed_tool(tool, sent) for tool, sent in zip(turn.tools, tools, strict=True)],
+    }
+
+
+def _echoed_tool(tool: Tool, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool in the shape of Responses; `strict` is true by default, as at OpenAI."""
+    if tool.custom:
+        return write_tool(tool, Shape.OPENAI_RESPONSES)
+    strict = {"strict": sent.get("function", sent).get("strict") is not False}
+    return {**write_tool(tool, Shape.OPENAI_RESPONSES), **strict}
+
+
 def _tell_hints(fields: ResponsesFields, reader: FieldReader) -> None:
     """Tell the client of hints inside other fields."""
+    tell_obfuscation(fields.stream_options, reader)
+    for included in fields.include or ():
+        if included not in {LOGPROBS, "reasoning.encrypted_content"}:
+            reader.ignore(f"include[].{included}", "there is nothing of this kind in an answer")
     if fields.text and fields.text.verbosity not in {None, "medium"}:
         reader.ignore("text.verbosity")
     for name in ("summary", "generate_summary"):
