@@ -1,4 +1,4 @@
-"""`compile_schema`: from one JSON Schema to one grammar."""
+"""From one JSON Schema to one grammar: `lower_schema` for any vocabulary, `compile_schema` for one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.planner import Ambiguities, AmbiguousPaths
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
-from compiler.lowering.lowering import Lowering
+from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
 from compiler.prepared_vocabulary import PreparedVocabulary, VocabularySource, prepare
 from compiler.recogniser.recogniser import Recogniser
@@ -35,7 +35,7 @@ _STORED_KIND = "schema"
 
 @dataclass(frozen=True, slots=True)
 class LoweredSchema:
-    """The grammar of a schema's valid texts, and how it enforces each keyword.
+    """The grammar of a schema's valid texts, and the report on how it enforces each keyword.
 
     `types` has, by key, the JSON types that a reader may take a tagged parameter for (see
     `compiler.constraint.ParameterTypes`).
@@ -89,7 +89,7 @@ def _lowered(
     read, documents = defined.document, defined.documents
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
     new_lowering = partial(
-        Lowering,
+        SchemaLowering,
         canonical,
         SourceMap(read, documents),
         dependent_keys,
@@ -105,8 +105,8 @@ def _lowered(
             grammar = lowering.grammar(arguments.lower if arguments else None)
             break
         except AmbiguousPaths as ambiguous:
-            if lowering.can_go_on(ambiguous.found):
-                lowering.go_on(ambiguous.found)
+            if lowering.can_revise(ambiguous.found):
+                lowering.revise(ambiguous.found)
             else:
                 lowering = new_lowering(ambiguities=lowering.ambiguities | ambiguous.found)
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
@@ -129,12 +129,12 @@ class CompiledSchema(CompiledGrammar):
 
     @property
     def digest(self) -> str:
-        """Names the grammar; the vocabulary is not part of it."""
+        """SHA-256 of the grammar; it does not depend on the vocabulary."""
         return self.grammar.digest
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the compiled grammar takes, and what is read from its source."""
+        """The memory of the compiled grammar and of what is read from its source."""
         return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.grammar.ebnf)
 
     def to_bytes(self) -> bytes:

@@ -3,7 +3,7 @@
 A cursor is a value: advancing gives a new one. *Elements* are the keys of an object and the items of an
 array. They are compared in a canonical form: without blanks, and with every character of a string as
 `json.dumps(..., ensure_ascii=False)` writes it. Items that must differ have one such form each, since the
-lowering writes them so (`Lowering.is_distinct`).
+lowering writes them so (`compiler.lowering.constraints.Context.is_distinct`).
 """
 
 import json

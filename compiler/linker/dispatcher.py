@@ -1,4 +1,4 @@
-"""The dispatcher: what leads from free text and headers into units, and from call to call.
+"""The dispatcher: the fixed part of a linked grammar, which leads into units, and from call to call.
 
 It is a graph of states, made by the linker. A position is somewhere in a state, or in a unit or an answer:
 
@@ -6,34 +6,21 @@ It is a graph of states, made by the linker. A position is somewhere in a state,
     DispatchState  -- a header -->  the unit of a tool, or the FreeText of a message, or an answer
     DispatchState  -- the closing -->  the end of the output
     unit           -- its tail -->  the one DispatchState after every call, `BoundaryTokens.after_call`
+
+`Dispatcher` is what positions know of this graph. `compiler.linker.outer_positions` implements the steps from
+one position into another.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-import xgrammar as xgr
-
-from compiler.closing.closer import Closable
-from compiler.grammar.grammar import Expr, concat, union
-from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
-from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
-from compiler.linker.inner_positions import InAnswer, InUnit
+from compiler.linker.dispatch_states import DispatchState, FreeText
 from compiler.linker.linked_matcher import Position
-from compiler.linker.rest_of_output import (
-    completions_after,
-    completions_of_text,
-    literal,
-    rest_after,
-    rest_of_text,
-    rest_of_thought,
-)
-from compiler.matcher import Bitmask
-from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
-from compiler.recogniser.rest_rules import RestRules
+from compiler.output_parts import ArgumentsPart, OutputPart
 from compiler.schema import CompiledSchema
-from compiler.token_index import SparseMask
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 
@@ -56,7 +43,7 @@ class CallOrAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatcher:
+class Dispatcher(ABC):
     """The fixed part of a linked grammar; its matchers and closers share it.
 
     `start` is what an output begins with: text, the header of a call or message, an answer, or either a call
@@ -71,34 +58,16 @@ class Dispatcher:
     call_text: CallText
     thought: Thought | None = None
 
-    def begin(self, *, is_thinking: bool = False) -> Position:
-        """The position at the beginning; `is_thinking`: the prompt has begun a thought."""
-        if self.thought is None:
-            return self.begin_answer()
-        if is_thinking:
-            return InThought(self, self.thought, 0)
-        return BeforeThought(self, self.thought, self.begin_answer())
-
+    @abstractmethod
     def begin_answer(self, *, is_after_thought: bool = False) -> Position:
         """The position at the beginning, or after a thought, where no thought can follow."""
-        start = self.start
-        if isinstance(start, FreeText):
-            return InText(self, start, 0, is_leading=is_after_thought)
-        if isinstance(start, DispatchState):
-            return InFixedText(self, start, b"")
-        answer = InAnswer.begin(start.answer if isinstance(start, CallOrAnswer) else start, b"")
-        assert answer is not None, "a format admits some text"
-        return AtCallOrAnswer(self, start, b"", answer) if isinstance(start, CallOrAnswer) else answer
 
+    @abstractmethod
     def enter(self, state: DispatchState, text: bytes, parts: tuple[OutputPart, ...] = ()) -> Position | None:
         """The position after `text`, read from the beginning of a state on; None if it does not fit.
 
         `parts` are what the token that ends `text` settled before.
         """
-        found = state.step(text)
-        if isinstance(found, HeaderMatch):
-            return self._enter_target(found, parts)
-        return None if found is None else InFixedText(self, state, found, parts=parts)
 
     def forced_after(self, state: DispatchState, text: bytes) -> bytes:
         """What every output goes on with after `text`, read from the beginning of a state on."""
@@ -116,280 +85,6 @@ class Dispatcher:
         """The shortest text that ends an output after a call."""
         return self.after_call.closing or b""
 
-    def _enter_target(self, match: HeaderMatch, parts: tuple[OutputPart, ...]) -> Position | None:
-        if isinstance(match.target, FreeText):
-            return InText(self, match.target, 0).read(match.rest, parts)
-        if isinstance(match.target, CompiledSchema):
-            return InAnswer.begin(match.target, match.rest, parts)
-        return self._enter_unit(match.target, match.rest, parts)
-
-    def _enter_unit(self, name: str, text: bytes, parts: tuple[OutputPart, ...]) -> Position | None:
-        unit = self.units[name]
-        num_consumed = unit.consumed(text)
-        if num_consumed is None:
-            return None
-        start = text[:num_consumed]
-        matcher = xgr.GrammarMatcher(unit.compiled)
-        guard_state = None if unit.guard is None else GuardState.begin(unit.guard)
-        if start:
-            matcher.accept_string(start if guard_state is None else guard_state.marked(start))
-        if matcher.is_completed():
-            arguments = self.argument_parts(self.call_text.complete(start))
-            parts = (*parts, CallStart(name), *arguments, CallEnd())
-            return self.enter(self.after_call, text[num_consumed:], parts)
-        call, argument_bytes = self.call_text.advance(start, matcher)
-        parts = (*parts, CallStart(name), *self.argument_parts(argument_bytes))
-        guard_state = guard_state and guard_state.read(start)
-        assert guard_state is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, unit, matcher, guard_state, call, start, parts=parts)
-
     def argument_parts(self, text: bytes) -> tuple[ArgumentsPart, ...]:
         """A part with this text of arguments, marker tokens as readers see them; no part if it is empty."""
         return (ArgumentsPart(self.vocabulary.display(text)),) if text else ()
-
-
-@dataclass(frozen=True, slots=True)
-class BeforeThought(Position):
-    """At the beginning of an output, after line breaks at most: a thought may begin, or the answer.
-
-    The line breaks are text only if no thought begins after them.
-    """
-
-    dispatcher: Dispatcher = field(repr=False)
-    thought: Thought
-    answer: Position
-    line_breaks: bytes = b""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the output may end here."""
-        return self.answer.is_complete
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        self.answer.fill(bitmask, row)
-        SparseMask.of_ids([self.thought.begin_id]).add(bitmask[row])
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:
-        """The position after a token; None if the token is not allowed."""
-        if token_id == self.thought.begin_id:
-            return InThought(self.dispatcher, self.thought, 0)
-        answer = self.answer.accept(token_id, token)
-        if isinstance(answer, InText) and not token.strip(b"\n"):
-            return BeforeThought(self.dispatcher, self.thought, answer, self.line_breaks + token)
-        if answer is None or not self.line_breaks:
-            return answer
-        return replace(answer, parts=(TextPart(self.line_breaks), *answer.parts))
-
-    def after(self, token_id: int, token: bytes) -> Closable | None:
-        """Where a closer is after a token."""
-        if token_id == self.thought.begin_id:
-            return InThought(self.dispatcher, self.thought, 0)
-        answer = self.answer.after(token_id, token)
-        if isinstance(answer, InText) and not token.strip(b"\n"):
-            return BeforeThought(self.dispatcher, self.thought, answer)
-        return answer
-
-    def completions(self) -> Iterator[bytes]:
-        """What completes the answer: a thought is optional."""
-        return self.answer.completions()
-
-    def rest(self, rules: RestRules) -> Expr | None:
-        """A thought and the answer, or the answer alone."""
-        begin = literal(self.dispatcher.vocabulary.tokens[self.thought.begin_id])
-        thought = rest_of_thought(self.dispatcher, self.thought, rules)
-        return union([concat(begin, thought), self.answer.rest(rules)])
-
-    def pending_parts(self) -> tuple[OutputPart, ...]:
-        """What is not settled yet, as it is if the output ends here."""
-        return (TextPart(self.line_breaks),) if self.line_breaks else ()
-
-    def undo(self) -> None:
-        """Take back the last token accepted from here."""
-        self.answer.undo()
-
-
-@dataclass(frozen=True, slots=True)
-class InThought(Position):
-    """In a thought, `state` bytes into the text that would end it."""
-
-    dispatcher: Dispatcher = field(repr=False)
-    thought: Thought
-    state: int
-    is_complete = False
-    is_thought = True
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        self.thought.text.fill(self.state, bitmask[row])
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:
-        """The position after a token; None if the token is not allowed."""
-        if token_id == self.thought.end_id:
-            return self.dispatcher.begin_answer(is_after_thought=True)
-        if token_id in self.dispatcher.vocabulary.marker_ids:
-            return None
-        state, rest = self.thought.text.step(self.state, token)
-        if rest is not None:
-            return None
-        return InThought(self.dispatcher, self.thought, state, parts=(ThoughtPart(token),))
-
-    def completions(self) -> Iterator[bytes]:
-        """The end of the thought, and what completes the answer."""
-        end = self.dispatcher.vocabulary.tokens[self.thought.end_id]
-        yield from (end + text for text in self.dispatcher.begin_answer().completions())
-
-    def rest(self, rules: RestRules) -> Expr | None:
-        """The rest of the thought, and the answer."""
-        return rest_of_thought(self.dispatcher, self.thought, rules)
-
-
-@dataclass(frozen=True, slots=True)
-class InText(Position):
-    """In free text, `state` bytes into what ends it.
-
-    `is_leading`: after a thought and nothing but line breaks, which are neither thought nor text.
-    """
-
-    dispatcher: Dispatcher = field(repr=False)
-    text: FreeText
-    state: int
-    is_leading: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the output may end here."""
-        return self.text.may_stop
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        self.text.fill(self.state, bitmask[row])
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:
-        """The position after a token; None if the token is not allowed."""
-        if token_id not in self.dispatcher.vocabulary.marker_ids:
-            return self.read(token)
-        if token_id != self.text.marker_id or self.text.exit is None:
-            return None
-        return self.dispatcher.enter(self.text.exit, token)
-
-    def read(self, text: bytes, parts: tuple[OutputPart, ...] = ()) -> Position | None:
-        """The position after text that is no marker token; `parts` are what its token settled before."""
-        state, rest = self.text.step(self.state, text)
-        if rest is None:
-            settled = self._settled(text, len(self.text.held_back(state)))
-            is_leading = self.is_leading and not settled
-            return InText(self.dispatcher, self.text, state, is_leading, parts=(*parts, *settled))
-        if self.text.exit is None or not self.text.allows(rest):
-            return None
-        settled = self._settled(text, len(self.text.pattern) + len(rest))
-        return self.dispatcher.enter(self.text.exit, self.text.pattern + rest, (*parts, *settled))
-
-    def completions(self) -> Iterator[bytes]:
-        """Nothing where the output may stop; else what ends the text, and what follows."""
-        return completions_of_text(self.dispatcher, self.text, self.state)
-
-    def rest(self, rules: RestRules) -> Expr | None:
-        """The rest of the text, and what follows it."""
-        return rest_of_text(self.dispatcher, self.text, self.state, rules)
-
-    @property
-    def is_thought(self) -> bool:
-        """Whether the next token is one of a thought."""
-        return self.text.is_thought
-
-    def pending_parts(self) -> tuple[OutputPart, ...]:
-        """What is not settled yet, as it is if the output ends here."""
-        return self._settled(b"", 0)
-
-    def _settled(self, text: bytes, num_open: int) -> tuple[OutputPart, ...]:
-        """The part of what was held back and of `text`, without the last `num_open` bytes of them."""
-        known = self.text.held_back(self.state) + text
-        known = known[: len(known) - num_open]
-        known = known.lstrip(b"\n") if self.is_leading else known
-        part = ThoughtPart if self.text.is_thought else TextPart
-        return (part(known),) if known else ()
-
-
-@dataclass(frozen=True, slots=True)
-class InFixedText(Position):
-    """In a header or in the closing: `read` is what has been read since `state` was entered."""
-
-    dispatcher: Dispatcher = field(repr=False)
-    state: DispatchState
-    read: bytes
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the output may end here."""
-        return self.state.is_closed(self.read)
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        self.state.mask(self.read).fill(bitmask[row])
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
-        """The position after a token; None if the token is not allowed."""
-        return self.dispatcher.enter(self.state, self.read + token)
-
-    def completions(self) -> Iterator[bytes]:
-        """The rest of the closing, or of a header, and what follows it."""
-        return completions_after(self.dispatcher, self.state, self.read)
-
-    def rest(self, rules: RestRules) -> Expr | None:
-        """The rest of the closing, or of a header, and what follows it."""
-        return rest_after(self.dispatcher, self.state, self.read, rules)
-
-    def forced_text(self) -> bytes:
-        """What every continuation begins with."""
-        return self.dispatcher.forced_after(self.state, self.read)
-
-
-@dataclass(frozen=True, slots=True)
-class AtCallOrAnswer(Position):
-    """After `read`, with which both calls and answers begin; `answer` is the position in an answer."""
-
-    dispatcher: Dispatcher = field(repr=False)
-    start: CallOrAnswer
-    read: bytes
-    answer: InAnswer
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the output may end here."""
-        return self.answer.is_complete
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        self.answer.fill(bitmask, row)
-        self.start.calls.mask(self.read).add(bitmask[row])
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:
-        """The position after a token; None if the token is not allowed."""
-        read = self.read + token
-        calls = self.dispatcher.enter(self.start.calls, read)
-        answer = self._answer_after(token_id, read)
-        if calls is None or answer is None:
-            return calls or answer  # whatever was read before is text only in the answer's parts
-        return AtCallOrAnswer(self.dispatcher, self.start, read, answer)
-
-    def completions(self) -> Iterator[bytes]:
-        """What completes an answer, and the shortest calls."""
-        yield from self.answer.completions()
-        yield from completions_after(self.dispatcher, self.start.calls, self.read)
-
-    def rest(self, rules: RestRules) -> Expr | None:
-        """The rest of an answer, or of a call."""
-        calls = rest_after(self.dispatcher, self.start.calls, self.read, rules)
-        return union([self.answer.rest(rules), calls])
-
-    def pending_parts(self) -> tuple[OutputPart, ...]:
-        """What is not settled yet, as it is if the output ends here."""
-        return (TextPart(self.read),) if self.read else ()
-
-    def _answer_after(self, token_id: int, read: bytes) -> InAnswer | None:
-        """The position in an answer, with a matcher of its own, so that this position stays a value."""
-        if not self.answer.matcher.accept(token_id):
-            return None
-        self.answer.matcher.rollback(1)
-        return InAnswer.begin(self.start.answer, read)

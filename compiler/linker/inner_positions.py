@@ -4,34 +4,26 @@ A matcher's positions share one of xgrammar's matchers, which advances in place.
 values: they parse the text with a recogniser, which knows how the text can end.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from compiler.closing.closer import ParsedText
-from compiler.grammar.grammar import concat
+import xgrammar as xgr
+
+from compiler.closing.closer import Closable, ParsedText
+from compiler.grammar.grammar import Expr, concat
+from compiler.guard.guard import GuardState
+from compiler.linker.boundary_tokens import BoundaryTokens
+from compiler.linker.call_text import CallText
+from compiler.linker.dispatcher import Dispatcher
 from compiler.linker.linked_matcher import Position
 from compiler.linker.rest_of_output import rest_after
+from compiler.matcher import Bitmask
 from compiler.output_parts import CallEnd, OutputPart, TextPart
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.rest_rules import RestRules
+from compiler.schema import CompiledSchema
 from compiler.units.compiled_grammar import GuardedMatcher, forced_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import xgrammar as xgr
-
-    from compiler.closing.closer import Closable
-    from compiler.grammar.grammar import Expr
-    from compiler.guard.guard import GuardState
-    from compiler.linker.boundary_tokens import BoundaryTokens
-    from compiler.linker.call_text import CallText
-    from compiler.linker.dispatcher import Dispatcher
-    from compiler.matcher import Bitmask
-    from compiler.recogniser.rest_rules import RestRules
-    from compiler.schema import CompiledSchema
-    from compiler.units.unit import Unit
+from compiler.units.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class InUnit(Position):
     guard_state: GuardState | None
     call: CallText
     token: bytes
-    previous: InUnit | None = field(default=None, repr=False)
+    previous: "InUnit | None" = field(default=None, repr=False)
     is_complete = False
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
@@ -88,7 +80,7 @@ class InUnit(Position):
             return None
         return self._over(token[: len(token) - len(rest)], rest)
 
-    def fork(self) -> InUnit:
+    def fork(self) -> "InUnit":
         """The same position, for another matcher to go on from."""
         guard_state = self.guard_state and self.guard_state.fork()
         return replace(self, matcher=self.matcher.fork(), guard_state=guard_state)
@@ -123,7 +115,7 @@ class InUnit(Position):
         """The rest of the call, and what follows it."""
         return self._parsed().rest(rules)
 
-    def _parsed(self) -> ParsedUnit:
+    def _parsed(self) -> "ParsedUnit":
         recogniser = Recogniser.of(self.unit.network)
         recogniser.advance(_text_to(self))
         return ParsedUnit(self.dispatcher, recogniser)
@@ -196,12 +188,12 @@ class InAnswer(Position):
     matcher: GuardedMatcher
     token: bytes
     depth: int = 0
-    previous: InAnswer | None = field(default=None, repr=False)
+    previous: "InAnswer | None" = field(default=None, repr=False)
 
     @classmethod
     def begin(
         cls, compiled: CompiledSchema, text: bytes, parts: tuple[OutputPart, ...] = ()
-    ) -> InAnswer | None:
+    ) -> "InAnswer | None":
         """The position in an answer that begins with `text`; None if none does.
 
         `parts` are what the token that ends `text` settled before.
@@ -244,7 +236,7 @@ class InAnswer(Position):
         """The rest of the answer."""
         return self._parsed().rest(rules)
 
-    def fork(self) -> InAnswer:
+    def fork(self) -> "InAnswer":
         """The same position, for another matcher to go on from."""
         return replace(self, matcher=self.matcher.fork())
 

@@ -7,29 +7,25 @@ Position
 ├── InUnit, InAnswer            what a grammar describes
 └── Stopped                     after a stop token
 
-Those in units and answers are in `inner_positions`, `Stopped` is here, and the others are in `dispatcher`.
-Positions are values, except for the matchers in units
-and answers: these advance in place, and are undone step by step.
+Those in units and answers are in `inner_positions`, `Stopped` is here, and the others are in
+`outer_positions`. Positions are values, except for the matchers in units and answers: these advance in place,
+and are undone step by step.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import xgrammar as xgr
 
 from compiler.closing.closer import Closable
-from compiler.grammar.grammar import EMPTY
+from compiler.grammar.grammar import EMPTY, Expr
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart
+from compiler.recogniser.rest_rules import RestRules
 from compiler.token_index import SparseMask
 from compiler.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    import xgrammar as xgr
-
-    from compiler.grammar.grammar import Expr
-    from compiler.recogniser.rest_rules import RestRules
 
 
 class LinkedMatcher:
@@ -49,7 +45,7 @@ class LinkedMatcher:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
         self._position.fill(bitmask, row)
 
-    def inner_matcher(self) -> "xgr.GrammarMatcher | None":
+    def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, where its mask and `fill_rest` make the mask; None elsewhere."""
         return self._position.inner_matcher
 
@@ -137,7 +133,7 @@ class Position(ABC):
         """Overwrite a row with the tokens that may come next."""
 
     @property
-    def inner_matcher(self) -> "xgr.GrammarMatcher | None":
+    def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, where its mask and `fill_rest` make the mask."""
         return None
 
@@ -174,7 +170,7 @@ class Position(ABC):
         return 0
 
     @abstractmethod
-    def rest(self, rules: "RestRules") -> "Expr | None":
+    def rest(self, rules: RestRules) -> Expr | None:
         """What may follow, guards aside; None inside a character."""
 
     def after(self, token_id: int, token: bytes) -> Closable | None:
@@ -207,6 +203,6 @@ class Stopped(Position):
         """Nothing is missing."""
         yield b""
 
-    def rest(self, rules: "RestRules") -> "Expr | None":  # noqa: ARG002 - the protocol's
+    def rest(self, rules: RestRules) -> Expr | None:  # noqa: ARG002 - the protocol's
         """Nothing follows."""
         return EMPTY

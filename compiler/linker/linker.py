@@ -18,8 +18,9 @@ from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedTo
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText, Headers, HeaderTarget
-from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought
+from compiler.linker.dispatcher import CallOrAnswer, Thought
 from compiler.linker.linked_matcher import LinkedMatcher
+from compiler.linker.outer_positions import OutputDispatcher
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.schema import CompiledSchema
 from compiler.syntax import MessageFrame, Syntax
@@ -47,7 +48,7 @@ class LinkedGrammar:
     prepared: PreparedVocabulary
     choice: ToolChoice
     parallel: bool
-    dispatcher: Dispatcher = field(repr=False)
+    dispatcher: OutputDispatcher = field(repr=False)
     """The fixed part that its matchers and closers share."""
     answer: CompiledSchema | None = field(default=None, repr=False)
 
@@ -88,7 +89,7 @@ class FramedFormat:
     answer: CompiledSchema = field(repr=False)
     syntax: Syntax
     prepared: PreparedVocabulary
-    dispatcher: Dispatcher = field(repr=False)
+    dispatcher: OutputDispatcher = field(repr=False)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -152,7 +153,7 @@ def link(
     vocabulary = prepared.vocabulary
     tail = unit_tail(syntax, vocabulary)
     boundary = BoundaryTokens(prepared.index, tail, builder.after_call) if names else None
-    dispatcher = Dispatcher(
+    dispatcher = OutputDispatcher(
         vocabulary,
         MappingProxyType(units),
         start,
@@ -180,7 +181,7 @@ def link_format(
         builder = _DispatchBuilder((), {}, syntax, prepared, parallel=False)
         start = builder.messages(has_last=True, answer=compiled)
     call_text = CallText.of(syntax, prepared.vocabulary)
-    dispatcher = Dispatcher(prepared.vocabulary, {}, start, None, call_text, thought)
+    dispatcher = OutputDispatcher(prepared.vocabulary, {}, start, None, call_text, thought)
     return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
 
 

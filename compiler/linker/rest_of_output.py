@@ -1,19 +1,13 @@
 """What may still follow an output, outside of units and answers: what completes it, and its grammar."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from compiler.grammar.grammar import EMPTY, Expr, Literal, concat, union
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderTarget
+from compiler.linker.dispatcher import Dispatcher, Thought
+from compiler.recogniser.rest_rules import RestRules
 from compiler.schema import CompiledSchema
 from compiler.vocabulary import MARKER_START
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from compiler.linker.dispatcher import Dispatcher, Thought
-    from compiler.recogniser.rest_rules import RestRules
 
 
 def completions_of_text(dispatcher: Dispatcher, text: FreeText, state: int) -> Iterator[bytes]:

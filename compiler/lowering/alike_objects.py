@@ -12,22 +12,17 @@ a value of its own schema under this key and whose other members satisfy the com
 of such alternatives is the common constraint with the keys where they differ as decisive ones.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from jsonschema_rs import CanonicalSchema
+
+from compiler.frontend.source_map import SchemaLocation
+from compiler.lowering.constraints import ObjectConstraint
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import declared_keys, value_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-
-    from jsonschema_rs import CanonicalSchema
-
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.constraints import ObjectConstraint
-    from compiler.lowering.lowering import Lowering
 
 
 class PlacedObject(NamedTuple):

@@ -6,16 +6,12 @@ forced text are exact, and no guard has anything to do. The rules are small, bec
 each member. An object that would take too many of them has its keys in their declared order.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from compiler.grammar.grammar import Expr, Rule, concat, union
-
-if TYPE_CHECKING:
-    from compiler.grammar.rules import RuleTable
-    from compiler.lowering.member_choices import MemberChoices
-    from toolspecs.tool import KeyOrder
+from compiler.grammar.rules import RuleTable
+from compiler.lowering.member_choices import MemberChoices
+from toolspecs.tool import KeyOrder
 
 MAX_KEYS = 10
 """Of an object whose keys come in any order; they take 1,024 rules."""

@@ -5,26 +5,20 @@ the number of items so far and, for each `contains`, how many of these satisfied
 rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
 from compiler.guard.planner import ItemStep
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
-from compiler.lowering.constraints import intersection
+from compiler.lowering.constraints import ArrayConstraint, Context, intersection
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.quantifier import Quantifier
 from compiler.report import Verdict
-
-if TYPE_CHECKING:
-    from compiler.lowering.constraints import ArrayConstraint, Context
-    from compiler.lowering.lowering import Lowering
 
 MAX_STATES = 600
 MAX_LEAST = 2_000
@@ -237,7 +231,7 @@ class _ItemRules:
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
         location = self.lowering.source_map.item(self.context.location, index)
-        return self.lowering.part(intersection(*parts), self.context, location, ItemStep(index))
+        return self.lowering.inner_value(intersection(*parts), self.context, location, ItemStep(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
         try:

@@ -1,25 +1,12 @@
-"""JSON texts of given values: how they are formatted, and the lowering of `const` and `enum`."""
-
-from __future__ import annotations
+"""JSON texts of given values, in the formatting that models are trained on."""
 
 import json
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compiler.grammar.grammar import Expr, Literal, choice, concat
-from compiler.guard.planner import ItemStep, KeyStep
-from compiler.lowering.constraints import without_key_order
-from compiler.report import Verdict
 from compiler.scalars.char_encoding import QUOTE
-
-if TYPE_CHECKING:
-    from compiler.frontend.source_map import SchemaLocation, SourceMap
-    from compiler.guard.planner import PathStep, Planner
-    from compiler.lowering.constraints import Context
-    from compiler.lowering.lowering import Lowering
-
-_NOT_ALIKE = "without numbers beyond 2**53 that validators may take for others of the schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +21,7 @@ class JsonFormatting:
     ascii_escapes: bool = False
 
     @classmethod
-    def with_separators(cls, item_separator: str, key_separator: str) -> JsonFormatting:
+    def with_separators(cls, item_separator: str, key_separator: str) -> "JsonFormatting":
         """Exactly these separators, the ones that a model was trained on."""
         return cls(Literal(item_separator), Literal(key_separator))
 
@@ -91,75 +78,3 @@ FLEXIBLE = JsonFormatting(
 
 SPACED = JsonFormatting.with_separators(", ", ": ")
 """What Python's `json.dumps` writes, which most models were trained on."""
-
-
-def lower_enum(lowering: Lowering, values: list[Any], context: Context) -> Expr | None:
-    """The JSON texts of the listed values, with their keys in the order in which the document lists them.
-
-    Where equal values must have one text, their keys are in the order in which objects at this location are
-    written. Large numbers that validators compare differently are left out; None if nothing is left.
-    """
-    listed = [lowering.large_numbers.as_read(value) for value in values if lowering.can_list(value, context)]
-    if len(listed) < len(values):
-        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, _NOT_ALIKE)
-    if not listed:
-        return None
-    for value in listed:
-        _mark(lowering.planner, context.state, value)
-    if any(map(_has_order, listed)):
-        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, "keys in one order")
-    order = _as_declared if context.is_distinct else _as_listed
-    ordered = [order(lowering.source_map, value, context.location) for value in listed]
-    return choice(*(lowering.formatting.text(value, is_unique=context.is_distinct) for value in ordered))
-
-
-def _has_order(value: Any) -> bool:
-    """Whether an object in a value has several keys."""
-    if isinstance(value, dict):
-        return len(value) > 1 or any(map(_has_order, value.values()))
-    return isinstance(value, list) and any(map(_has_order, value))
-
-
-def _mark(planner: Planner, state: int, value: Any) -> None:
-    """Tell the planner of the strings in a value, and of the arrays that repeat an item."""
-    inner: list[tuple[PathStep, Any]] = []
-    if isinstance(value, str):
-        planner.mark_string(state)
-    elif isinstance(value, list):
-        inner = [(ItemStep(index), item) for index, item in enumerate(value)]
-        if len(set(map(without_key_order, value))) < len(value):
-            planner.mark_array(state, len(value), is_distinct=False)
-    elif isinstance(value, dict):
-        inner = [(KeyStep(key), item) for key, item in value.items()]
-        planner.mark_listed_object(state, value)
-    for step, item in inner:
-        if isinstance(item, str | dict | list):
-            target = planner.new_state()
-            planner.link(state, step, [target])
-            _mark(planner, target, item)
-
-
-def _as_listed(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:
-    """The value with its keys in the order in which `enum` or `const` has them."""
-    if isinstance(value, dict | list):
-        unordered = without_key_order(value)
-        for _, schema in source_map.schemas(location):
-            listed = schema.get("enum")
-            for candidate in (*(listed if isinstance(listed, list) else ()), schema.get("const")):
-                if without_key_order(candidate) == unordered:
-                    return candidate
-    return value
-
-
-def _as_declared(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:
-    """The value with its keys in the order in which `properties` declares them."""
-    if isinstance(value, list):
-        return [
-            _as_declared(source_map, item, source_map.item(location, index))
-            for index, item in enumerate(value)
-        ]
-    if not isinstance(value, dict):
-        return value
-    order = [key for key in source_map.mentioned(location) if key in value]
-    order += sorted(value.keys() - order)
-    return {key: _as_declared(source_map, value[key], source_map.property(location, key)) for key in order}

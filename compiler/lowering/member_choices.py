@@ -11,24 +11,19 @@ So it does not matter which of two keys comes first. Few states are needed as lo
 at a time; that is so if keys stand beside those that they need.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from compiler.digraph import reachable
+from compiler.frontend.dependent_keys import DependentKeys
+from compiler.frontend.reporter import Reporter
+from compiler.frontend.source_map import SchemaLocation
+from compiler.grammar.grammar import Expr
+from compiler.lowering.constraints import ObjectConstraint
 from compiler.report import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from compiler.frontend.dependent_keys import DependentKeys
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.grammar.grammar import Expr
-    from compiler.lowering.constraints import ObjectConstraint
-    from compiler.lowering.lowering import Lowering
 
 MAX_STATES = 4_000
 _NEEDING = ("dependentRequired", "dependencies")
@@ -171,7 +166,7 @@ def count_bounds(
 
 
 def choose_order(
-    lowering: Lowering,
+    reporter: Reporter,
     location: SchemaLocation,
     members: list[Member],
     constraint: ObjectConstraint,
@@ -187,16 +182,16 @@ def choose_order(
     if choices.levels is None and not choices.are_independent:
         choices = MemberChoices(grouped(members, needed), needed, bounds)
         note = "keys beside those that they need, not in their declared order"
-        lowering.reporter.note_first(location, _NEEDING, Verdict.NARROWED, note)
+        reporter.note_first(location, _NEEDING, Verdict.NARROWED, note)
     if choices.levels is not None:
         return choices
     limit = f"{MAX_STATES} states at most"
     if choices.are_independent:
         reason = f"there are too many keys to count ({limit})"
         suggestion = "Leave the bound out, or declare fewer keys."
-        raise lowering.reporter.refusal(location, "maxProperties", reason, suggestion)
+        raise reporter.refusal(location, "maxProperties", reason, suggestion)
     reason = f"too many keys need one another ({limit})"
-    raise lowering.reporter.refusal(location, "dependentRequired", reason, "Let fewer keys need others.")
+    raise reporter.refusal(location, "dependentRequired", reason, "Let fewer keys need others.")
 
 
 def live_members(

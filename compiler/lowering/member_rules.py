@@ -5,16 +5,16 @@ flat rule where something is required and runs of optional keys are short, or on
 Declared keys in any order are a third (`compiler.lowering.any_order`).
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, concat, optional, union
 from compiler.lowering.any_order import lower_in_any_order
 from compiler.lowering.cardinality import MOST_DISTINCT
+from compiler.lowering.constraints import Context, ObjectConstraint
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.member_choices import (
     Member,
     MemberBounds,
@@ -25,12 +25,6 @@ from compiler.lowering.member_choices import (
 )
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, note_single
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compiler.lowering.constraints import Context, ObjectConstraint
-    from compiler.lowering.lowering import Lowering
 
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
@@ -77,7 +71,7 @@ class MemberRules:
     @cached_property
     def choices(self) -> MemberChoices:
         """The choices between members in one order."""
-        return choose_order(self.lowering, self.location, self.members, self.constraint, self.bounds)
+        return choose_order(self.lowering.reporter, self.location, self.members, self.constraint, self.bounds)
 
     def lower_in_any_order(self) -> Expr | None:
         """The whole object, its declared keys in any order; None if no number of members is admitted."""

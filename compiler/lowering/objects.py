@@ -3,31 +3,24 @@
 `compiler.lowering.member_rules` makes the rules of the members.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import EMPTY, Expr, Literal, choice, concat, optional, union
 from compiler.guard.planner import KeyStep
+from compiler.lowering.any_order import ChosenOrder
 from compiler.lowering.cardinality import finite_names
-from compiler.lowering.constraints import intersection
+from compiler.lowering.constraints import Context, ObjectConstraint, intersection
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.member_choices import Member, live_members
 from compiler.lowering.member_rules import MemberRules
 from compiler.lowering.undeclared import lower_undeclared
 from compiler.report import Verdict
 from compiler.vocabulary import KEY_MARK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.any_order import ChosenOrder
-    from compiler.lowering.constraints import Context, ObjectConstraint
-    from compiler.lowering.lowering import Lowering
 
 _MARK = optional(Literal(KEY_MARK))
 """It may be left out, so that a mask has the tokens that go on after a marked key.
@@ -214,7 +207,7 @@ def _member_text(
 ) -> Expr | None:
     """A key and its values; None if there are none."""
     location = lowering.source_map.property(context.location, key)
-    value = lowering.part(schema, context, location, KeyStep(key))
+    value = lowering.inner_value(schema, context, location, KeyStep(key))
     mark = _MARK if key in readable else EMPTY
     return concat(lowering.formatting.text(key), mark, lowering.formatting.key_separator, value)
 

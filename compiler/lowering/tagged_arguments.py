@@ -6,21 +6,22 @@ nullable string is never the text `null`. The types of a parameter are the union
 arguments, because a client cannot know which alternative the model chose.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
 from compiler.guard.plan import GuardedTags
 from compiler.guard.planner import KeyStep
-from compiler.lowering.any_order import lower_in_any_order
+from compiler.lowering.any_order import ChosenOrder, lower_in_any_order
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.member_choices import (
     MemberBounds,
     MemberChoices,
@@ -34,16 +35,9 @@ from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
+from compiler.syntax import Syntax
 from compiler.tagged_values import STRING, admits_containers, is_json, json_patterns, told_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.any_order import ChosenOrder
-    from compiler.lowering.lowering import Lowering
-    from compiler.syntax import Syntax
-    from compiler.vocabulary import Vocabulary
+from compiler.vocabulary import Vocabulary
 
 _NOT_IN_TAGS = re.compile(r"[\x00-\x20<>\"]")
 
@@ -178,7 +172,7 @@ class TaggedArguments:
             choices = MemberChoices(members, constraint.dependent_keys, bounds)
             return lower_in_any_order(choices, self._lowering.rules, partial(self._after_parameters, bounds))
         location = self._lowering.root.location
-        return self._in_order(choose_order(self._lowering, location, members, constraint, bounds))
+        return self._in_order(choose_order(self._lowering.reporter, location, members, constraint, bounds))
 
     def _after_parameters(
         self, bounds: MemberBounds, num_written: int, following: Expr | None, *, is_whole: bool
@@ -231,7 +225,7 @@ class TaggedArguments:
             text = self._text(strings, location, read_as)
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
-            value = self._lowering.part(schema, root, location, KeyStep(key))
+            value = self._lowering.inner_value(schema, root, location, KeyStep(key))
         either = (
             concat(Literal(tags.after_string_key), text),
             concat(Literal(tags.after_key), value, Literal(tags.end)),

@@ -1,27 +1,18 @@
 """Lowering of values that a schema does not constrain: any value, or any value of a type."""
 
-from __future__ import annotations
+from collections.abc import Callable, Collection
 
-from typing import TYPE_CHECKING
-
-from compiler.frontend.source_map import ANYWHERE
-from compiler.grammar.grammar import Literal, Rule, choice
-from compiler.guard.planner import CONTAINERS
+from compiler.frontend.source_map import ANYWHERE, SchemaLocation
+from compiler.grammar.grammar import Expr, Literal, Rule, RuleRef, choice
+from compiler.guard.planner import CONTAINERS, ContainerType, PathStep
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import lower_object
 from compiler.lowering.undeclared import note_single
 from compiler.report import Verdict
 from compiler.scalars.numbers import DIGITS_OF_NUMBERS, IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.grammar.grammar import Expr, RuleRef
-    from compiler.guard.planner import ContainerType, PathStep
-    from compiler.lowering.lowering import Lowering
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 """Every JSON value has one of these types."""

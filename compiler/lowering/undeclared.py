@@ -5,29 +5,21 @@ divided into classes, one for each set of patterns that a key can match at once,
 itself.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from jsonschema_rs import CanonicalSchema
 
 from compiler.errors import UnsupportedSchema
+from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Expr, Rule, choice, concat, union
 from compiler.guard.planner import OtherKeyStep
-from compiler.lowering.constraints import intersection, strings_of
+from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, intersection, strings_of
+from compiler.lowering.lowering import Lowering
 from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jsonschema_rs import CanonicalSchema
-
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint
-    from compiler.lowering.lowering import Lowering
-
 
 MAX_CLASSES = 40
 
@@ -163,7 +155,7 @@ def _value(
     if failing is not None:
         schema = intersection(schema, failing.value)
     location = lowering.source_map.undeclared(context.location, matched)
-    return lowering.part(schema, context, location, OtherKeyStep())
+    return lowering.inner_value(schema, context, location, OtherKeyStep())
 
 
 def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:

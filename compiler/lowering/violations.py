@@ -5,28 +5,21 @@ member has a value that is not a string. Each choice of this failing member give
 violations.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.grammar.grammar import union
+from compiler.frontend.source_map import SchemaLocation
+from compiler.grammar.grammar import Expr, union
 from compiler.lowering.alike_objects import PlacedObject, joined
-from compiler.lowering.constraints import FailingMember, Violation, intersection
+from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, Violation, intersection
+from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import declared_keys, lower_object, value_schema
 from compiler.report import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.grammar.grammar import Expr
-    from compiler.lowering.constraints import Context, ObjectConstraint
-    from compiler.lowering.lowering import Lowering
 
 MAX_CHOICES = 60
 _NUM_CHOSEN = 24

@@ -13,7 +13,7 @@ from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
 from compiler.guard.planner import Ambiguities
 from compiler.lowering.json_text import FLEXIBLE
-from compiler.lowering.lowering import Lowering
+from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.schema import CompiledSchema
@@ -87,7 +87,7 @@ def made_up_vocabulary() -> Vocabulary:
 def counted_by_rules(
     schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
 ) -> CompiledSchema:
-    lowering = Lowering(
+    lowering = SchemaLowering(
         canonical_form(schema),
         SourceMap(schema),
         is_closed=False,

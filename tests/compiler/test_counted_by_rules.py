@@ -4,7 +4,7 @@ import pytest
 from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object
 
 from compiler import compile_schema
-from compiler.lowering.lowering import Lowering
+from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.schema import lower_schema
 
 AMBIGUOUS = {
@@ -94,8 +94,10 @@ def test_bounds_that_turn_out_ambiguous_one_after_another_cost_one_more_lowering
         for i in range(10)
     }
     calls = []
-    grammar = Lowering.grammar
-    monkeypatch.setattr(Lowering, "grammar", lambda self, *rest: calls.append(1) or grammar(self, *rest))
+    grammar = SchemaLowering.grammar
+    monkeypatch.setattr(
+        SchemaLowering, "grammar", lambda self, *rest: calls.append(1) or grammar(self, *rest)
+    )
     lower_schema({"$defs": nodes, "type": "object", "properties": pairs})
     assert len(calls) == 2
 

@@ -9,7 +9,7 @@ import xgrammar as xgr
 from monolith import monolith, sample_outputs, toolbox
 from vocabularies import named_vocabulary
 
-from compiler.linker.dispatcher import InUnit
+from compiler.linker.inner_positions import InUnit
 from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask

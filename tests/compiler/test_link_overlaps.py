@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from monolith import TOOLS, monolith, sample_outputs, toolbox
 
-from compiler.linker.dispatcher import InText, InUnit
+from compiler.linker.inner_positions import InUnit
 from compiler.linker.linker import link
+from compiler.linker.outer_positions import InText
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES

@@ -21,7 +21,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.guard.planner import Ambiguities
 from compiler.linker.linker import link
 from compiler.lowering.json_text import FLEXIBLE, SPACED
-from compiler.lowering.lowering import Lowering
+from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.recogniser import Recogniser
@@ -144,7 +144,7 @@ class _Everywhere(frozenset[str]):
 
 def _told_apart_by_rules(schema, vocabulary) -> CompiledSchema:
     canonical, dependent_keys = form_and_dependent_keys(schema)
-    lowering = Lowering(
+    lowering = SchemaLowering(
         canonical,
         SourceMap(schema, {}),
         dependent_keys,
@@ -170,7 +170,7 @@ def test_masks_are_those_of_rules_that_tell_the_keys_apart(name, vocabulary):
 @pytest.mark.parametrize("name", AMBIGUOUS)
 def test_a_lowering_that_goes_on_makes_what_a_new_one_does(name, monkeypatch):
     by_going_on = lower_schema(AMBIGUOUS[name])
-    monkeypatch.setattr(Lowering, "can_go_on", lambda *_: False)
+    monkeypatch.setattr(SchemaLowering, "can_revise", lambda *_: False)
     anew = lower_schema(AMBIGUOUS[name])
     assert _in_order(by_going_on.grammar) == _in_order(anew.grammar)
     assert list(by_going_on.report) == list(anew.report)
