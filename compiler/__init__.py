@@ -1,7 +1,19 @@
 """JSON Schemas and toolsets in, token masks out.
 
-A compiler in three parts: a front end (canonical form), a back end (lowering to a grammar, compiled by
-xgrammar), and a linker that joins the units of a toolset without compiling anything.
+>>> compiled = compile_schema({"properties": {"a": {"type": "integer"}}, "required": ["a"]})
+>>> compiled.accepts('{"a": 1}'), compiled.accepts('{"a": "1"}')
+(True, False)
+
+A compiler in three parts. To read it in order, begin with the docstring of each package:
+
+1. The front end (`compiler.frontend`) brings a schema into canonical form, or refuses it.
+2. The back end (`compiler.lowering`, `compiler.scalars`) makes grammar rules of the canonical form, and
+   xgrammar compiles the rules for a vocabulary (`compiler.units`). A guard keeps what no rules can
+   (`compiler.guard`).
+3. The linker (`compiler.linker`) joins the units of a toolset without compiling anything.
+
+`compiler.schema` and `compiler.toolset_compiler` run these parts one after the other. `compiler.cache` and
+`compiler.isolation` do it for a gateway, which is sent schemas by strangers.
 """
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup

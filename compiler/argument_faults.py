@@ -1,8 +1,8 @@
 """What is wrong with the arguments of a call that somebody else's model wrote.
 
-They are judged by the tool's JSON Schema as it is written: in the dialect that its grammar is made in, with
-its documents, and with formats asserted. Masks may admit less than the schema, such as keys in one order
-only; that is no fault of arguments.
+A validator judges them by the tool's JSON Schema as it is written: in the dialect that its grammar is made
+in, with its documents, and with formats asserted. Masks may admit less than the schema, such as keys in one
+order only; arguments that only a mask would refuse have no fault.
 
 >>> pay = Tool("pay", "", {"properties": {"amount": {"type": "integer"}}, "required": ["amount"]})
 >>> [(fault.pointer, fault.keyword, fault.message) for fault in argument_faults(pay, {"amount": "7"})]
@@ -27,10 +27,10 @@ from toolspecs.nearest import shorten
 from toolspecs.tool import INPUT, CustomInput, Tool
 
 MAX_FAULTS = 50
-"""Faults that are told of one call."""
+"""The most faults that are reported for one call."""
 _MAX_MESSAGE = 300
 _MAX_POINTER = 1_000
-"""Characters of a pointer: what is deeper, or under a longer key, is told as the container around it."""
+"""The most characters of a pointer; a fault deeper inside is reported at the container around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ArgumentFault:
 def argument_faults(tool: Tool, arguments: Any) -> tuple[ArgumentFault, ...]:
     """The first `MAX_FAULTS` faults of the arguments of a call; none if they are valid.
 
-    The tool is one that compiles. Hostile schemas and patterns can take very long here.
+    The tool must be one that compiles. Hostile schemas and patterns can take very long here.
     """
     faults = tuple(islice(_schema_faults(tool.parameters, tool.documents, arguments), MAX_FAULTS))
     if not faults and tool.custom and tool.custom.syntax == "lark":

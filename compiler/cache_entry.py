@@ -1,4 +1,4 @@
-"""Cache entries: a compiled grammar with its report, and the bytes that are stored of them."""
+"""Cache entries: a compiled grammar with its report, and both as the bytes that a store keeps."""
 
 import json
 import time

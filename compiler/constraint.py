@@ -1,4 +1,4 @@
-"""The constraint: what a compiled grammar can do for a runtime, whoever compiled it."""
+"""The constraint: what a runtime asks of a compiled grammar, whoever compiled it."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -20,7 +20,7 @@ class Constraint(Protocol):
 
     @property
     def digest(self) -> str:
-        """Names the grammar in stores and traces."""
+        """The name of the grammar in stores and traces."""
 
     @property
     def syntax(self) -> Syntax | None:

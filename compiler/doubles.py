@@ -16,13 +16,13 @@ from decimal import Decimal
 from fractions import Fraction
 
 FIRST_ROUNDED = 2**53
-"""From this integer on another one may be rounded to the same double."""
+"""The least integer that shares its double with another integer."""
 _MAX_DOUBLE = 10**300
-"""Beyond it nothing is asked about doubles: no text of a number reaches as far."""
+"""Numbers beyond it need no care: nothing that large is ever written."""
 
 
 def is_large(value: float | Fraction | Decimal) -> bool:
-    """Whether another integer may be the same double; not if it is beyond all numbers that are written."""
+    """Whether another integer may be the same double; False for numbers larger than any that is written."""
     return FIRST_ROUNDED <= value < _MAX_DOUBLE or -_MAX_DOUBLE < value <= -FIRST_ROUNDED
 
 

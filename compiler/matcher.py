@@ -29,10 +29,10 @@ class Matcher(Protocol):
         """Undo the last `num_tokens` accepted tokens."""
 
     def fork(self) -> "Matcher":
-        """Another one at the same point, which cannot be rolled back to before it."""
+        """A second matcher at the same point, which cannot be rolled back to before that point."""
 
     def forced_text(self) -> bytes:
-        """What every continuation begins with, as far as easily known; empty where the output may end."""
+        """What every continuation begins with, as far as quickly found; empty where the output may end."""
 
     def parts(self) -> tuple[OutputPart, ...]:
         """What the last accepted token settled: prose, thoughts and calls told apart."""

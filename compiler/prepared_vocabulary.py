@@ -1,7 +1,7 @@
-"""What is prepared from a vocabulary, once, and shared by all that is compiled for it.
+"""A vocabulary with what is prepared from it once, for every grammar that is compiled for it.
 
 Whoever serves a model prepares its vocabulary once and passes the result on: a loaded model, its card and
-every compiled grammar refer to the same object. Each part is made when it is first needed.
+every compiled grammar refer to the same object. Each property is computed when it is first needed.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,8 @@ class once(cached_property[Value]):  # noqa: N801 - used as a decorator
 class Backend:
     """The back end: xgrammar's compiler for one vocabulary; thread-safe.
 
-    It caches the rules that it has compiled, up to `cache_limit_bytes`: that makes the next tool cheap.
+    It caches the rules that it has compiled, up to `cache_limit_bytes`, so that a tool with the same rules
+    compiles faster.
     """
 
     def __init__(
@@ -127,7 +128,8 @@ def prepare(source: VocabularySource) -> PreparedVocabulary:
     if source is None:
         return PreparedVocabulary(Vocabulary.of_bytes())
     if isinstance(source, Vocabulary):
-        # In the object itself: a weak dictionary would keep it for ever, as what is prepared refers to it.
+        # Kept in the object itself: the prepared vocabulary refers to it, so a weak dictionary would never
+        # drop it.
         prepared: PreparedVocabulary = vars(source).setdefault("_prepared", PreparedVocabulary(source))
         return prepared
     if source not in _PREPARED:

@@ -38,9 +38,9 @@ class FormatKey:
 class GrammarRecipe:
     """What a grammar is linked from; a value that names every part by its content.
 
-    `vocabulary` is the digest of the vocabulary. `tools` are names, each with the key of its cache entry:
-    those that may be called, in their order. `choice` None: the output is the answer alone. `syntax` None:
-    nothing is written around it.
+    `vocabulary` is the digest of the vocabulary. `tools` are the tools that may be called, in order: the name
+    of each with the key of its cache entry. `choice` None: the output is the answer alone. `syntax` None:
+    nothing is written around the answer.
     """
 
     vocabulary: str
@@ -77,7 +77,7 @@ class GrammarRecipe:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the recipe: equal recipes are of equal grammars."""
+        """SHA-256 over the recipe; recipes with equal digests link equal grammars."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:

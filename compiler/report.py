@@ -15,14 +15,15 @@ class Verdict(StrEnum):
 
 
 Note = tuple[str, Verdict, str]
-"""A keyword, how it is enforced, and a remark: an entry before its pointer is known."""
+"""A keyword, the verdict on it, and a remark: a `ReportEntry` whose pointer is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
     """One keyword of one schema object; `pointer` is the JSON pointer of that object, or of one around it.
 
-    An empty keyword is the schema as a whole: what it leaves out though no keyword of it says so.
+    An empty keyword stands for the schema as a whole: the entry says what masks leave out although no keyword
+    of the schema does.
     """
 
     pointer: str
@@ -43,18 +44,18 @@ class EnforcementReport:
 
     @property
     def num_characters(self) -> int:
-        """About how long it is when it is told, and how much memory it takes."""
-        return sum(len(each.pointer) + len(each.keyword) + len(each.note) + 100 for each in self.entries)
+        """About how many characters the report has as JSON, and how many bytes in memory."""
+        return sum(len(entry.pointer) + len(entry.keyword) + len(entry.note) + 100 for entry in self.entries)
 
     @property
     def ignored(self) -> Iterator[ReportEntry]:
-        """What has no force and is told: unknown keywords and formats, and a dialect that is not declared."""
+        """The entries that warn: of an unknown keyword or format, and of an undeclared dialect."""
         return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """The result of compiling one tool: the report, the bytes that its unit takes, the time that it took."""
+    """The result of compiling one tool: its report, the size of its unit, and how long compiling took."""
 
     name: str
     digest: str

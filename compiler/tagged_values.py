@@ -1,7 +1,7 @@
 """Tagged values: whether the text of a tagged parameter stands for a string, or is JSON of another type.
 
-In most syntaxes a tag says no more than its key, so the types decide that the schema admits there. They are
-asked in three places, and this module answers in all of them:
+In most syntaxes a tag says no more than its key, so a reader decides by the types that the schema admits
+there. Three places depend on this decision, and this module makes it for all of them:
 
 - The lowering writes no string that reads as JSON of another type (`json_patterns`).
 - The guard follows what is an array or object, and skips what is a string (`begins_container`).
@@ -30,7 +30,7 @@ _BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")
 
 
 def told_types(types: tuple[str, ...], *, is_string: bool) -> tuple[str, ...]:
-    """The types that are left where the tag itself says whether a string follows."""
+    """The types that a value can still have where the tag itself says whether it is a string."""
     return tuple(name for name in types if (name == STRING) is is_string)
 
 

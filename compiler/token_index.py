@@ -79,7 +79,7 @@ class TokenIndex:
                 yield low
 
     def goes_on(self, text: bytes) -> bool:
-        """Whether a spelling begins with `text` and is longer."""
+        """Whether some spelling begins with `text` and is longer than it."""
         low, high = self.narrow(text)
         return low < high and (high - low > 1 or self.spellings[low] != text)
 
@@ -95,7 +95,7 @@ class TokenIndex:
         return {bytes([byte]) for byte in needed} <= {text for text in self.spellings if len(text) == 1}
 
     def containing(self, infix: bytes) -> Sequence[int]:
-        """Positions of the spellings that contain `infix`; cached, as syntaxes have few such texts."""
+        """Positions of the spellings that contain `infix`; cached, since a syntax asks for few texts."""
         found = self._containing.get(infix)
         if found is None:
             found = self._containing[infix] = self._find(infix)
@@ -146,7 +146,7 @@ def allows_only(row: Row, token_ids: Iterable[int]) -> bool:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The least bytes greater than everything that begins with `prefix`; None if there are none."""
+    """The least byte string greater than all that begin with `prefix`; None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 

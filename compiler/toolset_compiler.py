@@ -1,4 +1,4 @@
-"""`compile_toolset`: from the tools of a request to one linked grammar."""
+"""From tools to one linked grammar: `lower_tool` for one of them, `compile_toolset` for all."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.tool import INPUT, ChoiceMode, Tool, ToolChoice
 
 DEFINITION = "/definition"
-"""Where a refusal says that the grammar of a custom tool is at fault, below the object that holds it."""
+"""The pointer of refusals of a custom tool's grammar, relative to the object that holds it."""
 
 
 def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
@@ -34,8 +34,8 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
     are trained on. The vocabulary tells which tags are marker tokens.
 
     Raises:
-        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema; of a custom tool, the
-            pointer is that of its definition.
+        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema. For a custom tool, the
+            error points at its definition.
     """
     try:
         if tool.custom and tool.custom.syntax == "lark":

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _SENTINEL_START = 0x01
 MARKER_START = chr(_SENTINEL_START)
-"""What the sentinel of every marker begins with, and no text token holds."""
+"""The first character of every marker's sentinel; no text token contains it."""
 MARKER_BYTES = 7
-"""Of a sentinel."""
+"""The length of a sentinel."""
 KEY_MARK = "\x0e"
-"""What a grammar reads after a marked key (`compiler.guard.plan`); no token holds it."""
+"""The character that grammars read after a marked key (`compiler.guard.plan`); no token contains it."""
 _SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace
 _SENTINEL = re.compile(rb"\x01[\x0e-\x1d]{6}")
 _RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}
@@ -41,7 +41,7 @@ _RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}
 class Vocabulary:
     """Token bytes by id (empty for an unused id), marker ids by spelling, stop ids, and the logits' width.
 
-    Identity is `digest`, which covers every byte: grammars of two vocabularies of equal size never mix.
+    `digest` identifies it and covers every byte, so grammars of two vocabularies of equal size never mix.
     """
 
     tokens: tuple[bytes, ...] = field(repr=False)
@@ -137,8 +137,8 @@ class Vocabulary:
     def spell(self, text: str) -> str:
         """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.
 
-        A stop token becomes nothing: where a syntax ends with one, the output stops.
-        Only for the fixed text of a syntax, never for text that a client sent.
+        A stop token becomes nothing: where a syntax ends with one, the output stops. Call this only with the
+        fixed texts of a syntax, never with text that a client sent.
         """
         for stop in self.stops:
             text = text.replace(stop, "")

@@ -45,9 +45,9 @@ from compiler.regular.formats import FORMATS
 from toolspecs.bundle import Bundler, objects_in
 
 MAX_CHAIN = 1_000
-"""Schemas that lead to one another in a row; twice as many would overflow a native stack of 8 MB."""
+"""The most schemas in a row of which each leads to the next; twice as many overflow a stack of 8 MB."""
 _MOST_MULTIPLIED = 8
-"""Keys with dependencies that canonicalization may multiply out."""
+"""The most keys with dependencies that canonicalization may multiply out."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 
 Bundled = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -76,7 +76,7 @@ def canonical_form(
 def form_and_dependent_keys(
     document: Any, *, documents: Mapping[str, Any] = NO_DOCUMENTS, only_objects: bool = False
 ) -> tuple[CanonicalSchema, DependentKeys]:
-    """The canonical form of a schema without its dependencies between keys, and these; otherwise alike."""
+    """As `canonical_form`, but of the schema without its dependencies between keys, which come second."""
     _check(document, documents)
     try:
         draft = draft_of(document)
@@ -109,13 +109,11 @@ def covers(outer: Bundled, inner: Bundled) -> bool:
     >>> covers(({"required": ["a"]}, {}), ({"required": ["a", "b"]}, {}))
     True
     """
-    (outer_rest, of_outer), (inner_rest, of_inner) = (
-        _without_dependent_keys(*outer),
-        _without_dependent_keys(*inner),
-    )
-    if of_inner.and_of(of_outer) == of_inner and _covers(outer_rest, inner_rest):
+    outer_rest, outer_keys = _without_dependent_keys(*outer)
+    inner_rest, inner_keys = _without_dependent_keys(*inner)
+    if inner_keys.and_of(outer_keys) == inner_keys and _covers(outer_rest, inner_rest):
         return True
-    has_many = max(of_outer.num_needing, of_inner.num_needing) > _MOST_MULTIPLIED
+    has_many = max(outer_keys.num_needing, inner_keys.num_needing) > _MOST_MULTIPLIED
     return not has_many and _covers(outer, inner)
 
 

@@ -1,4 +1,4 @@
-"""Diagnostics: what a refusal by `jsonschema_rs` is about, where in the document, and what to do about it."""
+"""Diagnostics: what a refusal by `jsonschema_rs` is about, where in the document, and what to do."""
 
 import re
 from collections.abc import Container, Iterator, Mapping

@@ -16,7 +16,7 @@ _PREFIX_ITEMS = 20
 IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 IN_PLACE = ("if", "then", "else")
 IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
-"""In-place applicators, by what they hold: a list of schemas, one schema, schemas by name."""
+"""The in-place applicators that hold a list of schemas, one schema, and schemas by name."""
 SINGLE = (
     *IN_PLACE,
     "not",
@@ -31,7 +31,7 @@ SINGLE = (
 LISTS = (*IN_PLACE_LISTS, "prefixItems", "items")
 DEFINITIONS = ("$defs", "definitions")
 MAPS = tuple(SCHEMAS_BY_NAME)
-"""All keywords that hold schemas, by what they hold: one schema, a list of schemas, schemas by name."""
+"""All keywords that hold one schema, a list of schemas, and schemas by name."""
 
 ASSERTIONS = frozenset(
     {
@@ -167,7 +167,8 @@ def prefix_items_keyword(draft: int) -> str:
 
 
 MAX_POINTER = 500
-"""Characters of a pointer in a report, which has one for each keyword: 23 kB of a schema could make 8 MB."""
+"""The most characters of a pointer in a report. A report has a pointer for each keyword: 8 MB of them for a
+schema of 23 kB, if they were not bounded."""
 
 
 def child(pointer: str, *tokens: str) -> str:
@@ -181,7 +182,7 @@ def child(pointer: str, *tokens: str) -> str:
 
 
 def short_pointer(pointer: str) -> str:
-    """The pointer if it is short, else that of the innermost schema around it whose pointer is.
+    """The pointer if it is short, else the pointer of the innermost schema around it whose pointer is short.
 
     >>> short_pointer("/properties/a/properties/" + 500 * "b")
     '/properties/a/properties'

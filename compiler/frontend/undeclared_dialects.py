@@ -1,4 +1,4 @@
-"""Schemas without a dialect, and those in OpenAPI's, written in the draft that they are read in."""
+"""Schemas that declare no dialect, or OpenAPI's: they are written in the draft that they are read in."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ _DRAFT_4 = next(iter(DRAFTS))
 
 
 def in_declared_dialect(document: Any, documents: Mapping[str, Any]) -> Any:
-    """The document with the draft that it is read in as `$schema`; itself if it needs none.
+    """The document with the draft that it is read in as `$schema`; the document itself if it needs none.
 
     A document without `$schema` keeps its keywords, so it admits what it admits in that draft. A schema that
-    refers to other documents is never taken for an older one: these may be meant in another draft.
+    refers to other documents is never read in an older draft: the documents may be meant in another one.
 
     OpenAPI 3.0 defines its schemas as those of draft-04, and `nullable: true` as one more type beside the
     `type` of the same schema. So null is admitted there exactly if the other keywords admit it too.

@@ -1,4 +1,4 @@
-"""A grammar compiled for one vocabulary, what else is found out about it once needed, and its matcher."""
+"""A grammar compiled for one vocabulary, and the matcher of such a grammar by itself."""
 
 from copy import copy
 from functools import cached_property
@@ -16,7 +16,7 @@ from compiler.vocabulary import Vocabulary
 
 
 class CompiledGrammar:
-    """A grammar for one vocabulary; shared and immutable."""
+    """A grammar for one vocabulary; shared and immutable. A property is computed when it is first needed."""
 
     grammar: Grammar
     prepared: PreparedVocabulary
@@ -33,7 +33,7 @@ class CompiledGrammar:
 
     @cached_property
     def guard(self) -> Guard | None:
-        """The guard of what the rules cannot hold; None if they hold everything."""
+        """The guard of what the rules cannot keep; None if they keep everything."""
         plan = self.grammar.plan
         return None if plan is None else Guard(plan, self.prepared.guarded)
 
@@ -71,7 +71,7 @@ class GuardedMatcher:
         return len(self._accepted)
 
     def read(self, text: bytes) -> bool:
-        """Read bytes before the first token, never taken back; False if no sentence begins so."""
+        """Read bytes before the first token, which are never rolled back; False if no sentence begins so."""
         if not text:
             return True
         if not self._guarded:
@@ -99,7 +99,7 @@ class GuardedMatcher:
         return None if self._guarded else self._matcher
 
     def fill_rest(self, bitmask: Bitmask, row: int) -> None:
-        """Nothing is missing."""
+        """Do nothing: the mask of xgrammar's matcher is complete."""
 
     def accept(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if the grammar or the guard does not allow it."""
@@ -151,7 +151,7 @@ class GuardedMatcher:
 def forced_text(matcher: xgr.GrammarMatcher, guard_state: GuardState | None = None) -> bytes:
     """What every continuation begins with, as xgrammar's matcher finds it; empty where the text may end.
 
-    It finds no text across a mark: it is asked again after each.
+    xgrammar's matcher stops at a mark, so it is asked again after each one.
     """
     text = _forced_text(matcher)
     if guard_state is None or not text:

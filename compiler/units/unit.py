@@ -36,12 +36,12 @@ from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.vocabulary import Vocabulary
 
 _MAX_DIGITS = 3
-"""Of the number of a call, in syntaxes that number them."""
+"""The most digits of a call's number, in syntaxes that number calls."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unit(CompiledGrammar):
-    """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
+    """One tool's unit, addressed by its content's `digest`; `source` is the JSON form of `grammar`.
 
     `types` says what tagged parameters may be read as (see `LoweredSchema`). A unit that was read from a
     store is compiled when it is first used, since a generation calls few of a toolset's many tools.
@@ -56,7 +56,7 @@ class Unit(CompiledGrammar):
 
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
-        """The grammar as xgrammar compiles it; `grammar` is not kept for it, since matching needs none."""
+        """The grammar as xgrammar compiles it. Matching needs no `grammar`, so that is not kept."""
         return self.prepared.backend.compile_grammar(grammar_from_json(self.source))
 
     @cached_property
@@ -66,14 +66,14 @@ class Unit(CompiledGrammar):
 
     @cached_property
     def num_bytes(self) -> int:
-        """Memory that the compiled grammar takes, and what is read from its source."""
+        """The memory of the compiled grammar and of what is read from its source."""
         return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.source)
 
     def consumed(self, start: bytes) -> int | None:
         """How many bytes of `start` the unit consumes at its beginning; None if `start` does not fit.
 
-        They are fewer than all only if the unit is complete there. Answers are cached: a vocabulary has few
-        tokens that reach into a unit.
+        It consumes fewer than all only if the unit is complete after them. Answers are cached: a vocabulary
+        has few tokens that reach into a unit.
         """
         if not start:
             return 0  # known without compiling the unit
@@ -143,7 +143,7 @@ def compile_unit(
 
 
 def argument_starts(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
-    """The bytes that a unit can begin with: of an object, of a number, or of a tag and of the call's end."""
+    """The bytes that a unit can begin with: of an object, of a number, or of a tag or the call's end."""
     if syntax.after_number is not None:
         return b"0123456789"
     if syntax.tags is None:
