@@ -17,8 +17,8 @@ from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from toolspecs.tool import KeyOrder, Tool
 
-SOON_MS = 20.0
-"""A unit that compiles faster may be compiled when its tool is first called; others are compiled before."""
+LAZY_COMPILE_MS = 20.0
+"""A unit that compiles in less time is compiled lazily, when its tool is first called."""
 
 TOOL = "tool"
 """The kind of a tool's entry; those of response formats are the kinds of `ResponseFormat`."""
@@ -38,9 +38,9 @@ class CacheEntry:
     kind: str
 
     @property
-    def can_wait(self) -> bool:
-        """Whether it compiles fast enough to be compiled when a call of the tool first begins."""
-        return isinstance(self.unit, Unit) and self.compile_ms < SOON_MS
+    def can_compile_lazily(self) -> bool:
+        """Whether it is compiled only when a call of its tool first begins."""
+        return isinstance(self.unit, Unit) and self.compile_ms < LAZY_COMPILE_MS
 
     @property
     def tool_unit(self) -> Unit:

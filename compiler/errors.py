@@ -6,7 +6,7 @@ CompilerError
 │       └── NotTried        too many other schemas of the same request reached their limits
 │           └── NotReached  the time for compiling the request was over
 ├── UnsupportedToolset      some tools of a toolset are refused, or the chosen tool is not among them
-├── CompilingUnfinished     the time for compiling a request was over; nothing is known to be wrong
+├── CompilingUnfinished     the time for compiling a request was over; no tool is known to be at fault
 ├── UnsupportedGrammar      the back end refused a grammar
 ├── UnknownSyntax           no call syntax has that name
 ├── CorruptUnit             stored bytes are not a unit of this vocabulary and this version
@@ -30,12 +30,13 @@ class CompilerError(ValueError):
 class UnsupportedSchema(CompilerError):
     """A schema is refused: `reason` says why, `suggestion` what to do.
 
-    >>> str(UnsupportedSchema("/properties/a", "pattern", "needs more than 3000 states", "Simplify it."))
-    '/properties/a (pattern): needs more than 3000 states. Simplify it.'
+    >>> str(UnsupportedSchema("/properties/a/pattern", "pattern", "counts beyond 1000", "Lower the count."))
+    '/properties/a/pattern: counts beyond 1000. Lower the count.'
+    >>> str(UnsupportedSchema("/properties/a", "$ref", "cannot be resolved"))
+    '/properties/a ($ref): cannot be resolved'
 
-    `pointer` leads to the keyword that is to blame or, if there is none in the text of the schema, to the
-    schema object. In another document that the schema refers to, it begins with the URI of the document and
-    `#`.
+    `pointer` leads to the keyword at fault or, if the schema does not contain that keyword, to the schema
+    object. In another document that the schema refers to, it begins with the URI of the document and `#`.
     """
 
     def __init__(self, pointer: str, keyword: str, reason: str, suggestion: str = "") -> None:
@@ -71,11 +72,16 @@ class NotReached(NotTried):
 
 
 class UnsupportedToolset(CompilerError):
-    """Some tools of a toolset are refused; `refusals` are their names and errors."""
+    """Some tools of a toolset are refused; `refusals` are their names and errors.
+
+    The name is empty where no single tool is at fault.
+    """
 
     def __init__(self, refusals: Sequence[tuple[str, UnsupportedSchema]]) -> None:
         self.refusals = tuple(refusals)
-        super().__init__("; ".join(f"tool {name!r}: {error}" for name, error in self.refusals))
+        super().__init__(
+            "; ".join(f"tool {name!r}: {error}" if name else str(error) for name, error in self.refusals)
+        )
 
 
 class CompilingUnfinished(CompilerError):
@@ -105,7 +111,7 @@ class UnknownSyntax(CompilerError):
 
 
 class CorruptUnit(CompilerError):
-    """Stored bytes are not a unit of this vocabulary and this version; the unit must be compiled again."""
+    """Stored bytes are not a unit of this vocabulary and this version: it must be compiled again."""
 
 
 class TakesLonger(CompilerError):

@@ -14,7 +14,7 @@ import xgrammar as xgr
 
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Grammar
-from compiler.grammar.rule_cache import told_apart
+from compiler.grammar.rule_cache import safe_to_cache
 from compiler.guard.candidate_tokens import GuardedTokens
 from compiler.token_index import TokenIndex
 from compiler.vocabulary import Vocabulary
@@ -66,7 +66,7 @@ class Backend:
 
     def compile_grammar(self, grammar: Grammar) -> xgr.CompiledGrammar:
         """Compile a grammar; raises UnsupportedGrammar if xgrammar refuses it."""
-        return self.compile(told_apart(grammar).ebnf)
+        return self.compile(safe_to_cache(grammar).ebnf)
 
     def compile(self, ebnf: str) -> xgr.CompiledGrammar:
         """Compile the text of a grammar whose root rule is `root`.

@@ -29,8 +29,8 @@ _WORDS = {"null": ("null",), "boolean": ("true", "false")}
 _BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")
 
 
-def told_types(types: tuple[str, ...], *, is_string: bool) -> tuple[str, ...]:
-    """The types that a value can still have where the tag itself says whether it is a string."""
+def possible_types(types: tuple[str, ...], *, is_string: bool) -> tuple[str, ...]:
+    """Those of the types that a value can have, given that its tag says whether it is a string."""
     return tuple(name for name in types if (name == STRING) is is_string)
 
 

@@ -36,7 +36,6 @@ from toolspecs.errors import (
 )
 from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
-from toolspecs.narrowed_logs import NarrowedLogs
 from toolspecs.nearest import near_matches
 from toolspecs.preconditions import check_precondition, check_tool_precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
@@ -53,7 +52,7 @@ from toolspecs.toolset import (
     ToolsetReference,
 )
 from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
-from toolspecs.toolset_logs import Record, StaleCache, ToolsetLogs
+from toolspecs.toolset_logs import NarrowedLogs, Record, StaleCache, ToolsetLogs
 
 _log = logging.getLogger(__name__)
 

@@ -309,5 +309,5 @@ def _own_flaws(own: Any) -> Iterator[Flaw]:
             message = f"unknown option {shorten(option, 100)!r}"
             yield Flaw((OWN_FIELD, option), option, message, f"known are {' and '.join(OWN_OPTIONS)}")
         elif option == "key_order" and value is not None and value not in KEY_ORDERS:
-            message = f"{shorten(repr(value), 60)} is no order of keys"
+            message = f"{shorten(repr(value), 60)} is not an order of keys"
             yield Flaw((OWN_FIELD, option), option, message, f"use {' or '.join(map(repr, KEY_ORDERS))}")

@@ -1,4 +1,4 @@
-"""What the grammar cache tells about itself, in plain values; it does not know who listens."""
+"""The observer of a grammar cache: the protocol by which the cache tells of events, in plain values."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -17,14 +17,14 @@ class CacheObserver(Protocol):
         """A schema of a request was refused."""
 
     def compiling(self, key: str, kind: str) -> AbstractContextManager[None]:
-        """Entered while a worker compiles the entry `key`; an error that leaves it is why there is none.
+        """Entered while a worker compiles the entry `key`; if that fails, the error passes through it.
 
-        The context of the task is that of the request that has it compiled. `kind` is `tool` or the kind of
+        It runs in the context of the request for which the entry is compiled. `kind` is `tool` or the kind of
         a response format.
         """
 
     def joining(self, key: str) -> AbstractContextManager[None]:
-        """Entered while a request waits for the entry `key`, which another request has compiled."""
+        """Entered while a request waits for the entry `key`, which is being compiled for another request."""
 
 
 class Unobserved:

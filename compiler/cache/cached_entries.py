@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from compiler.cache.asked_already import RecentRefusals, SingleFlight, to_the_end
 from compiler.cache.cache_observer import CacheObserver
 from compiler.cache.grammar_store import GrammarStore
+from compiler.cache.single_flight import RecentRefusals, SingleFlight, to_the_end
 from compiler.cache_entry import CacheEntry
 from compiler.errors import (
     CompilerOverloaded,
@@ -44,7 +44,7 @@ class FoundEntry:
 
 
 class CachedEntries:
-    """Entries by key: an LRU cache in memory, behind it the store, behind that the pool that compiles.
+    """Entries by key: from an LRU cache in memory, else from the store, else from the pool that compiles.
 
     `on_kept` is called with each entry that comes into memory.
     """
@@ -103,10 +103,12 @@ class CachedEntries:
             return entries
 
         entries = await asyncio.to_thread(read) if contents else {}
-        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_quick_unit(entry)}
+        ready = {
+            key: entry for key, entry in entries.items() if entry.can_compile_lazily or _is_quick_unit(entry)
+        }
         for key, entry in ready.items():
             self._keep(key, entry)
-        unprepared = [entry for entry in ready.values() if not entry.can_wait]
+        unprepared = [entry for entry in ready.values() if not entry.can_compile_lazily]
         if unprepared:
             task = asyncio.create_task(self._prepare(unprepared, share))
             self._preparing.add(task)
@@ -236,7 +238,7 @@ class CachedEntries:
     ) -> CacheEntry:
         """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
         entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
-        if not entry.can_wait:
+        if not entry.can_compile_lazily:
             is_slow = entry.compile_ms > _SLOW_MS
             turn: AbstractAsyncContextManager[Any] = self._slow.turn(share) if is_slow else nullcontext()
             async with turn:

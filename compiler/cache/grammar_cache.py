@@ -1,4 +1,4 @@
-"""The grammar cache: grammars of toolsets and formats, linked from entries in memory, stored, or compiled."""
+"""The grammar cache: finds the entries of a toolset or format, or has them compiled, and links them."""
 
 import asyncio
 import time
@@ -44,7 +44,7 @@ _MAX_ASKED = 100
 class GrammarLookup:
     """A grammar that was looked up, and the recipe that it was linked by.
 
-    `source`, of its slowest part: memory, store or compiled.
+    `source` is where its slowest part came from: memory, store or compiled.
     """
 
     grammar: Constraint
@@ -54,10 +54,10 @@ class GrammarLookup:
 
 
 class GrammarCache:
-    """Grammars by content: an LRU cache in memory, bounded in bytes, behind it the store if there is one.
+    """Grammars by content: from an LRU cache in memory, bounded in bytes, else from the store if any.
 
-    Schemas are compiled by `compile_pool`, in threads of this process if it is None. One event loop owns the
-    cache; it is not thread-safe.
+    `compile_pool` compiles schemas; if it is None, threads of this process do. One event loop owns the cache;
+    it is not thread-safe.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class GrammarCache:
         return kept if len(kept) == len(found) else None
 
     async def find(self, digest: str) -> CachedGrammar | None:
-        """The grammar or the part of that digest; None if this process has not used it, or long ago.
+        """The grammar or the part of that digest; None if this process has not used it, or not for long.
 
         The store is asked about a few parts only.
         """
@@ -263,7 +263,7 @@ class GrammarCache:
         return read_faults(await self._in_turn(CompileJob.judge(tool, arguments), prepared, share))
 
     async def _in_turn(self, job: CompileJob, prepared: PreparedVocabulary, share: str) -> bytes:
-        """The result of a job that is not kept, in a turn of the client's share."""
+        """The result of a job, which is not cached; it runs in a turn of the client's share."""
         async with self._entries.queue.turn(share) as turn:
             with suppress(TakesLonger):
                 return await self._pool.run(job, prepared, is_long=False, share=share)
@@ -324,7 +324,7 @@ class GrammarCache:
     async def _jobs(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
     ) -> list[CompileJob]:
-        """The jobs of tools, with keys that are kept. Hashing large tools takes time, so a thread does it."""
+        """The jobs of tools, with cached keys. Hashing large tools takes time, so a thread does it."""
         jobs = [
             CompileJob.tool(tool.parameters, syntax, tool.documents, tool.custom, key_order or tool.key_order)
             for tool in tools

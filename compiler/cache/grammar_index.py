@@ -1,4 +1,4 @@
-"""What a digest names: a grammar by the recipe that it was linked by, or one of its parts by its key.
+"""The index of digests: the recipe by which a grammar was linked, and the key of each of its parts.
 
 Digests stand in reports, traces and the answers of requests. The index knows those that this process has
 used, as long as it has room; the grammars themselves are in the grammar cache.
@@ -42,18 +42,18 @@ class CachedGrammar:
 
 
 class GrammarIndex:
-    """Recipes and keys by digest; what was used longest ago is forgotten first."""
+    """Recipes and keys by digest; the least recently used ones are forgotten first."""
 
     def __init__(self) -> None:
         self._recipes: LruCache[GrammarRecipe] = LruCache(_INDEX_BYTES)
         self._keys: LruCache[tuple[str, str]] = LruCache(_INDEX_BYTES)
 
     def add_recipe(self, digest: str, recipe: GrammarRecipe) -> None:
-        """A grammar was linked."""
+        """Remember the recipe of a grammar that was linked."""
         self._recipes.put(digest, recipe, _BYTES_PER_PART * (2 + len(recipe.tools)))
 
     def add_part(self, key: str, entry: CacheEntry) -> None:
-        """An entry came into memory."""
+        """Remember the key of an entry that came into memory."""
         self._keys.put(entry.unit.digest, (key, entry.kind), _BYTES_PER_PART)
 
     def find(self, digest: str) -> tuple[GrammarRecipe | None, list[tuple[str, str, str]]]:
@@ -68,6 +68,6 @@ class GrammarIndex:
 
 
 def grammar_of(entry: CacheEntry) -> Grammar:
-    """The rules of an entry, read anew for a unit: in memory it needs none."""
+    """The grammar of an entry. A unit keeps none in memory, so it is read from the unit's source."""
     unit = entry.unit
     return grammar_from_json(unit.source) if isinstance(unit, Unit) else unit.grammar

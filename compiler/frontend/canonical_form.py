@@ -36,7 +36,7 @@ from compiler.frontend.disputed_texts import (
     valid_for_some,
 )
 from compiler.frontend.evaluated_properties import check_evaluated_properties
-from compiler.frontend.expansion import simple
+from compiler.frontend.expansion import form_of
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import child, inside, located, transformed
 from compiler.frontend.literals import check_literals
@@ -270,7 +270,7 @@ def _disputed_listing(document: Any, disputed: TextsByFormat) -> UnsupportedSche
 
 def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:
     try:
-        return schema.intersect(simple({"type": "object"}, schema.draft))
+        return schema.intersect(form_of({"type": "object"}, schema.draft))
     except canonical.CanonicalizationError as error:
         # An object view admits only objects already. The lowering refuses a raw view, and knows where it is.
         if isinstance(schema.view(), canonical.ObjectView | canonical.RawView):
@@ -287,7 +287,7 @@ def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> Cano
     if documents or form.draft != _with_known_formats({"$schema": DIALECTS[-1]}).draft:
         form = _with_known_formats(_in_newest_dialect(form.to_json_schema(), form.draft))
     try:
-        return form.intersect(simple({"type": "object"}, form.draft))
+        return form.intersect(form_of({"type": "object"}, form.draft))
     except canonical.CanonicalizationError:
         return form
 

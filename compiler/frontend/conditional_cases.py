@@ -23,7 +23,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.frontend.expansion import simple
+from compiler.frontend.expansion import form_of
 from compiler.frontend.keywords import (
     DEFINITIONS,
     IN_PLACE_LISTS,
@@ -129,7 +129,7 @@ class _Condition:
 
     @cached_property
     def test(self) -> CanonicalSchema:
-        return simple(self.schema["if"], self.draft)
+        return form_of(self.schema["if"], self.draft)
 
     def truth(self, guard: CanonicalSchema) -> bool | None:
         """Whether all instances of a guard pass `if`, or none; None if neither is proved."""
@@ -161,7 +161,7 @@ class _Cases:
         others = [condition for condition in conditions if key not in condition.hints]
         guards: dict[tuple[bool | None, ...], list[_Guard]] = {}
         for guard in _guards(key, asking):
-            form = simple(guard.schema, self._draft)
+            form = form_of(guard.schema, self._draft)
             self._count(self._num_copied)
             guards.setdefault(tuple(condition.truth(form) for condition in asking), []).append(guard)
         cases = [

@@ -75,7 +75,7 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     pending = list(schemas.items())
     while pending:
         pointer, schema = pending.pop()
-        for keyword, target in _leads(references, pointer, schema):
+        for keyword, target in _pointer_references(references, pointer, schema):
             found.append((pointer, keyword, target))
             if target not in schemas and isinstance(references.at(target), dict):
                 moved[target] = None
@@ -86,14 +86,15 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
         return DefinedSchema(document, documents)
     for pointer, schema in schemas.items():
         if pointer not in roots and _is_base(schema):
-            culprit, keyword, _ = next(each for each in found if each[2] in moved)
-            reason = "leads to a place where no keyword holds schemas, and references are relative to"
-            reason = f"{reason} {pointer}"
-            raise UnsupportedSchema(child(culprit, keyword), keyword, reason, _MOVE)
+            refused, keyword, _ = next(reference for reference in found if reference[2] in moved)
+            reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
+            raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
     return _defined(document, documents, found, list(moved))
 
 
-def _leads(references: References, pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _pointer_references(
+    references: References, pointer: str, schema: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """The references by pointer of one schema: the keyword, and the pointer of the target."""
     for keyword in REFERENCES:
         uri = schema.get(keyword)

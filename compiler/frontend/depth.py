@@ -68,14 +68,10 @@ def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
     3
     """
     schemas = _ReferenceTable(document, documents)
-    graph: dict[str, list[str]] = {}
-    pending = [("", frozenset({""}))]
-    while pending:
-        pointer, bases = pending.pop()
-        if pointer not in graph:
-            found = list(schemas.successors(pointer, bases))
-            graph[pointer] = [target for target, _ in found]
-            pending += found
+    graph = {
+        pointer: [*schemas.children(pointer), *(reference.target for reference in references)]
+        for pointer, references in schemas.reached()
+    }
     return _longest_path(graph, "")
 
 
@@ -132,13 +128,19 @@ class _ReferenceTable:
         schema = resolve(self._roots[f"{uri}#" if uri else ""], inner)
         return schema if isinstance(schema, dict) else {}
 
-    def successors(self, pointer: str, bases: _Bases) -> Iterator[tuple[str, _Bases]]:
-        """The schemas that the one at `pointer` holds or refers to, with the bases of their references.
-
-        `bases` are those of the schema itself if it stands where no keyword expects a schema.
-        """
-        yield from ((target, self._bases.get(pointer, bases)) for target in self.children(pointer))
-        yield from ((found.target, found.bases) for found in self.references(pointer, bases))
+    def reached(self, *, only_certain: bool = False) -> Iterator[tuple[str, list[_Reference]]]:
+        """The pointer of every schema that the document holds or refers to, with the references in it."""
+        seen: set[str] = set()
+        pending = [("", frozenset({""}))]
+        while pending:
+            pointer, bases = pending.pop()
+            if pointer in seen:
+                continue
+            seen.add(pointer)
+            found = [ref for ref in self._references(pointer, bases) if ref.is_certain or not only_certain]
+            yield pointer, found
+            pending += [(reference.target, reference.bases) for reference in found]
+            pending += [(inner, bases) for inner in self.children(pointer)]
 
     def children(self, pointer: str, keywords: Container[str] | None = None) -> Iterator[str]:
         """The schemas that the one at `pointer` holds under some keywords, definitions left out."""
@@ -149,8 +151,11 @@ class _ReferenceTable:
         }
         return (target for target, _ in children(pointer, used))
 
-    def references(self, pointer: str, bases: _Bases) -> Iterator[_Reference]:
-        """The schemas that the one at `pointer` refers to; `bases` as in `successors`."""
+    def _references(self, pointer: str, bases: _Bases) -> Iterator[_Reference]:
+        """The schemas that the one at `pointer` refers to.
+
+        `bases` are those of its references if it stands where no keyword expects a schema.
+        """
         schema = self.schema(pointer)
         for keyword in KEYWORDS:
             for reference in _strings(schema, (keyword,)):
@@ -203,16 +208,10 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     schemas = _ReferenceTable(document, documents)
     graph: dict[str, list[str]] = {}
     keywords: dict[tuple[str, str], str] = {}
-    pending = [("", frozenset({""}))]
-    while pending:
-        pointer, bases = pending.pop()
-        if pointer not in graph:
-            references = [found for found in schemas.references(pointer, bases) if found.is_certain]
-            keywords |= {(pointer, found.target): found.keyword for found in references}
-            same = [found.target for found in references]
-            graph[pointer] = [*same, *schemas.children(pointer, _SAME_VALUE)]
-            pending += [(found.target, found.bases) for found in references]
-            pending += [(inner, bases) for inner in schemas.children(pointer)]
+    for pointer, references in schemas.reached(only_certain=True):
+        keywords |= {(pointer, reference.target): reference.keyword for reference in references}
+        targets = [reference.target for reference in references]
+        graph[pointer] = [*targets, *schemas.children(pointer, _SAME_VALUE)]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -221,27 +220,21 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     return None
 
 
-def same_value(
+def applied_to_same_value(
     document: Any, documents: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Mapping[str, Any]]]]:
     """The pointer of every schema, with all schemas by pointer that it applies to the same value.
 
-    It is one of these itself. References of every kind are followed as by `find_cycle`, uncertain ones too.
+    The schema itself is among them. References of every kind are followed, also uncertain ones.
 
-    >>> [(pointer, list(reached)) for pointer, reached in same_value({"allOf": [{"items": {}}]}, {})]
-    [('', ['', '/allOf/0']), ('/allOf/0', ['/allOf/0']), ('/allOf/0/items', ['/allOf/0/items'])]
+    >>> {pointer: [*found] for pointer, found in applied_to_same_value({"allOf": [{"items": {}}]}, {})}
+    {'': ['', '/allOf/0'], '/allOf/0': ['/allOf/0'], '/allOf/0/items': ['/allOf/0/items']}
     """
     schemas = _ReferenceTable(document, documents)
-    graph: dict[str, list[str]] = {}
-    pending = [("", frozenset({""}))]
-    while pending:
-        pointer, bases = pending.pop()
-        if pointer not in graph:
-            references = list(schemas.references(pointer, bases))
-            graph[pointer] = [found.target for found in references]
-            graph[pointer] += schemas.children(pointer, _SAME_VALUE)
-            pending += [(found.target, found.bases) for found in references]
-            pending += [(inner, bases) for inner in schemas.children(pointer)]
+    graph = {
+        pointer: [*(reference.target for reference in references), *schemas.children(pointer, _SAME_VALUE)]
+        for pointer, references in schemas.reached()
+    }
     for pointer in graph:
         reached = {pointer: schemas.schema(pointer)}
         stack = [pointer]

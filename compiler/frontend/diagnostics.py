@@ -37,12 +37,12 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
         for pointer, reference in _strings_under(part, "$ref")
     ]
     # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
-    found = [each for each in references if target and target in each[2]] or [
-        each for each in references if (path := each[1].partition("#")[0]) and target.endswith(path)
+    found = [found for found in references if target and target in found[2]] or [
+        found for found in references if (path := found[1].partition("#")[0]) and target.endswith(path)
     ]
     if found:
         pointer, reference, _ = found[0]
-        reason = f"refers to {reference}, which does not exist: {message.partition(' and ')[0]}"
+        reason = f"refers to {reference}, but there is no such schema"
         return UnsupportedSchema(pointer, "$ref", reason, _REGISTER)
     keyword = "$ref" if "esource" in message or "ointer" in message else ""
     return UnsupportedSchema("", keyword, message, _REGISTER)
@@ -52,7 +52,7 @@ def invalid_pattern(
     document: Any, documents: Mapping[str, Any], error: canonical.InvalidPattern
 ) -> UnsupportedSchema:
     """The refusal of the first pattern that is not a regular expression."""
-    suggestion = "Write it in the syntax of ECMA-262, with lower counts."
+    suggestion = "Write it in the syntax of ECMA-262 and, if it counts, lower the counts."
     for start, part in _parts(document, documents):
         for pointer, keyword, text in _patterns(part):
             try:
@@ -74,14 +74,14 @@ def unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema
         case canonical.UnsatisfiableReason.Empty(cause):
             keywords = [child(cause.pointer, keyword) for keyword in cause.keywords]
         case _:
-            return UnsupportedSchema(pointer, "", f"{_NOTHING}: it is `false`", _ADMIT)
+            return UnsupportedSchema(pointer, "", f"{_NOTHING}, since it is `false`", _ADMIT)
     match keywords:
         case []:
             return UnsupportedSchema(pointer, "", _NOTHING, _ADMIT)
         case [keyword]:
             name = keyword.rpartition("/")[2]
             return UnsupportedSchema(keyword, name, _NOTHING, "Relax it, or leave it out.")
-    reason = f"{_NOTHING}: these keywords exclude one another: {', '.join(keywords)}"
+    reason = f"{_NOTHING}, since these keywords exclude one another: {', '.join(keywords)}"
     return UnsupportedSchema(pointer, "", reason, "Relax one of them, or leave one out.")
 
 

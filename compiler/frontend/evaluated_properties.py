@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.depth import same_value
+from compiler.frontend.depth import applied_to_same_value
 from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import child, inside
 
@@ -38,7 +38,7 @@ def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> N
     if not any(schema.keys() & _LOOKING for part in parts for schema in inside(part)):
         return
     has_negation = any(schema.keys() & _NEGATING for part in parts for schema in inside(part))
-    for pointer, reached in same_value(document, documents):
+    for pointer, reached in applied_to_same_value(document, documents):
         outer = reached[pointer]
         if "unevaluatedItems" in outer:
             for place in (place for place, schema in reached.items() if "contains" in schema):
@@ -62,6 +62,6 @@ def _evaluating(pointer: str, reached: Mapping[str, Mapping[str, Any]]) -> Itera
 
 def _refusal(pointer: str, keyword: str) -> UnsupportedSchema:
     what = "items" if keyword == "contains" else "keys"
-    disagree = f"validators of draft 2019-09 disagree whether {what} that it admits are evaluated"
-    reason = f"stands beside `unevaluated*`: {disagree}"
+    disagree = f"validators of draft 2019-09 disagree on whether the {what} that it admits are evaluated"
+    reason = f"stands beside `unevaluated*`, and {disagree}"
     return UnsupportedSchema(pointer, keyword, reason, _INSTEAD)

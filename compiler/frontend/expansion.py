@@ -19,9 +19,9 @@ from compiler.frontend.keywords import prefix_items_keyword
 
 MAX_CASES = 120
 MAX_ALONE = 32
-"""Of a `oneOf` whose alternatives overlap, written exactly; a grammar of more takes too much memory."""
+"""The most cases of an exact `oneOf` with overlapping alternatives; a grammar of more takes much memory."""
 _MAX_WHOLE = 16
-"""Alternatives of a `oneOf` that become one form: it takes time with the cube of their number."""
+"""The most alternatives of a `oneOf` that become one form: the time grows with the cube of their number."""
 _MAX_REFERENCES = 50
 _MAX_NESTING = 50
 _NOTHING: dict[str, Any] = {"not": {}}
@@ -30,10 +30,10 @@ Cases = list[CanonicalSchema]
 """A union of schemas."""
 
 
-def simple(document: Any, draft: int) -> CanonicalSchema:
-    """The canonical form of a schema that the compiler itself needs, to be combined with forms of `draft`.
+def form_of(document: Any, draft: int) -> CanonicalSchema:
+    """The canonical form of a schema that the compiler itself writes, to be combined with forms of `draft`.
 
-    Write it in what all drafts share: `enum` for one value, `{"not": {}}` for nothing.
+    The schema must use only what all drafts share: `enum` for one value, `{"not": {}}` for nothing.
     """
     return jsonschema_rs.canonicalize(document, draft=draft, validate_formats=True, offline=True)
 
@@ -45,8 +45,11 @@ class Expansion(NamedTuple):
     is_narrowed: bool
 
 
-class _Subsets(NamedTuple):
-    """Cases that admit no more than a form does, and cases that admit no less; the same where possible."""
+class _Bounds(NamedTuple):
+    """Bounds of a form: the `inner` cases admit no more than it does, the `outer` ones no less.
+
+    They are the same cases where the form can be expanded exactly.
+    """
 
     inner: Cases
     outer: Cases
@@ -141,7 +144,7 @@ class Expander:
     def _whole_of_all(self, branches: Iterable[CanonicalSchema]) -> CanonicalSchema:
         """The values that all of some schemas admit, as one form."""
         parts = _Conjunction.of(branches)
-        found = reduce(CanonicalSchema.intersect, map(self._whole, parts.plain), self._simple({}))
+        found = reduce(CanonicalSchema.intersect, map(self._whole, parts.plain), self._form_of({}))
         for alternatives in parts.exclusive:
             if len(alternatives) > _MAX_WHOLE:
                 raise TooManyCases("it is better expanded case by case")
@@ -169,13 +172,13 @@ class Expander:
             case _:
                 return [schema]
 
-    def _subsets(self, schema: CanonicalSchema, depth: int) -> "_Subsets":
-        """The expansion for a place where it is subtracted: there, what was left out of it must be in."""
+    def _bounds(self, schema: CanonicalSchema, depth: int) -> "_Bounds":
+        """The expansion for a place where it is subtracted: there, nothing may be missing from it."""
         was_narrowed, self._is_narrowed = self._is_narrowed, False
         cases = self._cases(schema, depth)
         is_narrowed = self._is_narrowed
         self._is_narrowed |= was_narrowed
-        return _Subsets(cases, self._widened(schema, depth) if is_narrowed else cases)
+        return _Bounds(cases, self._widened(schema, depth) if is_narrowed else cases)
 
     def _widened(self, schema: CanonicalSchema, depth: int) -> Cases:
         """Cases that admit all that a schema admits, and more: nothing is subtracted."""
@@ -185,7 +188,7 @@ class Expander:
             case canonical.ReferenceView():
                 return self._widened(self._target(schema), depth + 1)
             case canonical.NotView():
-                return [self._simple({})]
+                return [self._form_of({})]
             case canonical.AllOfView(branches):
                 return reduce(self._intersect, (self._widened(branch, depth + 1) for branch in branches))
             case canonical.AnyOfView(branches) | canonical.OneOfView(branches):
@@ -211,25 +214,25 @@ class Expander:
             others = schemas[:index] + schemas[index + 1 :]
             return reduce(_subtraction, [o for o in others if not _are_disjoint(schema, o)], schema)
 
-        return reduce(_union, map(alone, range(len(schemas))), self._simple(_NOTHING))
+        return reduce(_union, map(alone, range(len(schemas))), self._form_of(_NOTHING))
 
     def _cases_of_all(self, branches: Iterable[CanonicalSchema], depth: int) -> Cases:
         """The values that all of some schemas admit."""
         parts = _Conjunction.of(branches)
-        plain = (self._cases(each, depth + 1) for each in parts.plain)
-        cases = reduce(self._intersect, plain, [self._simple({})])
+        plain = (self._cases(branch, depth + 1) for branch in parts.plain)
+        cases = reduce(self._intersect, plain, [self._form_of({})])
         for alternatives in parts.exclusive:
-            subsets = [self._subsets(each, depth + 1) for each in alternatives]
+            bounds = [self._bounds(each, depth + 1) for each in alternatives]
             cases = self._exactly_one(
-                [_Subsets(*(self._intersect(cases, each) for each in both)) for both in subsets]
+                [_Bounds(*(self._intersect(cases, each) for each in both)) for both in bounds]
             )
         for negated in parts.negated:
-            excluded = self._subsets(negated, depth + 1).outer
+            excluded = self._bounds(negated, depth + 1).outer
             cases = self._some_if_many(partial(self._subtract, cases, excluded), MAX_CASES)
         return cases
 
-    def _simple(self, document: Any) -> CanonicalSchema:
-        return simple(document, self._draft)
+    def _form_of(self, document: Any) -> CanonicalSchema:
+        return form_of(document, self._draft)
 
     def _target(self, schema: CanonicalSchema) -> CanonicalSchema:
         """The first schema on a chain of references that is not itself a reference."""
@@ -249,16 +252,16 @@ class Expander:
         """The values of a type that `body` admits; draft 4 tells the integer 1 from the number 1.0."""
         match body.view():
             case canonical.ConstView(value) if type_name == "integer":
-                return body if _is_integer(value) else self._simple({"not": {}})
+                return body if _is_integer(value) else self._form_of({"not": {}})
             case canonical.EnumView(values) if type_name == "integer":
-                return self._simple({"enum": list(filter(_is_integer, values))})
+                return self._form_of({"enum": list(filter(_is_integer, values))})
             case _:
-                return self._simple({"type": type_name}).intersect(body)
+                return self._form_of({"type": type_name}).intersect(body)
 
     def _intersect(self, first: Cases, second: Cases) -> Cases:
         return self._live(a.intersect(b) for a, b in product(first, second))
 
-    def _exactly_one(self, unions: "list[_Subsets]") -> Cases:
+    def _exactly_one(self, unions: "list[_Bounds]") -> Cases:
         """The values that exactly one of the unions admits; some of them where there are too many cases."""
         num_cases = sum(len(union.inner) for union in unions)
         return self._some_if_many(
@@ -279,7 +282,7 @@ class Expander:
         finally:
             self._stops_early, self._max_cases = stopped_early, MAX_CASES
 
-    def _each_alone(self, unions: "list[_Subsets]") -> Cases:
+    def _each_alone(self, unions: "list[_Bounds]") -> Cases:
         found: Cases = []
         for index, union in enumerate(unions):
             others = [part for other in (*unions[:index], *unions[index + 1 :]) for part in other.outer]
@@ -325,7 +328,7 @@ class Expander:
         found: Cases = []
         for condition in conditions:
             try:
-                found += self._live([part.intersect(self._simple(condition))])
+                found += self._live([part.intersect(self._form_of(condition))])
             except canonical.CanonicalizationError:
                 self._is_narrowed = True
             if found and self._stops_early:

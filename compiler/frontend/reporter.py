@@ -25,7 +25,7 @@ _NULLABLE = (
 _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
-_UNUSED = "no value is looked at by it"
+_UNUSED = "no value is checked by it"
 _MAX_NOTE = 1_000
 """Characters of a note, which may quote listed values."""
 
@@ -52,7 +52,7 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "not": _NEGATIVE,
     "oneOf": ("anyOf", "allOf"),
 }
-"""Where a note is written if no schema there has its keyword: canonicalization makes one of the other."""
+"""The keywords that get a note if no schema there has its own: canonicalization turns one into another."""
 
 _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
 
@@ -65,13 +65,13 @@ _UNNOTED: _Verdict = (Verdict.EXACT, {})
 class Reporter:
     """Collects what the lowering says of the keywords of a schema.
 
-    Of every location that it makes rules for, the lowering says so (`lowered`). With that it vouches for the
-    keywords of the location's schemas: what they demand is what the rules admit, except for what its notes
-    say. A note is never lost: if no schema there has its keyword, it is one on a related keyword or on the
-    schema as a whole, and where no schema of the document applies, one on the schema around that place.
+    The lowering tells of every location that it makes rules for (`lowered`). With that it vouches for the
+    keywords of the location's schemas: the rules admit what they demand, except for what notes say. A note is
+    never lost. If no schema there has its keyword, it goes to a related keyword or to the schema as a whole.
+    Where no schema of the document applies, it goes to the schema around that place.
 
     Schemas that no location has, such as those under `not`, are part of what another keyword demands. They
-    are kept as well as that one.
+    are enforced as well as that keyword is.
     """
 
     def __init__(self, source_map: SourceMap, draft: int) -> None:
@@ -81,7 +81,7 @@ class Reporter:
         self._lowered: set[str] = set()
 
     def lowered(self, location: SchemaLocation) -> None:
-        """Vouch for the schemas of a location: its rules admit what they demand, but for what is noted."""
+        """Vouch for the schemas of a location: its rules admit what they demand, but for what notes say."""
         self._lowered.update(location.pointers)
 
     def note(
@@ -96,8 +96,8 @@ class Reporter:
     ) -> None:
         """Record a verdict for a keyword in the schemas of a location; the weaker of two verdicts stays.
 
-        It concerns values of `types` alone and, if a schema there gives the keyword one of `values`, schemas
-        that do so. A keyword of "" is the schema as a whole.
+        The note is about values of `types` alone. If any schema there gives the keyword one of `values`, it
+        is about those schemas alone. A keyword of "" is the schema as a whole.
         """
         if location.is_anywhere:
             return

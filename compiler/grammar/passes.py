@@ -1,4 +1,4 @@
-"""Passes over a grammar: pruning and inlining. None changes its language.
+"""Passes over a grammar: pruning and inlining. They do not change its language.
 
 Pruning removes unproductive rules, which no finite text completes, and unreachable ones. Inlining writes the
 alternatives of a rule that a loop repeats into the loop itself: where a loop refers to a rule in every round,
@@ -24,7 +24,7 @@ from compiler.grammar.grammar import (
 )
 
 _MAX_DEPTH = 4
-"""How many rules inside one another are inlined."""
+"""The most rules inside one another that are inlined."""
 _MAX_OPTIONS = 64
 
 
@@ -86,7 +86,7 @@ def _without_unproductive(expr: Expr, productive: AbstractSet[str]) -> Expr:
 
 
 def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]:
-    """The reachable rules as a reader meets them, and again with each one after those that it refers to."""
+    """The reachable rules in reading order, and in an order that has each rule after those it refers to."""
     met: dict[str, None] = {}
     innermost_first: list[str] = []
     stack = [(root, False)]
@@ -105,17 +105,18 @@ def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]
     return list(met), innermost_first
 
 
-def with_single_parts(grammar: Grammar, parts: AbstractSet[str]) -> Grammar:
-    """The grammar with those of the rules `parts` written out that are referred to once.
+def inline_single_uses(grammar: Grammar, inlinable: AbstractSet[str]) -> Grammar:
+    """The grammar with those of the rules `inlinable` inlined that are referred to once.
 
-    A text that rules share is compiled once; where only one has it, xgrammar knows in it what follows.
+    A rule that several others refer to is compiled once. One that is written out where it is used compiles to
+    faster masks, because xgrammar knows what follows it.
     """
     references = {
         name: [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
         for name, rule in grammar.rules.items()
     }
     counts = Counter(name for names in references.values() for name in names)
-    single = {name: grammar.rules[name].body for name in parts if counts[name] == 1}
+    single = {name: grammar.rules[name].body for name in inlinable if counts[name] == 1}
     rules = {
         name: Rule(_written_out(rule.body, single), rule.lookahead)
         if not single.keys().isdisjoint(references[name])
@@ -139,7 +140,7 @@ def _written_out(expr: Expr, bodies: Mapping[str, Expr]) -> Expr:
 
 
 def inlined(grammar: Grammar) -> Grammar:
-    """The grammar with the rules inlined that loops repeat; unreachable rules stay in it.
+    """The grammar with the rules that loops repeat inlined into the loops; unreachable rules stay in it.
 
     Of `root ::= char root | ""`, `char ::= [a-z] | "-"` it makes `root ::= [a-z] root | "-" root | ""`.
     """

@@ -1,4 +1,4 @@
-"""Grammars as xgrammar's cache of rules can tell them apart. The language stays the same.
+"""Grammars rewritten so that xgrammar's cache never takes one rule for another. The language stays the same.
 
 xgrammar keeps the masks of a rule for later grammars, by a hash of the rule and of all rules that it refers
 to. Rules that refer to one another in more than one circle have no hash, and neither have rules that refer to
@@ -31,20 +31,20 @@ from compiler.grammar.grammar import (
 )
 
 _MAX_DEPTH = 30
-"""How many references in a row are replaced; there are no more without left recursion, or hardly ever."""
+"""The most references in a row that are replaced. Without left recursion hardly any grammar has more."""
 
 _Node = str | int
-"""A rule by its name; a choice inside a concatenation, which xgrammar makes a rule of, by a number."""
+"""A rule by its name, or by a number a choice inside a concatenation, of which xgrammar makes a rule."""
 
 
-def told_apart(grammar: Grammar) -> Grammar:
+def safe_to_cache(grammar: Grammar) -> Grammar:
     """The grammar without rules that xgrammar's cache would take for others."""
     unhashed = _unhashed(grammar.rules)
     if not unhashed:
         return grammar
     rewriting = _Rewriting(grammar.rules, unhashed)
     rules = {
-        name: Rule(rewriting.told_apart(rule.body, RuleRef(name)), rule.lookahead)
+        name: Rule(rewriting.rewritten(rule.body, RuleRef(name)), rule.lookahead)
         for name, rule in grammar.rules.items()
     }
     return Grammar(rules, grammar.root, grammar.plan)
@@ -55,8 +55,8 @@ class _Rewriting:
         self._rules = rules
         self._unhashed = unhashed
 
-    def told_apart(self, body: Expr, itself: RuleRef | None = None) -> Expr:
-        """A body, or a choice in one, in which no rule without a hash is referred to once and at a start.
+    def rewritten(self, body: Expr, itself: RuleRef | None = None) -> Expr:
+        """A body, or a choice in one, whose only reference to a rule without a hash is not at a start.
 
         References to the rule itself do not count.
         """
@@ -72,10 +72,10 @@ class _Rewriting:
         return choice(*options)
 
     def _with_inner(self, option: Expr) -> Expr:
-        """An option with the choices inside it told apart: xgrammar makes rules of them."""
+        """An option with the choices inside it rewritten too: xgrammar makes rules of them."""
         if not isinstance(option, Concatenation):
             return option
-        return concat(*(self.told_apart(i) if isinstance(i, Choice) else i for i in option.items))
+        return concat(*(self.rewritten(i) if isinstance(i, Choice) else i for i in option.items))
 
     def _target(self, expr: Expr) -> Expr:
         return self._rules[expr.name].body if isinstance(expr, RuleRef) else expr

@@ -26,7 +26,7 @@ class RuleTable:
         self._names: dict[Rule, RuleRef] = {}
         self._next: dict[str, int] = {}
         self._shared: dict[str, RuleRef] = {}
-        self._parts: set[str] = set()
+        self._inlinable: set[str] = set()
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -42,12 +42,15 @@ class RuleTable:
             self._names[rule] = ref
         return self._names[rule]
 
-    def part(self, hint: str, expr: Expr) -> Expr:
-        """An expression as a rule if it has parts, to be written out again if it stays the only reference."""
+    def inlinable(self, hint: str, expr: Expr) -> Expr:
+        """A reference to a rule of a choice or concatenation; any other expression as it is.
+
+        `inline_single_uses` inlines the rule again if nothing else refers to it.
+        """
         if not isinstance(expr, Choice | Concatenation):
             return expr
         ref = self.define(hint, Rule(expr))
-        self._parts.add(ref.name)
+        self._inlinable.add(ref.name)
         return ref
 
     def reserve(self, hint: str) -> RuleRef:
@@ -69,12 +72,12 @@ class RuleTable:
         return self._shared[key]
 
     @property
-    def parts(self) -> AbstractSet[str]:
-        """The names of rules that `part` made."""
-        return self._parts
+    def inlinable_names(self) -> AbstractSet[str]:
+        """The names of the rules that `inlinable` made."""
+        return self._inlinable
 
     def grammar(self, root: Rule, plan: GuardPlan | None = None) -> Grammar:
-        """The grammar of these rules under `root`; `plan` says what guards keep."""
+        """The grammar of these rules with the root rule `root`; `plan` says what guards check."""
         return Grammar({"root": root, **self.rules}, plan=plan)
 
     def _unique(self, hint: str) -> str:

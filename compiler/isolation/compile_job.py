@@ -1,4 +1,4 @@
-"""Compile jobs: what a compile worker is asked and what it answers. Both cross between processes as bytes.
+"""Compile jobs: what a compile worker is asked to do and what it answers, as bytes between processes.
 
 An answer is one byte for its kind, then a result or a refusal. No part of it is ever unpickled: a process
 that has compiled a hostile schema is no longer trusted.
@@ -27,7 +27,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.tool import CustomInput, KeyOrder, Tool
 
 LOWERING_VERSION = 24
-"""To be raised whenever the same schema lowers to another grammar: stored entries then become misses."""
+"""Raise it whenever the same schema lowers to another grammar: stored entries then become misses."""
 
 _RESULT, _REFUSAL, _LIMIT = b"+", b"-", b"!"
 _log = logging.getLogger(__name__)

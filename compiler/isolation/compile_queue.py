@@ -5,9 +5,9 @@
         await turn.lengthen()  # gives the slot back and waits for one of those for long jobs
         ...  # compile, at most `limits.seconds`
 
-There is a slot for each worker. Of the shares that wait, the one is next that has had least of the workers'
-time (`FairShares`). A job is first tried for a short time, which is enough for real tools. Only what takes
-longer becomes a long job, and long jobs never hold the last slot. Neither does one share. So the first try
+There is a slot for each worker. The next free slot goes to the waiting share that has had least of the
+workers' time (`FairShares`). A job is first tried for a short time, which is enough for real tools. Only what
+takes longer becomes a long job. Long jobs never hold the last slot, nor does any one share. So the first try
 of a newcomer waits at most for first tries of others.
 
 The queue is bounded, for each share and in all. When it is full, the newest job of the share with most jobs
@@ -30,7 +30,7 @@ RETRY_AFTER_S = 2.0
 
 @dataclass(eq=False)
 class _Slot:
-    """A wish for a slot, and whether it was granted."""
+    """A request for a slot, and whether it was granted."""
 
     share: str
     is_long: bool
@@ -99,7 +99,7 @@ class CompileQueue:
             raise
 
     def release(self, slot: _Slot) -> None:
-        """Give a slot back, or the wish for one; the time that was held is charged. Once is enough."""
+        """Give a slot back and charge its time, or withdraw the request. A second call does nothing."""
         if slot in self._running:
             self._running.remove(slot)
             self._shares.charge(slot.share, self._clock() - slot.started)
@@ -135,7 +135,7 @@ class CompileQueue:
         return self._shares.served(share) + held[share] * self._limits.first_seconds
 
     def _make_room(self, share: str) -> None:
-        """Raise if the queue is full for a share; if it is full in all, the longest part gives way."""
+        """Raise if the queue is full for a share; if it is full in all, the largest share gives way."""
         num_waiting = Counter(slot.share for slot in self._waiting)
         if num_waiting[share] >= self._limits.max_waiting_per_share:
             raise TooManyCompilations(num_waiting[share], RETRY_AFTER_S)

@@ -7,7 +7,7 @@ schema. It has one thread, so that its forks are whole.
 A worker starts in milliseconds, since it shares all of that, and compiles one schema at a time. If a schema
 takes too long, the worker's own timer ends it, even if the gateway and the zygote are gone.
 
-Existing pools of processes do not serve. Some start a worker anew when one is lost, which takes 2.5 s for the
+No existing process pool fits. Some start a worker anew when one is lost, which takes 2.5 s for the
 imports alone (pebble, anyio); some have no time limit for a task (loky); some import the main module again in
 every worker (multiprocessing); and all of them unpickle what comes from the process that ran a hostile
 schema. A fork of the zygote takes 15 ms.

@@ -22,8 +22,8 @@ class BoundaryTokens:
     """Tokens made of a suffix, with which every unit may end, and a rest, which fits the state `after_call`.
 
     All units end with `tail`, so the candidates are known from the syntax alone. The sequence's own matcher
-    says whether a suffix ends the unit now. It is asked for the first byte of the suffix first, since most
-    suffixes fail there.
+    says whether a suffix ends the unit now. It first tries the first byte of the suffix, where most suffixes
+    fail.
     """
 
     def __init__(self, index: TokenIndex, tail: bytes, after_call: DispatchState) -> None:

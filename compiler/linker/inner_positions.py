@@ -30,8 +30,8 @@ from compiler.units.unit import Unit
 class InUnit(Position):
     """In a tool's arguments or the end of its call.
 
-    `token` is what was read last of the unit, after `previous`; of the first token, what of it is the unit's.
-    `call` tells the arguments apart.
+    `token` is the last token, or the part of the first token that belongs to the unit; `previous` is the
+    position before it. `call` tells the arguments from the rest of the call.
     """
 
     dispatcher: Dispatcher = field(repr=False)
@@ -53,14 +53,14 @@ class InUnit(Position):
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         """What the unit's grammar allows, and the tokens that end the unit here."""
         self.matcher.fill_next_token_bitmask(bitmask, row)
-        self.fill_rest(bitmask, row)
+        self.complete_mask(bitmask, row)
 
     @property
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, unless there is a guard."""
         return self.matcher if self.guard_state is None else None
 
-    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+    def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Allow the tokens that end the unit here."""
         bitmask[row, -1] &= self.unit.prepared.index.last_word
         self._boundary.add(self.matcher, bitmask[row], self._as_read)
@@ -179,9 +179,10 @@ class ParsedUnit:
 
 @dataclass(frozen=True, slots=True)
 class InAnswer(Position):
-    """In an answer, `depth` tokens after what the token that led here wrote of it.
+    """In an answer, `depth` tokens after the one in which the answer began.
 
-    `token` is what was read last of the answer, after `previous`.
+    `token` is the last token, or the part of the first token that belongs to the answer; `previous` is the
+    position before it.
     """
 
     compiled: CompiledSchema = field(repr=False)

@@ -3,7 +3,7 @@
 Position
 ├── BeforeThought, InThought    a model that thinks first
 ├── InText, InFixedText         free text; headers and the closing
-├── AtCallOrAnswer              the beginning of a call or of an answer, and it is not yet known of which
+├── AtCallOrAnswer              the beginning of a call or of an answer: both are still possible
 ├── InUnit, InAnswer            what a grammar describes
 └── Stopped                     after a stop token
 
@@ -46,12 +46,12 @@ class LinkedMatcher:
         self._position.fill(bitmask, row)
 
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
-        """The matcher of xgrammar, where its mask and `fill_rest` make the mask; None elsewhere."""
+        """The matcher of xgrammar, where `complete_mask` completes its mask; None elsewhere."""
         return self._position.inner_matcher
 
-    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
-        """Make of the mask that `inner_matcher` has filled the one that `fill_bitmask` fills."""
-        self._position.fill_rest(bitmask, row)
+    def complete_mask(self, bitmask: Bitmask, row: int) -> None:
+        """Make the mask that `fill_bitmask` fills of the one that `inner_matcher` has filled."""
+        self._position.complete_mask(bitmask, row)
 
     def accept(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if the grammar does not allow it."""
@@ -75,7 +75,7 @@ class LinkedMatcher:
             self._position.undo()
 
     def fork(self) -> "LinkedMatcher":
-        """Another one at the same point, which cannot be rolled back to before it."""
+        """A second matcher at the same point, which cannot be rolled back to before that point."""
         return LinkedMatcher(self._vocabulary, self._position.fork())
 
     def forced_text(self) -> bytes:
@@ -134,11 +134,11 @@ class Position(ABC):
 
     @property
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
-        """The matcher of xgrammar, where its mask and `fill_rest` make the mask."""
+        """The matcher of xgrammar, where `complete_mask` completes its mask; None elsewhere."""
         return None
 
-    def fill_rest(self, bitmask: Bitmask, row: int) -> None:  # noqa: B027 - few positions have a matcher
-        """Make of the mask that `inner_matcher` has filled the one that `fill` fills."""
+    def complete_mask(self, bitmask: Bitmask, row: int) -> None:  # noqa: B027 - few positions have a matcher
+        """Make the mask that `fill` fills of the one that `inner_matcher` has filled."""
 
     @abstractmethod
     def accept(self, token_id: int, token: bytes) -> "Position | None":

@@ -219,7 +219,7 @@ def _refusal(reason: str) -> UnsupportedSchema:
 
 
 def _thought(syntax: Syntax, prepared: PreparedVocabulary) -> Thought | None:
-    """What the syntax's models begin with; None where their vocabulary has no markers for it."""
+    """The thought that models of the syntax begin with; None if their vocabulary has no markers for it."""
     thought, markers = syntax.thought, prepared.vocabulary.markers
     if thought is None or not {thought.begin, thought.end} <= markers.keys():
         return None
@@ -325,7 +325,8 @@ class _DispatchBuilder:
         try:
             return Headers([*spelled, *others], num_lookahead=len(starts[0]))
         except ValueError as error:
-            raise UnsupportedToolset([("", UnsupportedSchema("", "name", str(error)))]) from error
+            refusal = UnsupportedSchema("", "name", str(error), "Rename one of these tools.")
+            raise UnsupportedToolset([("", refusal)]) from error
 
     def _state(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> DispatchState:
         index = self._index
@@ -336,7 +337,7 @@ class _DispatchBuilder:
     def _enters(self, name: str, rest: bytes) -> bool:
         """Whether an output can go on with `rest` from the beginning of a tool's unit on."""
         if rest and rest[0] not in self._starts:
-            return False  # the unit need not be asked, nor compiled
+            return False  # known without compiling the unit
         num_consumed = self._units[name].consumed(rest)
         if num_consumed is None or num_consumed == len(rest):
             return num_consumed is not None

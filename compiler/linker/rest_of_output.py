@@ -1,4 +1,4 @@
-"""What may still follow an output, outside of units and answers: what completes it, and its grammar."""
+"""What may still follow an output outside of units and answers: texts that complete it, and a grammar."""
 
 from collections.abc import Iterator
 

@@ -32,10 +32,10 @@ class PlacedObject(NamedTuple):
     location: SchemaLocation
 
 
-def joined(
+def join_alternatives(
     lowering: Lowering, objects: Sequence[PlacedObject]
 ) -> tuple[list[PlacedObject], list[PlacedObject]]:
-    """Objects with decisive members, and the objects that are none of these; they admit the same together.
+    """The joined objects, with decisive members, and those not joined; together they admit the same.
 
     Objects are only joined if they have the same declared keys in the same order.
     """
@@ -44,7 +44,7 @@ def joined(
     for alike in _groups(objects, lambda each: _without_members(each.constraint)):
         places = _groups(alike, lambda each: _place(lowering, each)) if len(alike) > 1 else [alike]
         for group in places:
-            decisive, left = _joined([each.constraint for each in group])
+            decisive, left = _join([each.constraint for each in group])
             found += [PlacedObject(constraint, group[0].location) for constraint in decisive]
             rest += [each for each in group if any(each.constraint is one for one in left)]
     return found, rest
@@ -77,10 +77,10 @@ def _without_members(constraint: ObjectConstraint) -> Hashable:
     )
 
 
-def _joined(
+def _join(
     constraints: Sequence[ObjectConstraint],
 ) -> tuple[list[ObjectConstraint], list[ObjectConstraint]]:
-    """Constraints with decisive members, and those that are none of these."""
+    """The constraints that were joined, with decisive members, and those that were not."""
     found: list[ObjectConstraint] = []
     left = list(constraints)
     while len(left) > 1:

@@ -1,9 +1,9 @@
 """Members in any order: what may follow depends on which of them were written.
 
-There is one rule for each set of written members, so `n` members take `2 ** n` rules. These hold all of it:
-distinct keys, required ones, keys that need others, bounds of their number. So masks, the budget closer and
-forced text are exact, and no guard has anything to do. The rules are small, because they share one rule for
-each member. An object that would take too many of them has its keys in their declared order.
+There is one rule for each set of written members, so `n` members take `2 ** n` rules. The rules express
+everything: distinct keys, required keys, keys that need others, and bounds of their number. So masks, the
+budget closer and forced text are exact without a guard. The rules are small, because they share one rule for
+each member. An object that would take too many rules has its keys in their declared order.
 """
 
 from typing import NamedTuple, Protocol
@@ -14,13 +14,13 @@ from compiler.lowering.member_choices import MemberChoices
 from toolspecs.tool import KeyOrder
 
 MAX_KEYS = 10
-"""Of an object whose keys come in any order; they take 1,024 rules."""
+"""The most keys of an object whose keys come in any order; they take 1,024 rules."""
 MAX_RULES = 4_096
-"""For such objects of one schema together."""
+"""The most rules of all such objects of one schema together."""
 
 
 class ChosenOrder(NamedTuple):
-    """The order of an object's keys; `because` ends a note on the declared order, empty if it was wanted."""
+    """The order of an object's keys; `because` tells in a note why the wanted order is not possible."""
 
     is_any: bool = False
     because: str = ""
@@ -39,7 +39,7 @@ class KeyOrders:
         return self._wanted == "any"
 
     def declared(self, reason: str) -> ChosenOrder:
-        """The declared order, for a reason that is told if any order is wanted."""
+        """The declared order; the reason is reported if any order was wanted."""
         return ChosenOrder(because=f": {reason}" if self.is_any_wanted else "")
 
     def choose(self, num_keys: int) -> ChosenOrder:
@@ -65,13 +65,15 @@ class Following(Protocol):
 
 
 def lower_in_any_order(choices: MemberChoices, rules: RuleTable, after: Following) -> Expr | None:
-    """What `after` makes of no members: each can be written once, in any order."""
+    """The members in any order, each at most once; `after` makes what stands after those that are written."""
     texts = [rules.define("member", Rule(member.text)) for member in choices.members]
     rest: dict[int, Expr | None] = {}
     for written in range((1 << len(texts)) - 1, -1, -1):  # after every set that contains it
-        those = {index for index in range(len(texts)) if written >> index & 1}
+        indices = {index for index in range(len(texts)) if written >> index & 1}
         following = union(
-            concat(text, rest[written | 1 << index]) for index, text in enumerate(texts) if index not in those
+            concat(text, rest[written | 1 << index])
+            for index, text in enumerate(texts)
+            if index not in indices
         )
-        rest[written] = after(len(those), following, is_whole=choices.are_whole(those))
+        rest[written] = after(len(indices), following, is_whole=choices.are_whole(indices))
     return rest[0]

@@ -68,8 +68,8 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, context: Co
         raise lowering.reporter.refusal(
             context.location,
             "uniqueItems",
-            "there may be fewer distinct items than the array must have, or it must have too many",
-            f"Lower minItems (to {MOST_DISTINCT} at most), or admit more values.",
+            f"demands more distinct items than its schema is known to admit, or more than {MOST_DISTINCT}",
+            f"Lower minItems (to {MOST_DISTINCT} at most), or admit more values of items.",
         )
     return items.lower()
 

@@ -147,8 +147,8 @@ class Cardinality:
 def is_roomy(schema: CanonicalSchema | None, *, guards_lengths: bool) -> bool:
     """Whether every beginning of a text of the schema is known to have countless continuations.
 
-    With `guards_lengths` also if only those have none that leave no room for a character more: the guard that
-    counts the characters sees these.
+    With `guards_lengths`, beginnings that leave no room for another character do not count: the guard that
+    counts the characters knows them.
     """
     match schema.view() if schema is not None else None:
         case canonical.StringView() as view:

@@ -15,7 +15,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.dialect_dependent import DIALECTS
-from compiler.frontend.expansion import Expander, simple
+from compiler.frontend.expansion import Expander, form_of
 from compiler.frontend.keywords import NUMBERS, child
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
@@ -173,10 +173,10 @@ class Lowering(ABC):
             self.reporter.note(location, "oneOf", Verdict.NARROWED, note)
         return cases
 
-    def simple(self, document: Any) -> CanonicalSchema:
+    def form_of(self, document: Any) -> CanonicalSchema:
         """The canonical form of a schema that the lowering itself needs, in the draft of the document."""
-        return simple(document, self.schema.draft)
+        return form_of(document, self.schema.draft)
 
     def admits(self, schema: CanonicalSchema, value: Any) -> bool:
         """Whether a schema is known to admit a value."""
-        return schema.covers(self.simple({"enum": [value]})) == canonical.Containment.YES
+        return schema.covers(self.form_of({"enum": [value]})) == canonical.Containment.YES

@@ -60,7 +60,7 @@ class MemberState(NamedTuple):
 class MemberBounds(NamedTuple):
     """How many members there may be (None: any number); after the declared ones `num_undeclared` may follow.
 
-    Counts are not told apart from `top` up.
+    All counts from `top` up count as `top`.
     """
 
     low: int
@@ -70,7 +70,7 @@ class MemberBounds(NamedTuple):
 
 
 class MemberChoices:
-    """The choices between members, which are live (`live_members`); in their order unless said otherwise."""
+    """The choices between members that can be written (`live_members`), in their order."""
 
     def __init__(
         self, members: Sequence[Member], dependent_keys: DependentKeys, bounds: MemberBounds

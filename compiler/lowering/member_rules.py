@@ -59,8 +59,8 @@ class MemberRules:
             raise lowering.reporter.refusal(
                 self.location,
                 "minProperties",
-                "demands more keys than may be admitted",
-                "Lower it, or declare the keys.",
+                "demands more keys than the object is known to admit",
+                "Lower it, or declare the keys in `properties`.",
             )
         top = max(self.low, self.high or 0)  # a higher count makes no difference
         if extra is not None and not self.is_extra_single:
@@ -99,8 +99,8 @@ class MemberRules:
     def _shared(self, member: Member) -> Member:
         """A member whose texts are rules, which other objects with the same member refer to, too."""
         rules, decisive = self.lowering.rules, member.decisive
-        shared = None if decisive is None else rules.part("member", decisive)
-        return replace(member, text=rules.part("member", member.text), decisive=shared)
+        shared = None if decisive is None else rules.inlinable("member", decisive)
+        return replace(member, text=rules.inlinable("member", member.text), decisive=shared)
 
     def _is_flat(self) -> bool:
         if self.choices.has_decisive or not self.choices.are_independent:

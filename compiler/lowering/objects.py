@@ -30,7 +30,7 @@ cannot know which of them is being written. One that declares no keys reads them
 """
 _NO_KEYS = frozenset[str]()
 _MOST_MARKED_BESIDE = 10
-"""Undeclared keys that an object may spell in any case, because they are marked in objects beside it."""
+"""How many keys that other objects at the same place mark the rules of an object may always spell."""
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
 """The keywords that name keys; the first of these that a schema has gets the report's note on their order."""
 _MOST_LISTED = 10
@@ -110,8 +110,8 @@ def declared_keys(
             raise lowering.reporter.refusal(
                 location,
                 "propertyNames",
-                "may not admit a required key",
-                "List the keys by `enum`, or do not require it.",
+                "might forbid a key that `required` lists",
+                "List the admitted keys by `enum`, or remove the key from `required`.",
             )
     return order, is_open
 

@@ -22,9 +22,9 @@ from compiler.frontend.depth import too_deep
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
 from compiler.grammar.joining import joined as joined_rules
-from compiler.grammar.passes import prune, with_single_parts
+from compiler.grammar.passes import inline_single_uses, prune
 from compiler.guard.planner import Ambiguities, PathStep
-from compiler.lowering.alike_objects import PlacedObject, joined
+from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import (
     Context,
@@ -92,7 +92,7 @@ class SchemaLowering(Lowering):
             # Written out in the root rule, so that xgrammar precomputes masks up to its very end.
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
-                return with_single_parts(joined_rules(grammar), self.rules.parts)
+                return inline_single_uses(joined_rules(grammar), self.rules.inlinable_names)
         reason = "admits values, but none that can be written"
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
@@ -172,7 +172,7 @@ class SchemaLowering(Lowering):
             self._unconstrained.note(location if self._is_open(location) else context.location)
             self.reporter.lowered(location)
             return self._unconstrained.value(context, step)
-        return self.value(self.simple({}), inner, step)
+        return self.value(self.form_of({}), inner, step)
 
     def _is_open(self, location: SchemaLocation) -> bool:
         """Whether a schema of a location admits values inside which nothing is constrained."""
@@ -253,7 +253,7 @@ class SchemaLowering(Lowering):
         }
         if len(placed) < 2 or self.key_orders.is_any_wanted:
             return [], schemas
-        objects, rest = joined(self, list(placed.values()))
+        objects, rest = join_alternatives(self, list(placed.values()))
         others = [s for i, s in enumerate(schemas) if i not in placed or any(placed[i] is r for r in rest)]
         return objects, others
 

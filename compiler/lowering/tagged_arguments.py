@@ -36,7 +36,7 @@ from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
 from compiler.syntax import Syntax
-from compiler.tagged_values import STRING, admits_containers, is_json, json_patterns, told_types
+from compiler.tagged_values import STRING, admits_containers, is_json, json_patterns, possible_types
 from compiler.vocabulary import Vocabulary
 
 _NOT_IN_TAGS = re.compile(r"[\x00-\x20<>\"]")
@@ -142,8 +142,8 @@ class TaggedArguments:
 
     def _exactly(self, value: Any) -> ObjectConstraint:
         """The constraint that only this object satisfies."""
-        parts = {key: self._lowering.simple({"enum": [part]}) for key, part in value.items()}
-        names = self._lowering.simple({"enum": list(parts)} if parts else {"not": {}})
+        parts = {key: self._lowering.form_of({"enum": [part]}) for key, part in value.items()}
+        names = self._lowering.form_of({"enum": list(parts)} if parts else {"not": {}})
         return ObjectConstraint(required=tuple(parts), properties=parts, property_names=names)
 
     def _admitted_types(self, schema: CanonicalSchema | None) -> list[str]:
@@ -154,7 +154,7 @@ class TaggedArguments:
 
     def _of_types(self, schema: CanonicalSchema | None, types: tuple[str, ...]) -> CanonicalSchema:
         """The values of some types that a schema admits."""
-        only = self._lowering.simple({"type": list(types)})
+        only = self._lowering.form_of({"type": list(types)})
         return only if schema is None else schema.intersect(only)
 
     def _object(self, constraint: ObjectConstraint, keys: list[str], order: ChosenOrder) -> Expr | None:
@@ -216,12 +216,12 @@ class TaggedArguments:
             raise UnsupportedSchema(location.pointer or root.location.pointer, "properties", why, suggestion)
         tags, schema = self._tags, value_schema(constraint, key)
         types = self.types[key]
-        others = told_types(types, is_string=False)
+        others = possible_types(types, is_string=False)
         text = value = None
         self._lowering.reporter.lowered(location)
         if STRING in types:
             strings = schema if not others else self._of_types(schema, (STRING,))
-            read_as = told_types(types, is_string=True) if tags.tells_strings else types
+            read_as = possible_types(types, is_string=True) if tags.tells_strings else types
             text = self._text(strings, location, read_as)
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)

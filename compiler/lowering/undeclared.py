@@ -22,8 +22,7 @@ from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 
 MAX_CLASSES = 40
-
-
+"""The most sets of patterns that one key may match."""
 _NOTED_AT = (
     "uniqueItems",
     "additionalProperties",
@@ -32,9 +31,9 @@ _NOTED_AT = (
     "properties",
     "type",
 )
-
-
+"""The keywords of which the first that a schema has gets the note on a single undeclared key."""
 _NAMING = ("propertyNames", "patternProperties", "additionalProperties", "properties")
+"""The keywords of which the first that a schema has gets the note on keys that are left out."""
 
 
 def note_single(lowering: Lowering, location: SchemaLocation) -> None:
@@ -126,7 +125,7 @@ def _key_schema(
 ) -> CanonicalSchema:
     """Keys that are not among `keys`, match exactly the patterns `matched`, and fit `failing` if given."""
     others = [pattern for pattern in constraint.pattern_properties if pattern not in matched]
-    schema = lowering.simple(
+    schema = lowering.form_of(
         {
             "type": "string",
             "allOf": [

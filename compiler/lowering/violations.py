@@ -15,7 +15,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Expr, union
-from compiler.lowering.alike_objects import PlacedObject, joined
+from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, Violation, intersection
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import declared_keys, lower_object, value_schema
@@ -23,7 +23,7 @@ from compiler.report import Verdict
 
 MAX_CHOICES = 60
 _NUM_CHOSEN = 24
-"""Of more choices; each costs about as much as an object."""
+"""How many choices are written if there are more; each costs about as much as an object."""
 _SAY_ALLOWED = "Say what is allowed instead."
 _TELL_APART = (
     "Say what is allowed instead or, if these are alternatives of oneOf, give each a required key"
@@ -45,7 +45,7 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
     alternatives, is_whole = _without_violations(lowering, constraint, location)
     if not lowering.key_orders.is_any_wanted:
         placed = [PlacedObject(alternative, location) for alternative in alternatives]
-        alternatives = [each.constraint for group in joined(lowering, placed) for each in group]
+        alternatives = [each.constraint for group in join_alternatives(lowering, placed) for each in group]
     written = union([lower_object(lowering, alternative, context) for alternative in alternatives])
     if written is None and not is_whole:
         reason = "demands that too many keys or values fail a schema"
@@ -85,13 +85,13 @@ def _choices(
 ) -> Iterator[ObjectConstraint]:
     """The constraint once for every member that can be the failing one."""
     keys, is_open = declared_keys(lowering, constraint, location)
-    named = _names(failing.key.intersect(constraint.property_names or lowering.simple({})))
+    named = _names(failing.key.intersect(constraint.property_names or lowering.form_of({})))
     named = [name for name in named if name not in keys] if is_open else []
     is_declared = False
     for key in (*keys, *named):
         if not lowering.admits(failing.key, key):
             continue
-        schema = intersection(value_schema(constraint, key), failing.value) or lowering.simple({})
+        schema = intersection(value_schema(constraint, key), failing.value) or lowering.form_of({})
         if schema.satisfiability() == canonical.Satisfiability.NO:
             continue
         is_declared = True
@@ -118,17 +118,19 @@ def _both(first: FailingMember, second: FailingMember) -> FailingMember:
 
 
 def _failing_member(lowering: Lowering, violation: Violation, location: SchemaLocation) -> FailingMember:
-    texts = lowering.simple({"type": "string"})
+    texts = lowering.form_of({"type": "string"})
     try:
         match violation:
             case canonical.NameFailsView(schema):
                 return FailingMember(texts.subtract(schema))
             case canonical.PatternValueFailsView(pattern, schema):
-                return FailingMember(lowering.simple({"type": "string", "pattern": pattern}), schema.negate())
+                return FailingMember(
+                    lowering.form_of({"type": "string", "pattern": pattern}), schema.negate()
+                )
             case canonical.UndeclaredValueFailsView(names, patterns, additional):
                 excluded: list[Any] = [{"pattern": pattern} for pattern in patterns]
                 excluded.append({"enum": names} if names else {"not": {}})
-                key = reduce(CanonicalSchema.subtract, map(lowering.simple, excluded), texts)
+                key = reduce(CanonicalSchema.subtract, map(lowering.form_of, excluded), texts)
                 return FailingMember(key, additional.negate())
     except canonical.CanonicalizationError as error:
         reason = f"demands that some key or value fails a schema which cannot be negated: {error}"

@@ -29,7 +29,7 @@ class TooManyStates(ValueError):
     """An automaton has more states than its limit allows."""
 
     def __init__(self, limit: int = MAX_STATES) -> None:
-        super().__init__(f"needs more than {limit} states")
+        super().__init__(f"needs an automaton of more than {limit} states")
 
 
 @dataclass(frozen=True)

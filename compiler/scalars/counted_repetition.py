@@ -20,10 +20,10 @@ from compiler.grammar.rules import RuleTable
 BLOCK = 32
 AHEAD = 16
 SHORT = BLOCK + AHEAD
-"""Lower bounds than this are counted one by one."""
+"""Bounds below this one are counted one by one."""
 PHASES = (0, BLOCK // 3, 2 * BLOCK // 3)
 MAX_LENGTH = 1 << 15
-"""Higher upper bounds are narrowed to this one."""
+"""Upper bounds above this one are narrowed to it."""
 
 NOTHING = "\x00"
 """A lookahead for what follows a text that is a whole output: no token that may be written begins with it."""

@@ -34,10 +34,10 @@ JsonNumber = int | float | Decimal
 _Bound = TypeVar("_Bound", int | None, JsonNumber | None)
 
 MAX_DIGITS = 20
-"""Of an integer without bounds: enough for every 64-bit integer, and the digits come to an end."""
+"""The most digits of an integer without bounds: enough for 64 bits, and a model cannot go on for ever."""
 MAX_BOUND_DIGITS = 40
 FAR = 10**120
-"""More than any number that is written without bounds, which has 20 digits and an exponent of two."""
+"""More than any number that is written without bounds: those have 20 digits and an exponent of two digits."""
 MAX_FRACTION = 20
 DIGITS_OF_NUMBERS = (
     f"numbers have at most {MAX_DIGITS} digits before the point and {MAX_FRACTION} after it,"

@@ -132,7 +132,8 @@ class StringConstraint:
             conditions.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
             notes.append(("not", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
         if self.content_media_types or any(name != "base64" for name in self.content_encodings):
-            raise UnsupportedKeyword("contentMediaType", "describes content inside a string", "Leave it out.")
+            reason = "describes the content of a string, which no mask can check"
+            raise UnsupportedKeyword("contentMediaType", reason, "Leave it out.")
         conditions += [PatternCondition(BASE64) for _ in self.content_encodings]
         return conditions, notes
 

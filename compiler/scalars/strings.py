@@ -9,7 +9,7 @@ depends on what it costs:
 - Beside a pattern whose texts are all short enough, nobody has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
 - Otherwise rules do: the states of the pattern are multiplied by counts (`bounded_by_count`).
-- If these cost too much, a guard keeps the whole pattern, if it can (see `_kept_whole`). A count of all
+- If these cost too much, a guard keeps the whole pattern, if it can (see `_guarded_whole`). A count of all
   characters beside lookaheads, as passwords have it, then is a bound on the length.
 - If these are too many, some long texts are left out (`bounded_by_suffixes`, or a lower bound).
 """
@@ -61,7 +61,7 @@ LONGEST_BY_RULES = 32
 LONGEST_COUNTED = 1 << 13
 """The largest `maxLength` that rules count: a thousand characters take 60 ms to compile at each place."""
 MAX_COST_OF_COUNTS = 100
-"""Counts of patterns that must not match are lowered where the rules would cost more than this."""
+"""If rules of patterns that must not match would cost more, counts in the patterns are lowered."""
 MAX_COST_EXCLUDED = 40
 """The same where texts may be left out instead: rules of texts that do not match take ten times as long."""
 MAX_COST_BESIDE_GUARD = 40
@@ -69,7 +69,7 @@ MAX_COST_BESIDE_GUARD = 40
 _BY_PATTERN = ("pattern", "minLength", "maxLength")
 """The keywords that a guard keeps which keeps a whole pattern."""
 SHORTEST_GUARDED = 8
-"""Rules count lower bounds than this: guards pay only where few tokens are too long for the whole string."""
+"""Rules count bounds below this one: a guard pays only where few tokens are too long for the whole string."""
 _VALUE_END = CharClass.of(",", "}", "]")
 _KEY_END = CharClass.of(":", KEY_MARK)
 
@@ -120,25 +120,10 @@ class StringLowering:
         Raises:
             UnsupportedKeyword: a keyword cannot be upheld.
         """
-        low, high = constraint.min_length, constraint.max_length
-        if (
-            constraint.has_only_lengths
-            and self.is_guarded
-            and not self.is_distinct
-            and low > LONGEST_BY_RULES
-            and (guarded := self._kept_whole(language([]), low, high, ("minLength", "maxLength")))
-        ):
-            return guarded
-        if (
-            constraint.has_only_lengths
-            and self.is_guarded
-            and high is not None
-            and max(low, SHORTEST_GUARDED) <= high
-        ):
-            lowered = self.lower(replace(constraint, max_length=None))
-            return lowered and _guarded(lowered, LengthBound(high))
-        if self.is_guarded and (guarded := self._with_guarded_formats(constraint)) is not None:
-            return guarded
+        if self.is_guarded:
+            guarded = self._with_guarded_lengths(constraint) or self._with_guarded_formats(constraint)
+            if guarded is not None:
+                return guarded
         constraint, length_notes = constraint.with_countable_length()
         conditions, notes = constraint.conditions()
         notes += length_notes
@@ -195,6 +180,20 @@ class StringLowering:
             return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
         raise AssertionError("the last attempt returns or raises")
 
+    def _with_guarded_lengths(self, constraint: StringConstraint) -> LoweredString | None:
+        """Strings that only have lengths, of which a guard counts some; None if rules count all, or must."""
+        if not constraint.has_only_lengths:
+            return None
+        low, high = constraint.min_length, constraint.max_length
+        if not self.is_distinct and low > LONGEST_BY_RULES:
+            keywords = ("minLength", "maxLength")
+            if (lowered := self._guarded_whole(language([]), low, high, keywords)) is not None:
+                return lowered
+        if high is None or max(low, SHORTEST_GUARDED) > high:
+            return None
+        lowered = self.lower(replace(constraint, max_length=None))
+        return lowered and _guarded(lowered, LengthBound(high))
+
     def _with_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
         """Strings of formats whose lengths a guard keeps; None if it need not, or cannot.
 
@@ -214,7 +213,7 @@ class StringLowering:
         with suppress(PatternError, TooManyStates):
             texts = language(conditions, constraint.excluded)
             if any(known.lengths is not None for known in formats):
-                lowered = self._kept_whole(texts, low, high, ("format", *_BY_PATTERN))
+                lowered = self._guarded_whole(texts, low, high, ("format", *_BY_PATTERN))
             elif (bound := _guarded_bound(texts, low, high)) is not None:
                 lowered = self._of_bounded(bounded_by_count(texts, low, None))
                 lowered = lowered and _guarded(lowered, bound)
@@ -225,7 +224,7 @@ class StringLowering:
         low, high = constraint.min_length, constraint.max_length
         if high is not None and dfa.max_length is not None and dfa.max_length <= high:
             high = None
-        if self.is_guarded and _is_costly(dfa, constraint) and (whole := self._kept_whole(dfa, low, high)):
+        if self.is_guarded and _is_costly(dfa, constraint) and (whole := self._guarded_whole(dfa, low, high)):
             return whole
         bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
         if bound is not None:
@@ -240,7 +239,7 @@ class StringLowering:
                 raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
         return self._narrowed(dfa, low, high)
 
-    def _kept_whole(
+    def _guarded_whole(
         self, dfa: Dfa, low: int, high: int | None, keywords: tuple[str, ...] = _BY_PATTERN
     ) -> LoweredString | None:
         """Strings whose pattern and lengths a guard keeps; None if it cannot, or there are none.

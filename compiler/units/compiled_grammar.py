@@ -58,7 +58,7 @@ class GuardedMatcher:
         self._accepted: list[int] = []
 
     def fork(self) -> "GuardedMatcher":
-        """Another one at the same point, which cannot be rolled back to before it."""
+        """A second matcher at the same point, which cannot be rolled back to before that point."""
         twin = copy(self)
         twin._matcher = self._matcher.fork()  # noqa: SLF001 - of its own class, as below
         twin._guarded = [guarded.fork() for guarded in self._guarded[-1:]]  # noqa: SLF001
@@ -98,7 +98,7 @@ class GuardedMatcher:
         """The matcher of xgrammar, unless there is a guard."""
         return None if self._guarded else self._matcher
 
-    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+    def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Do nothing: the mask of xgrammar's matcher is complete."""
 
     def accept(self, token_id: int) -> bool:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from compiler.cache.asked_already import to_the_end
+from compiler.cache.single_flight import to_the_end
 from runtime.engines.client import EngineChunk
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import EngineBroke, RuntimeFault

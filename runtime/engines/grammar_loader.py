@@ -16,8 +16,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from compiler.cache.asked_already import SingleFlight
 from compiler.cache.grammar_store import LIFETIME_S, UNIT_PREFIX, verify
+from compiler.cache.single_flight import SingleFlight
 from compiler.cache_entry import CacheEntry
 from compiler.errors import CorruptUnit
 from compiler.prepared_vocabulary import PreparedVocabulary

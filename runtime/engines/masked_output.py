@@ -117,17 +117,17 @@ class MaskedOutput:
             logger.exception(_FAILED)
             self._fail(bitmask, row)
 
-    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+    def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Finish a row that xgrammar has filled for `inner_matcher`."""
         try:
-            self.matcher.fill_rest(bitmask, row)
+            self.matcher.complete_mask(bitmask, row)
             bitmask[row, -1] &= self._last_word
         except Exception:
             logger.exception(_FAILED)
             self._fail(bitmask, row)
 
     def inner_matcher(self, bitmask: Bitmask) -> xgr.GrammarMatcher | None:
-        """The matcher of xgrammar, if it can fill a row of this bitmask that `fill_rest` then completes."""
+        """The matcher of xgrammar, if it can fill a row of this bitmask for `complete_mask` to complete."""
         return self.matcher.inner_matcher() if bitmask.shape[1] == self._num_words else None
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
@@ -177,4 +177,4 @@ class BatchFill:
                 output.fill(bitmask, row)
         else:
             for output, row in inner:
-                output.fill_rest(bitmask, row)
+                output.complete_mask(bitmask, row)

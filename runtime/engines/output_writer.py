@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from compiler.cache.asked_already import to_the_end
+from compiler.cache.single_flight import to_the_end
 from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequests
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached

@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Mapping
 
-from compiler.cache.asked_already import SingleFlight
 from compiler.cache.grammar_cache import GrammarCache
+from compiler.cache.single_flight import SingleFlight
 from compiler.recipe import GrammarRecipe
 from runtime.errors import GrammarNotStored, RequestRefused
 from toolspecs.errors import StoreUnavailable

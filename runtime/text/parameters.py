@@ -17,7 +17,7 @@ from compiler.tagged_values import (
     begins_container,
     is_json,
     may_be_scalar,
-    told_types,
+    possible_types,
 )
 from runtime.text.detokenizer import overlap
 
@@ -182,7 +182,7 @@ class ParameterReader:
         self._pending.take(after)
         self._admitted = self._types.get(key, (STRING,))
         if tags.tells_strings:
-            self._admitted = told_types(self._admitted, is_string=is_string)
+            self._admitted = possible_types(self._admitted, is_string=is_string)
         self._state = _State.VALUE
         lead, self._lead = self._lead, self._syntax.item_separator
         return lead + json.dumps(key, ensure_ascii=False) + self._syntax.key_separator

@@ -13,7 +13,7 @@ from fuzz.schemas import make_schema
 from compiler.errors import UnsupportedSchema
 from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import RuleRef
-from compiler.grammar.rule_cache import told_apart
+from compiler.grammar.rule_cache import safe_to_cache
 from compiler.lowering.json_text import FLEXIBLE, SPACED
 from compiler.schema import lower_schema
 
@@ -73,7 +73,7 @@ PREFIXES = (b"[", b"[a", b"[aa", b"[aaa")
 
 
 def test_the_cache_takes_rules_for_equal_that_are_not():
-    """If this fails, xgrammar is right, and `told_apart` can go."""
+    """If this fails, xgrammar is right, and `safe_to_cache` can go."""
     masks = Masks(*CIRCLE_TOKENS)
     assert masks.differences(FIRST.ebnf, SECOND.ebnf, b"[aa") == ({b"ay"}, {b"az"})
 
@@ -82,16 +82,16 @@ def test_the_cache_takes_rules_for_equal_that_are_not():
 def test_rules_that_are_told_apart_are_not(prefix):
     masks = Masks(*CIRCLE_TOKENS)
     for first, second in ((FIRST, SECOND), (SECOND, FIRST)):
-        told = told_apart(first).ebnf, told_apart(second).ebnf
+        told = safe_to_cache(first).ebnf, safe_to_cache(second).ebnf
         assert masks.differences(*told, prefix) == (set(), set())
 
 
 def test_a_single_reference_into_circles_is_written_out_where_it_begins_an_alternative():
-    told = told_apart(ebnf_grammar(circles("y"))).rules
+    told = safe_to_cache(ebnf_grammar(circles("y"))).rules
     assert RuleRef("q") not in told["p"].body.options
     assert (
         ebnf_grammar('root ::= "a" root | "b"').rules
-        == told_apart(ebnf_grammar('root ::= "a" root | "b"')).rules
+        == safe_to_cache(ebnf_grammar('root ::= "a" root | "b"')).rules
     )
 
 
@@ -105,7 +105,7 @@ def test_masks_of_made_up_schemas_do_not_depend_on_what_was_compiled_before():
             grammar = lower_schema(make_schema(rng), formatting=rng.choice((SPACED, FLEXIBLE))).grammar
         except UnsupportedSchema:
             continue
-        told = told_apart(grammar)
+        told = safe_to_cache(grammar)
         if told.ebnf == grammar.ebnf or len(told.ebnf) > 20_000:
             continue
         num_changed += 1

@@ -87,7 +87,7 @@ def test_a_row_that_cannot_be_finished_allows_only_to_stop(found, monkeypatch):
     def fail(*_):
         raise RuntimeError("lost")
 
-    monkeypatch.setattr(inner.matcher, "fill_rest", fail)
+    monkeypatch.setattr(inner.matcher, "complete_mask", fail)
     BatchFill(1).fill([(inner, 0)], bitmask)
     allowed = np.flatnonzero(flags(bitmask[0], prepared().vocabulary.width))
     assert allowed.tolist() == list(prepared().vocabulary.stop_ids)

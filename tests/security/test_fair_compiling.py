@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from compiler.cache.asked_already import REFUSAL_LIFETIME_S
 from compiler.cache.grammar_cache import GrammarCache
+from compiler.cache.single_flight import REFUSAL_LIFETIME_S
 from compiler.errors import (
     CompilerOverloaded,
     LimitReached,

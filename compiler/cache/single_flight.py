@@ -1,4 +1,4 @@
-"""What was asked already: tasks that are under way, and schemas that took too much a short time ago."""
+"""Single flight, by which many callers wait for one task, and refusals that are remembered for some minutes."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ class _Flight(Generic[ResultT]):
 
 
 class SingleFlight(Generic[ResultT]):
-    """Tasks, at most one per key at a time; many callers can wait for one.
+    """At most one task per key at a time, for which many callers can wait.
 
     A task goes on if its callers go away. With `stops_unwanted`, it is cancelled when the last of them goes.
     """
@@ -63,9 +63,9 @@ class SingleFlight(Generic[ResultT]):
 async def to_the_end(
     work: Coroutine[Any, Any, ResultT], give_up: Callable[[], object] = lambda: None
 ) -> ResultT:
-    """Do what keeps a worker busy. Cancelling this does not end it early, and its slot stays taken.
+    """Wait for work that keeps a worker busy. Cancelling the wait leaves the work going, and its slot taken.
 
-    `give_up` is called then: what waits for its worker need not begin.
+    `give_up` is called when the wait is cancelled, so that work that has no worker yet need not begin.
     """
     task = asyncio.create_task(work)
     try:
@@ -84,7 +84,7 @@ MAX_REFUSALS = 4096
 class RecentRefusals:
     """Schemas that took too much time or memory, remembered for some minutes so that they cost nothing more.
 
-    Each client's share has its own: what one client's requests met does not decide about those of others.
+    Each client's share has its own, so a refusal of one client never decides for another one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
