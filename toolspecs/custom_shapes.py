@@ -27,7 +27,7 @@ from toolspecs.nearest import near_matches, shorten
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
 MAX_MESSAGE = 200
-"""Characters of a message that may quote what a client sent."""
+"""The most characters of a message that quotes what a client sent."""
 
 _FIELDS = ("type", "custom", "name", "description", "format", "grammar", "syntax", "definition")
 _KNOWN = "a custom tool has a name, a description and a format"

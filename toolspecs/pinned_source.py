@@ -27,7 +27,7 @@ from toolspecs.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class PinnedSource:
-    """A source of tools, as it was read last.
+    """A source of tools, as it was last read.
 
     `location` is the source's URL, or else its title. `selection` says which operations of an OpenAPI
     document are imported: patterns by kind (`selection_of`). `accepted` maps the names of accepted tools to

@@ -32,7 +32,7 @@ MAX_BYTES = 64 * 2**20
 """The most bytes of a content before compression; `Limits.toolset_bytes` keeps toolsets far below it."""
 
 CONTENT_CACHE_BYTES = 64 * 1024 * 1024
-"""Decoded contents in memory."""
+"""The memory for decoded contents."""
 VALUE_BYTES = 80
 """About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
 

@@ -1,4 +1,4 @@
-"""Single flight, by which many callers wait for one task, and refusals that are remembered for some minutes."""
+"""Single flight, by which many callers wait for one task, and refusals that are remembered for minutes."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ class SingleFlight(Generic[ResultT]):
         return key in self._flights
 
     async def join(self, key: str, start: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        """Wait for the task of `key`; `start` makes it if there is none."""
+        """Wait for the task of `key`; if there is none yet, `start` makes it."""
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.create_task(start()))

@@ -2,7 +2,7 @@
 
 If the texts of a rule may begin and end with texts of the same rule (`e ::= e "+" e`), a text can be split in
 as many ways as it has operators: parsing one byte then takes time that grows with the square of what was
-read. Many nullable parts in a row, of which each may be left out or repeated (`x* x* x*`), have the same
+read. Many nullable parts in a row (`x* x* x*`), each of which may be left out or repeated, have the same
 effect.
 """
 

@@ -1,8 +1,8 @@
 r"""Writing a grammar in GBNF, which llama.cpp reads.
 
 Marker tokens are written by their ids: `<[151657]>`. Where GBNF has no form for something, or llama.cpp would
-take too long, what is written admits more texts, never fewer: large counts become any number, and lookaheads,
-guards and the marks of keys are left out. Whoever sends it has to check what comes.
+take too long, the written grammar admits more texts, never fewer: large counts become any number, and
+lookaheads, guards and the marks of keys are left out. So the caller must check what the engine writes.
 
 >>> from compiler.grammar.ebnf import ebnf_grammar
 >>> grammar = ebnf_grammar('root ::= "a-b" the_n\nthe_n ::= [0-9] the_n | "\u00e9"')
@@ -28,7 +28,7 @@ from compiler.grammar.grammar import (
 from compiler.vocabulary import KEY_MARK, MARKER_START, Vocabulary
 
 MAX_COUNT = 100
-"""llama.cpp makes a rule of each repetition, and refuses more than 2,000 together."""
+"""The highest written count: llama.cpp makes a rule of each repetition, and refuses more than 2,000."""
 
 
 def to_gbnf(grammar: Grammar, vocabulary: Vocabulary) -> str:
@@ -100,7 +100,7 @@ def _range(span: tuple[int, int]) -> str:
 
 
 def _escape(char: str) -> str:
-    """A character in a text or a class; only what means nothing in either stands as it is."""
+    """A character in a text or a class, escaped if it means something in either."""
     code = ord(char)
     if 0x20 <= code < 0x7F and char not in '"\\[]^-':
         return char
@@ -108,9 +108,9 @@ def _escape(char: str) -> str:
 
 
 def _without(texts: Sequence[str], name: str) -> Iterator[str]:
-    """The rules of all texts that contain none of some: an automaton of Aho and Corasick.
+    """The rules of all texts that contain none of `texts`: an automaton of Aho and Corasick.
 
-    Its states are the beginnings of these texts, each a rule; the first one is that of the empty text.
+    Its states are the beginnings of `texts`. Each becomes a rule, the first one that of the empty text.
     """
     states = list(dict.fromkeys([""] + [text[:end] for text in texts for end in range(1, len(text))]))
     names = {state: f"{name}-{at}-" if at else name for at, state in enumerate(states)}

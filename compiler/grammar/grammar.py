@@ -72,7 +72,7 @@ class Concatenation:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Any one of the options, of which there is at least one."""
+    """Any one of the options; there is at least one."""
 
     options: tuple["Expr", ...]
 
@@ -97,10 +97,10 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class GuardedText:
-    """The rest of a JSON string, and the quote that closes it; a guard keeps the pattern of the text.
+    """The rest of a JSON string and the quote that closes it; a guard keeps the string's pattern.
 
-    The recogniser reads `automaton`. xgrammar compiles `widened`, whose texts have all its characters in any
-    order, and the guard removes the others from masks.
+    The recogniser reads `automaton`. xgrammar compiles `widened`, which admits the automaton's characters in
+    any order, and the guard removes from masks what the automaton does not accept.
     """
 
     automaton: StringAutomaton

@@ -93,8 +93,8 @@ class Guard:
 def accept_as_read(matcher: xgr.GrammarMatcher, text: bytes, as_read: AsRead) -> bool:
     """Let the matcher accept any text in one step, with its marks; False, and no change, if it does not.
 
-    What a grammar does not read without marks, it does not read with them. So the matcher gets the text
-    without them first, and no cursor reads what is not JSON.
+    A grammar never reads a text with marks that it does not read without them. So the matcher gets the text
+    without marks first, and no cursor reads a text that is not JSON.
     """
     if not matcher.accept_string(text):
         return False
@@ -252,7 +252,7 @@ class MaskCache:
 class GuardState:
     """A guard at one point of a text, beside a matcher at the same point.
 
-    It is a value, but all states of one text share a mask cache.
+    A state is a value, but all states of one text share a mask cache.
     """
 
     guard: Guard

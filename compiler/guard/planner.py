@@ -17,10 +17,11 @@ CONTAINERS: tuple[ContainerType, ...] = ("array", "object")
 
 @dataclass(frozen=True, slots=True)
 class Ambiguities:
-    """What a guard cannot tell at some paths, so that rules must do more there; all by pointer.
+    """What a guard cannot tell apart, so that rules must; by the pointers of the schemas.
 
-    `counted`: other strings are where a guard was to count a string. `separated`: listed objects are where a
-    guard was to mark keys. `marked_beside`: the keys that a guard marks in other objects at the same place.
+    At the pointers `counted`, a guard was to count a string, but other strings may be at the same place. At
+    those in `separated`, it was to mark keys, but listed objects may be there. `marked_beside` has the keys
+    that a guard marks in other objects at the same place.
     """
 
     counted: frozenset[str] = frozenset()

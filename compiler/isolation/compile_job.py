@@ -64,7 +64,7 @@ class CompileJob:
     def format(cls, response_format: ResponseFormat, key_order: KeyOrder = "declared") -> "CompileJob":
         """Compile a response format; the result is a `CacheEntry` with a `CompiledSchema`.
 
-        Only a schema has keys, and so an order of these.
+        Only schemas have keys, so `key_order` is left out of the jobs of other formats.
         """
         has_order = response_format.kind == SCHEMA and key_order != "declared"
         return cls(response_format.kind, (response_format.content, *([key_order] if has_order else ())))

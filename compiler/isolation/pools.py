@@ -1,4 +1,4 @@
-"""Pools that do compile jobs: worker processes that nothing but their own schema can hurt, or plain threads.
+"""Pools that do compile jobs: worker processes, which only their own schema can hurt, or plain threads.
 
 `WorkerPool.run` hands a job to a free worker. If the worker ends before it answers, because its time is up or
 because of a fault, the job is refused, and the next job gets another worker.
@@ -71,7 +71,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Worker:
-    """The channel to one worker, the digests of the vocabularies that it knows, and for whom it works."""
+    """The channel to one worker, the digests of the vocabularies it knows, and the share it works for."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -152,8 +152,8 @@ class WorkerPool:
     ) -> bytes:
         """Do a job in a worker. A worker that does a long job does no other, since its priority is low.
 
-        A worker works for one client, which `share` stands for: whoever took it over by a fault of the
-        compiler would decide what others' grammars are.
+        A worker works for one client only, which `share` stands for. If a client took a worker over by a
+        fault of the compiler, it could otherwise forge the grammars of others.
 
         Raises:
             UnsupportedSchema: the schema is refused; `LimitReached` if the worker ended because of it.
@@ -234,7 +234,7 @@ class WorkerPool:
             self._idle.append(worker)
 
     async def _idle_or_new(self, prepared: PreparedVocabulary, share: str) -> _Worker:
-        """A worker that has worked for nobody but `share`; others that are idle make room for a new one."""
+        """An idle worker that has worked only for `share`, or a new one in place of other idle workers."""
         for worker in [each for each in reversed(self._idle) if each.share in {None, share}]:
             self._idle.remove(worker)
             if worker.is_alive and prepared.vocabulary.digest in worker.known:

@@ -23,10 +23,10 @@ from compiler.regular.language import language
 from compiler.scalars.strings import StringLowering
 
 MAX_RULES = 5_000
-"""Rules of the grammar, times the borders at which they may begin and end."""
+"""The most rules of ours: those of the grammar, times the borders at which they may begin and end."""
 
 WriteTexts = Callable[[RuleTable], StringLowering]
-"""Makes what writes the texts of automata."""
+"""Makes the lowering that writes the texts of automata."""
 
 
 class Border(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reading a grammar with Lark's loader, and refusing what has no counterpart here, with the line."""
+"""Reading a grammar with Lark's loader; what has no counterpart here is refused, with its line."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,9 +18,9 @@ from toolspecs.nearest import MAX_NAME, shorten
 
 START = "start"
 MAX_DEFINITION = 50_000
-"""Characters of a grammar."""
+"""The most characters of a grammar."""
 MAX_SYMBOLS = 20_000
-"""Symbols of all expansions; repetitions with counts expand."""
+"""The most symbols in all expansions; repetitions with counts expand."""
 
 COMMON = r"""
 DIGIT: "0".."9"
@@ -79,7 +79,7 @@ class LarkSource:
     ignored: tuple[str, ...]
 
     def refusal(self, name: str, reason: str, suggestion: str = "") -> UnsupportedSchema:
-        """The refusal of a terminal or rule; it says in which line that is."""
+        """The refusal of a terminal or rule, with its line."""
         line = self._line_of(name)
         where = f"line {line}: " if line else ""
         return refusal(f"{where}{self.shown(name)} {reason}", suggestion)
@@ -134,7 +134,7 @@ def read_source(definition: str) -> LarkSource:
 
 
 def import_common(_base: object, path: str) -> tuple[str, str]:
-    """The text of an imported grammar. It is asked first, and raises, so that no file is opened."""
+    """The text of an imported grammar. Lark asks this function first, and it raises, so no file is opened."""
     if path == "common.lark":
         return path, COMMON
     raise LarkError(f"%import of {path.removesuffix('.lark')!r}: only `%import common` is read")
@@ -212,4 +212,4 @@ def _check(source: LarkSource) -> None:
             raise source.refusal(terminal.name, "has a priority", "Leave it out: the longest match wins.")
     used = {symbol.name for symbol in symbols if symbol.is_terminal} | set(source.ignored)
     for name in sorted(used - source.terminals.keys()):
-        raise refusal(f"terminal {name} is declared, and not defined", "Define it.")
+        raise refusal(f"terminal {name} is declared but not defined", "Define it.")

@@ -1,7 +1,7 @@
 """Which characters may not follow a terminal, so that every lexer splits the text as the rules do.
 
-Two terminals *compete* if both may come at some place. Where a terminal's text ends, no competitor and not
-the terminal itself may be able to go on with the next character: the lexer would.
+Two terminals *compete* if both may come at some place. Where a terminal's text ends, neither the terminal nor
+any competitor may be able to go on with the next character, because a lexer would go on.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dic
 
 
 def reserved(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
-    """For each terminal that is no literal the literals that compete with it: a lexer prefers these."""
+    """For each terminal that is not a literal, the literals that compete with it and that a lexer prefers."""
     follows = _follows(source)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for following in follows.values():
@@ -48,7 +48,7 @@ def reserved(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str,
 def _follows(source: LarkSource) -> dict[str, set[str]]:
     """For each terminal, and for the beginning, the terminals that may come next.
 
-    What is ignored may come anywhere, and what comes after it is what might have come in its place.
+    Ignored terminals may come anywhere. After one comes what might have come in its place.
     """
     sets = _Sets.of(source)
     follows: defaultdict[str, set[str]] = defaultdict(set)

@@ -1,6 +1,6 @@
 """The parser state: every derivation that fits a text so far, and the fewest bytes that complete the text.
 
-A parser state is a value: advancing gives a new one and leaves the old, so a token can be tried at no risk.
+A parser state is a value: advancing gives a new one and keeps the old, so a token can be tried safely.
 It follows all derivations at once on a graph-structured stack (Tomita): calls of one rule at one point of the
 text share a stack frame, whoever called it, so ambiguity costs no more than the grammar is large. A frame is
 complete once the byte that opened it has been read, and never changes again.

@@ -19,12 +19,12 @@ from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import ParserState, initial_state
 
 _PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
-"""Parts of a JSON text, each of which completes one element at most and begins none but at its start."""
+"""Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
 _GUARDED_GROWTH = 3
-"""By how much distinct keys lengthen a completion at most: each has a comma beside its own two quotes, and
-three more characters tell it from a hundred thousand others."""
+"""The most by which distinct keys multiply the length of a completion. Each key has a comma and two quotes,
+and three more characters tell it from a hundred thousand others."""
 _OTHER_KEY = 2
-"""By how many bytes an undeclared key is mostly longer if it must not be a declared one."""
+"""How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
 
 
 class Recogniser:
@@ -121,11 +121,11 @@ class _SearchNode:
 
 @dataclass(order=True, slots=True)
 class _Attempt:
-    """To write `byte` after a node, and then what the grammar would; the least of several is tried next.
+    """An attempt to write `byte` after a node, then the grammar's completion; the least is tried next.
 
     `rank` is minus the number of elements before the repetition to be avoided, so that the attempts that get
-    furthest go first. `length` is the length of what is written and of what the grammar would write. `order`
-    tells equal attempts apart. Without a byte, the node's own completion repeats: deviate from that.
+    furthest go first. `length` is that of the node's text and of the completion together. `order` makes equal
+    attempts differ. Without a byte, the node's own completion repeats an element: deviate from that.
     """
 
     rank: int
@@ -138,7 +138,7 @@ class _Attempt:
 def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
     """Bytes that complete a text without repeating an element.
 
-    The attempts that get furthest go first, and of these the short ones. An attempt could get further without
+    The attempts that get furthest go first, and the shortest among them. An attempt could get further without
     end, by opening one array after the other. So long attempts wait until no shorter one is left.
 
     Raises:

@@ -44,12 +44,12 @@ class Interval:
 
     @property
     def num_digits(self) -> int:
-        """The number of digits before the point that the ends have, the larger of the two numbers."""
+        """The number of digits before the point of the end that has more of them."""
         return max((len(str(abs(end) // 1)) for end in (self.low, self.high) if end is not None), default=1)
 
     @property
     def from_zero(self) -> "Interval | None":
-        """The numbers of it from zero up; None if there are none."""
+        """The part of the interval from zero up; None if that is empty."""
         if self.high is not None and (self.high < 0 or (self.high == 0 and self.is_high_strict)):
             return None
         if self.low is None or self.low < 0:
@@ -58,7 +58,7 @@ class Interval:
 
     @property
     def below_zero(self) -> "Interval | None":
-        """The magnitudes of its numbers below zero; None if there are none."""
+        """The magnitudes of the numbers below zero in the interval; None if there are no such numbers."""
         if self.low is not None and self.low >= 0:
             return None
         low, is_strict = Fraction(0), True

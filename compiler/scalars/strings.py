@@ -1,17 +1,17 @@
 """Lowering of JSON strings: what a schema says of a string becomes the rules of its JSON texts.
 
-Patterns, formats, excluded values and `minLength` are kept by rules; a `minLength` above `LONGEST_BY_RULES`
-without a pattern by a guard, since every counted character costs some 20 ms to compile. Who keeps `maxLength`
-depends on what it costs:
+Rules keep patterns, formats, excluded values and `minLength`. Without a pattern, a guard keeps a `minLength`
+above `LONGEST_BY_RULES`, since every counted character costs some 20 ms to compile. What keeps `maxLength`
+depends on its cost:
 
 - Without a pattern, a guard does (`compiler.guard.string_bounds`); where a guard may not, rules do
   (`compiler.scalars.counted_repetition`).
-- Beside a pattern whose texts are all short enough, nobody has to.
+- Beside a pattern whose texts are all short enough, nothing has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
 - Otherwise rules do: the states of the pattern are multiplied by counts (`bounded_by_count`).
-- If these cost too much, a guard keeps the whole pattern, if it can (see `_guarded_whole`). A count of all
-  characters beside lookaheads, as passwords have it, then is a bound on the length.
-- If these are too many, some long texts are left out (`bounded_by_suffixes`, or a lower bound).
+- If such rules cost too much, a guard keeps the whole pattern, if it can (see `_guarded_whole`). A count of
+  all characters beside lookaheads, as patterns of passwords have it, then becomes a bound on the length.
+- If a guard cannot, some long texts are left out (`bounded_by_suffixes`, or a lower bound on the length).
 """
 
 from contextlib import suppress
@@ -57,7 +57,7 @@ class LoweredString:
 
 
 LONGEST_BY_RULES = 32
-"""The largest `minLength` that rules count where a guard could: priming compiles the rules of these."""
+"""The largest `minLength` that rules count where a guard could: priming compiles the rules up to it."""
 LONGEST_COUNTED = 1 << 13
 """The largest `maxLength` that rules count: a thousand characters take 60 ms to compile at each place."""
 MAX_COST_OF_COUNTS = 100
@@ -67,7 +67,7 @@ MAX_COST_EXCLUDED = 40
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
 _BY_PATTERN = ("pattern", "minLength", "maxLength")
-"""The keywords that a guard keeps which keeps a whole pattern."""
+"""The keywords that a guard keeps when it keeps a whole pattern."""
 SHORTEST_GUARDED = 8
 """Rules count bounds below this one: a guard pays only where few tokens are too long for the whole string."""
 _VALUE_END = CharClass.of(",", "}", "]")
@@ -181,7 +181,7 @@ class StringLowering:
         raise AssertionError("the last attempt returns or raises")
 
     def _with_guarded_lengths(self, constraint: StringConstraint) -> LoweredString | None:
-        """Strings that only have lengths, of which a guard counts some; None if rules count all, or must."""
+        """Strings with bounds on their length alone, if a guard counts them; None if rules do."""
         if not constraint.has_only_lengths:
             return None
         low, high = constraint.min_length, constraint.max_length

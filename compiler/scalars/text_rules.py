@@ -22,12 +22,12 @@ from compiler.scalars.length_bounds import START, BoundedAutomaton, CountedState
 _MAX_CYCLE = 6
 """The largest number of states of a cycle that is inlined."""
 _MAX_INLINED_PATHS = 16
-"""In one cycle, counted once for every transition from outside, since each gets a copy."""
+"""The most paths of an inlined cycle, counted for every transition into it, since each gets a copy."""
 _MAX_CLASSES_PER_CHAIN = 8
 _WIDE = 20
-"""Characters of a transition for which blocks are worth while."""
+"""The fewest characters of a transition that is written in blocks."""
 _OFTEN = 8
-"""So many states must share blocks: cutting a set takes up to ten rules."""
+"""The fewest states that must share blocks: cutting a set into blocks takes up to ten rules."""
 
 
 def text_rules(
@@ -59,7 +59,7 @@ class _InlinedPaths:
         self._chain_ends = set(texts.accepting)
         """States at which chains of single transitions end."""
         self._num_paths: dict[CountedState, int] = {}
-        """Of every state that is inlined as part of a cycle: how many paths leave it."""
+        """How many paths leave each state that is inlined as part of a cycle."""
         for cycle in reversed(cyclic_components(texts.transitions)):  # successors first
             if len(cycle) <= _MAX_CYCLE:
                 self._inline(cycle)

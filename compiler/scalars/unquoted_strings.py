@@ -1,12 +1,12 @@
 """Lowering of strings without quotes and escapes: whole outputs, and values between tags.
 
 A whole output is a text of a pattern, or any one of a list. Nothing follows it. A lookahead for a character
-that no text holds tells the back end so, which can then precompute masks up to the end of the text: 5 us a
-mask instead of 150 us.
+that no text contains tells the back end so. The back end can then precompute masks up to the end of the text:
+5 us a mask instead of 150 us.
 
-A value between tags is closed by a tag, and must not hold a text that reads as one. In a text of any
-characters and any length the back end looks out for all tags. Where rules count characters or keep a pattern,
-they would have to look out for tags as well; instead the character that every tag begins with is left out.
+A value between tags is closed by a tag, and must not contain a text that reads as one. In a text of any
+characters and any length the back end looks out for all tags. Rules that count characters or keep a pattern
+cannot look out for tags as well, so they leave out the character that every tag begins with.
 """
 
 from collections.abc import Sequence

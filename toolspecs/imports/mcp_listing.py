@@ -1,4 +1,4 @@
-"""Tools as an MCP server lists them."""
+"""Reads the tools that an MCP server lists."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
