@@ -200,7 +200,7 @@ SYNTAXES: Mapping[str, Syntax] = MappingProxyType({row.name: row for row in _ROW
 """The rows by name."""
 
 
-_MARKS = (
+_TEMPLATE_TEXTS = (
     ("harmony", ("<|channel|>", "<|message|>", "functions")),
     ("deepseek_v4_1", ("<｜DSML｜ calls>",)),
     ("deepseek_v4", ("<｜DSML｜tool_calls>",)),
@@ -236,11 +236,11 @@ def find_syntax(name: str) -> Syntax:
 
 
 def syntax_of_template(chat_template: str | None) -> Syntax:
-    """The row whose marks the chat template contains; `json`, which any model can write, if there is none.
+    """The row whose texts the chat template contains; if there is none, `json`, which any model can write.
 
     If the template contains the end of a thought, models think first.
     """
     template = chat_template or ""
-    fitting = (name for name, marks in _MARKS if all(mark in template for mark in marks))
+    fitting = (name for name, texts in _TEMPLATE_TEXTS if all(text in template for text in texts))
     row = SYNTAXES[next(fitting, "json")]
     return find_syntax(row.name + THINK) if _THOUGHT.end in template and not row.messages else row

@@ -235,12 +235,11 @@ def applied_to_same_value(
         pointer: [*(reference.target for reference in references), *schemas.children(pointer, _SAME_VALUE)]
         for pointer, references in schemas.reached()
     }
-    for pointer in graph:
-        reached = {pointer: schemas.schema(pointer)}
-        stack = [pointer]
+    for start in graph:
+        reached = {start: schemas.schema(start)}
+        stack = [start]
         while stack:
-            for target in graph[stack.pop()]:
-                if target not in reached:
-                    reached[target] = schemas.schema(target)
-                    stack.append(target)
-        yield pointer, reached
+            new = [target for target in dict.fromkeys(graph[stack.pop()]) if target not in reached]
+            reached |= {target: schemas.schema(target) for target in new}
+            stack += new
+        yield start, reached

@@ -236,11 +236,10 @@ class SourceMap:
         for pointer, schema in self.schemas(location):
             for keyword in ("prefixItems", "items"):
                 items = schema.get(keyword)
-                if isinstance(items, list):
-                    if index < len(items):
-                        found.append(child(pointer, keyword, str(index)))
-                elif isinstance(items, dict):
+                if isinstance(items, dict):
                     found.append(child(pointer, keyword))
+                elif isinstance(items, list) and index < len(items):
+                    found.append(child(pointer, keyword, str(index)))
         others = ("additionalItems", "contains", "unevaluatedItems")
         return self._location((*found, *self._all_under(location, *others)), location)
 

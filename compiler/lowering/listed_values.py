@@ -1,5 +1,6 @@
 """Lowering of listed values, those of `const` and `enum`."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from compiler.frontend.dialect_dependent import INTEGER_TYPE
@@ -69,14 +70,19 @@ def _mark(planner: Planner, state: int, value: Any) -> None:
 
 def _as_listed(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:
     """The value with its keys in the order in which `enum` or `const` has them."""
-    if isinstance(value, dict | list):
-        unordered = without_key_order(value)
-        for _, schema in source_map.schemas(location):
-            listed = schema.get("enum")
-            for candidate in (*(listed if isinstance(listed, list) else ()), schema.get("const")):
-                if without_key_order(candidate) == unordered:
-                    return candidate
-    return value
+    if not isinstance(value, dict | list):
+        return value
+    unordered = without_key_order(value)
+    same = (listed for listed in _all_listed(source_map, location) if without_key_order(listed) == unordered)
+    return next(same, value)
+
+
+def _all_listed(source_map: SourceMap, location: SchemaLocation) -> Iterator[Any]:
+    """The values in `enum` and `const` of the schemas at a location."""
+    for _, schema in source_map.schemas(location):
+        if isinstance(schema.get("enum"), list):
+            yield from schema["enum"]
+        yield schema.get("const")
 
 
 def _as_declared(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:
