@@ -156,7 +156,7 @@ def test_texts_are_those_of_the_grammar(definition, valid, invalid):
         ("start: A\nA.2: /a/", "line 2: terminal A has a priority"),
         ("start: A\nA: /(?i:[a-z]+)/", "line 2: terminal A has"),
         ("start: A\nA: /(a)\\1/", "line 2: terminal A has"),
-        ("start: A\n%declare A", "terminal A is declared, and not defined"),
+        ("start: A\n%declare A", "terminal A is declared but not defined"),
         ("start: A\n%import python.NAME -> A", "%import of 'python': only `%import common` is read"),
         ("%import .secrets.A\nstart: A", "%import of 'secrets'"),
         ("start: a", "Rule 'a' used but not defined"),
