@@ -16,8 +16,8 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
 from runtime.device import upload
 from runtime.inspection import NUM_CANDIDATES, Candidate, Cause, Inspection
-from runtime.sampling import truncate
 from runtime.sequence import Sequence
+from runtime.truncation import truncate
 from runtime.weights import MIN_MASS
 from runtime.written_token import SampledToken
 
@@ -93,9 +93,8 @@ class TokenMasks:
         """
         bitmask = np.stack([self.fill(sequence) for sequence in sequences])
         probabilities = logits.softmax(dim=1)
-        for row, sequence in zip(probabilities, sequences, strict=True):
-            if sequence.weight is not None:  # its weight is the share that the mask leaves of this
-                truncate(row, sequence.sampling)
+        # A sequence is weighed by what the mask leaves of the truncated distribution.
+        truncate(probabilities, [None if s.weight is None else s.sampling for s in sequences])
         peaks = probabilities.amax(dim=1)
         unmasked = {
             i: probabilities[i].clone() for i, sequence in enumerate(sequences) if sequence.is_inspected

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from runtime.device import upload
-from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.token_counts import TokenCounts
+from runtime.truncation import truncate
 from runtime.written_token import SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
@@ -41,23 +41,21 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
 def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
     """One token per row of [len(sequences), num_columns], which is overwritten; None for a row of NaN.
 
-    This waits for the device once, after all work for it has been queued.
+    This waits for the device once, after all work for it has been queued. Then it copies the token ids, and
+    the log probabilities if any sequence wants them.
     """
     if not sequences:
         return []
     is_valid = probabilities[:, 0].isfinite()
-    for row, sequence in zip(probabilities, sequences, strict=True):
-        if sequence.weight is None:  # else it was truncated before the mask
-            truncate(row, sequence.sampling)
+    # A weighed sequence was truncated before the mask.
+    truncate(probabilities, [None if s.weight is not None else s.sampling for s in sequences])
     chosen = _choose(probabilities, sequences)
-    logprobs = [
-        _logprobs(row, token_id, sequence.num_logprobs)
-        for row, token_id, sequence in zip(probabilities, chosen, sequences, strict=True)
-    ]
+    logprobs = _logprobs(probabilities, chosen, sequences)
     token_ids = torch.where(is_valid, chosen, -1).tolist()
+    found = _download(logprobs, sequences)
     return [
-        SampledToken(token_id, *_download(tensors)) if token_id >= 0 else None
-        for token_id, tensors in zip(token_ids, logprobs, strict=True)
+        SampledToken(token_id, *found.get(row, (None, ()))) if token_id >= 0 else None
+        for row, token_id in enumerate(token_ids)
     ]
 
 
@@ -68,8 +66,7 @@ def own_probabilities(logits: Tensor, sequences: list[Sequence], token_ids: list
     """
     adjust(logits, sequences)
     probabilities = logits.softmax(dim=1)
-    for row, sequence in zip(probabilities, sequences, strict=True):
-        truncate(row, sequence.sampling)
+    truncate(probabilities, [sequence.sampling for sequence in sequences])
     columns = upload(token_ids, logits.device, torch.long)
     return [float(p) for p in probabilities.gather(1, columns[:, None])[:, 0].tolist()]
 
@@ -118,21 +115,6 @@ def _counts(sequence: Sequence, row: Tensor) -> TokenCounts:
     return sequence.counts
 
 
-def truncate(row: Tensor, sampling: Sampling) -> None:
-    """Set to zero what top_k, top_p and min_p leave out, and make the rest sum to 1 again; in place."""
-    if not sampling.truncates:
-        return
-    if sampling.top_k is not None or sampling.top_p < 1.0:
-        values, order = row.topk(min(sampling.top_k or row.numel(), row.numel()))
-        mass_before = values.cumsum(dim=0) - values
-        is_left_out = mass_before >= sampling.top_p * values.sum()
-        is_left_out[0] = False
-        row.zero_().scatter_(0, order, values.masked_fill_(is_left_out, 0.0))
-    if sampling.min_p > 0.0:
-        row.masked_fill_(row < sampling.min_p * row.max(), 0.0)
-    row /= row.sum()
-
-
 def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:
     """A token id per row: the most probable one for greedy sequences, else a random one."""
     greedy = [sequence.sampling.is_greedy for sequence in sequences]
@@ -166,20 +148,35 @@ def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return columns[:, 0], rest[:, 0]
 
 
-def _logprobs(probabilities: Tensor, token_id: Tensor, num_logprobs: int | None) -> tuple[Tensor, ...] | None:
-    """The log probability of a token, then those of the most probable tokens and their ids."""
-    if num_logprobs is None:
+def _logprobs(probabilities: Tensor, chosen: Tensor, sequences: list[Sequence]) -> Tensor | None:
+    """The log probabilities of the sequences that want them, as float64 [number of them, 1 + 2 * most].
+
+    Each row has that of the chosen token, then those of the most probable tokens, then the ids of these.
+    """
+    wanted = _with_logprobs(sequences)
+    if not wanted:
         return None
-    logprobs = (probabilities / probabilities.sum()).log()
-    return logprobs.gather(0, token_id[None]), *logprobs.topk(min(num_logprobs, len(logprobs)))
+    rows = probabilities[upload(list(wanted), probabilities.device, torch.long)]
+    logprobs = (rows / rows.sum(dim=1, keepdim=True)).log()
+    values, ids = logprobs.topk(min(max(wanted.values()), logprobs.shape[1]))
+    own = logprobs.gather(1, chosen[upload(list(wanted), chosen.device, torch.long)][:, None])
+    return torch.cat([own.double(), values.double(), ids.double()], dim=1)
 
 
 def _download(
-    tensors: tuple[Tensor, ...] | None,
-) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-    """The tensors of `_logprobs` as Python numbers."""
-    if tensors is None:
-        return None, ()
-    logprob, values, ids = tensors
-    top = zip(ids.tolist(), values.tolist(), strict=True)
-    return float(logprob), tuple((i, value) for i, value in top if value != float("-inf"))
+    logprobs: Tensor | None, sequences: list[Sequence]
+) -> dict[int, tuple[float, tuple[tuple[int, float], ...]]]:
+    """By row, the log probability of its token; ids and log probabilities of the most probable ones."""
+    if logprobs is None:
+        return {}
+    most = logprobs.shape[1] // 2
+    found = {}
+    for (row, number), (own, *top) in zip(_with_logprobs(sequences).items(), logprobs.tolist(), strict=True):
+        pairs = list(zip(top[most:], top[:most], strict=True))[:number]
+        found[row] = own, tuple((int(i), value) for i, value in pairs if value != float("-inf"))
+    return found
+
+
+def _with_logprobs(sequences: list[Sequence]) -> dict[int, int]:
+    """The rows of the sequences that want log probabilities, with the number of alternatives."""
+    return {i: s.num_logprobs for i, s in enumerate(sequences) if s.num_logprobs is not None}

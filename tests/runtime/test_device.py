@@ -11,8 +11,9 @@ from compiler.vocabulary import Vocabulary
 from runtime.device import upload
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
-from runtime.sampling import _choose, _logprobs, adjust, sample, truncate
+from runtime.sampling import _choose, _logprobs, adjust, sample
 from runtime.sequence import Sequence
+from runtime.truncation import truncate
 
 SAMPLINGS = [
     Sampling(),
@@ -36,11 +37,10 @@ def test_nothing_before_sampling_looks_at_values(sequences, monkeypatch):
     logits = torch.zeros(len(sequences), 300, device="meta")
     adjust(logits, sequences)
     probabilities = masks.apply(logits, sequences).probabilities
-    for row, sequence in zip(probabilities, sequences, strict=True):
-        truncate(row, sequence.sampling)
+    truncate(probabilities, [sequence.sampling for sequence in sequences])
     chosen = _choose(probabilities, sequences)
-    logprob, values, ids = _logprobs(probabilities[0], chosen[0], 5)
-    assert (chosen.shape, logprob.shape, values.shape, ids.shape) == ((4,), (1,), (5,), (5,))
+    sequences[0].num_logprobs = 5
+    assert (chosen.shape, _logprobs(probabilities, chosen, sequences).shape) == ((4,), (1, 1 + 2 * 5))
 
 
 def test_only_the_end_of_sampling_looks_at_values(sequences):

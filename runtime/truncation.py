@@ -1,0 +1,87 @@
+"""Truncation: `top_k`, `top_p` and `min_p` leave out improbable tokens, in all rows of a step at once.
+
+No row is sorted: sorting a vocabulary takes longer than computing its logits does.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from runtime.device import upload
+from runtime.request import Sampling
+
+FLOAT_BITS = 31
+"""The bits of a float32 that is not negative. Such floats are in the order of their bits."""
+LEAST_MASS = torch.finfo(torch.float64).tiny
+"""A nucleus has more than no mass: so a `top_p` of 0 keeps the most probable token."""
+
+
+def truncate(probabilities: Tensor, samplings: Sequence[Sampling | None]) -> None:
+    """Set to zero what each row's sampling leaves out, and make the rest sum to 1 again; in place.
+
+    `probabilities` is float32 [len(samplings), num_columns]. A row without a sampling stays as it is.
+    Nothing waits for the device.
+    """
+    chosen = {
+        i: sampling for i, sampling in enumerate(samplings) if sampling is not None and sampling.truncates
+    }
+    if not chosen:
+        return
+    index = upload(list(chosen), probabilities.device, torch.long)
+    rows = probabilities[index]
+    rows = _most_probable(rows, [sampling.top_k for sampling in chosen.values()])
+    rows = _nucleus(rows, [sampling.top_p for sampling in chosen.values()])
+    rows = _probable_enough(rows, [sampling.min_p for sampling in chosen.values()])
+    probabilities[index] = rows / rows.sum(dim=1, keepdim=True)
+
+
+def _most_probable(rows: Tensor, top_k: Sequence[int | None]) -> Tensor:
+    """The `top_k` most probable tokens of each row that has a `top_k`."""
+    limits = [k for k in top_k if k is not None]
+    if not limits:
+        return rows
+    num_columns = rows.shape[1]
+    values, order = rows.topk(min(max(limits), num_columns))
+    numbers = upload([num_columns if k is None else k for k in top_k], rows.device, torch.long)[:, None]
+    values.masked_fill_(torch.arange(values.shape[1], device=rows.device) >= numbers, 0.0)
+    kept = torch.zeros_like(rows).scatter_(1, order, values)
+    return torch.where(numbers < num_columns, kept, rows)
+
+
+def _nucleus(rows: Tensor, top_p: Sequence[float]) -> Tensor:
+    """The most probable tokens of each row that together have the share `top_p` of its mass.
+
+    Tokens that are as probable as the last of them are kept too.
+    """
+    if all(p >= 1.0 for p in top_p):
+        return rows
+    shares = upload(list(top_p), rows.device, torch.float64)
+    wanted = (shares * _mass(rows)).clamp(min=LEAST_MASS)
+    least = torch.where(shares < 1.0, _threshold(rows, wanted), 0.0)
+    return rows.masked_fill(rows < least[:, None], 0.0)
+
+
+def _threshold(rows: Tensor, wanted: Tensor) -> Tensor:
+    """The largest number of each row such that the tokens at least as probable have the mass `wanted`.
+
+    This is a bisection over the bits of the number: each pass reads all rows once and settles one bit.
+    """
+    bits = torch.zeros(len(rows), dtype=torch.int32, device=rows.device)
+    for bit in reversed(range(FLOAT_BITS)):
+        larger = bits | 1 << bit
+        is_probable = rows >= larger.view(torch.float32)[:, None]
+        bits = torch.where(_mass(rows * is_probable) >= wanted, larger, bits)
+    return bits.view(torch.float32)
+
+
+def _mass(rows: Tensor) -> Tensor:
+    return rows.sum(dim=1, dtype=torch.float64)
+
+
+def _probable_enough(rows: Tensor, min_p: Sequence[float]) -> Tensor:
+    """The tokens of each row that have at least `min_p` times the probability of the most probable one."""
+    if not any(min_p):
+        return rows
+    least = upload(list(min_p), rows.device, rows.dtype) * rows.amax(dim=1)
+    return rows.masked_fill(rows < least[:, None], 0.0)

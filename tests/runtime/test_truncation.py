@@ -1,0 +1,63 @@
+"""Truncation of all rows at once leaves out what sorting each row would."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.request import Sampling
+from runtime.truncation import truncate
+
+SAMPLINGS = st.builds(
+    Sampling,
+    top_k=st.none() | st.integers(1, 40),
+    top_p=st.sampled_from([1.0, 0.999, 0.9, 0.5, 0.01]),
+    min_p=st.sampled_from([0.0, 0.05, 0.5]),
+)
+
+
+def by_sorting(row, sampling):
+    """The row, truncated by the definition: most probable tokens first, until they have the share."""
+    order = np.argsort(-row, kind="stable")
+    order = order[: sampling.top_k or len(row)]
+    before = np.cumsum(row[order]) - row[order]
+    order = order[before < sampling.top_p * row[order].sum()]
+    order = order[row[order] >= np.float32(sampling.min_p) * row.max()]
+    kept = np.zeros_like(row)
+    kept[order] = row[order]
+    return kept / kept.sum()
+
+
+@given(st.lists(st.none() | SAMPLINGS, min_size=1, max_size=6), st.integers(0, 2**32 - 1), st.floats(0.1, 8))
+def test_each_row_keeps_what_sorting_it_would_keep(samplings, seed, spread):
+    generator = torch.Generator().manual_seed(seed)
+    probabilities = (torch.randn(len(samplings), 300, generator=generator) * spread).softmax(1)
+    expected = [
+        row if sampling is None else by_sorting(row, sampling)
+        for row, sampling in zip(probabilities.double().numpy(), samplings, strict=True)
+    ]
+    truncate(probabilities, samplings)
+    for found, wanted in zip(probabilities.numpy(), expected, strict=True):
+        differing = (found > 0) != (wanted > 0)
+        assert wanted[differing].max(initial=0) < 1e-6, "only a token at the very edge may differ"
+        assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def test_tokens_as_probable_as_the_last_one_are_kept():
+    probabilities = torch.tensor([[0.4, 0.2, 0.2, 0.2]])
+    truncate(probabilities, [Sampling(top_p=0.5)])
+    assert probabilities.count_nonzero() == 4
+
+
+def test_the_most_probable_token_is_always_kept():
+    probabilities = torch.tensor([[0.0, 1.0, 0.0]])
+    truncate(probabilities, [Sampling(top_p=0.0001, min_p=1.0, top_k=1)])
+    assert probabilities.tolist() == [[0.0, 1.0, 0.0]]
+
+
+def test_a_row_of_nan_leaves_the_others_as_they_are():
+    probabilities = torch.tensor([[float("nan")] * 3, [0.7, 0.2, 0.1]])
+    truncate(probabilities, [Sampling(top_p=0.6, top_k=2)] * 2)
+    assert probabilities[0].isnan().all()
+    assert probabilities[1].tolist() == [1.0, 0.0, 0.0]
