@@ -54,6 +54,14 @@ USER 10001:10001
 WORKDIR /cache
 
 FROM ${PYTHON_IMAGE}
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# Triton compiles a small C program when it first launches a kernel. On CPUs there is no Triton.
+RUN case "${TORCH_INDEX}" in \
+        */cpu) ;; \
+        *) apt-get update \
+            && apt-get install -y --no-install-recommends gcc libc6-dev \
+            && rm -rf /var/lib/apt/lists/* ;; \
+    esac
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /cache --shell /usr/sbin/nologin callgate \
     && install --directory --owner callgate --group callgate /data /cache
 COPY --from=build /opt/callgate /opt/callgate

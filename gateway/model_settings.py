@@ -138,7 +138,19 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             " it gets 429; a request has one for each of its `n` choices.",
         ),
     ] = 128
-    kv_bytes: Annotated[int, Meta(ge=1 << 20, description="Memory for the KV cache, in bytes.")] = 512 << 20
+    kv_bytes: Annotated[
+        Annotated[int, Meta(ge=1 << 20)] | None,
+        Meta(
+            description="Memory for the KV cache, in bytes; by default 512 MiB on a CPU, and on a GPU what"
+            " the model and its largest batch leave, less a tenth of the GPU."
+        ),
+    ] = None
+    cuda_graphs: Annotated[
+        bool,
+        Meta(
+            description="Record decode steps as CUDA graphs on a GPU; off where a model cannot be recorded."
+        ),
+    ] = True
     context_length: Annotated[
         Annotated[int, Meta(ge=16)] | None,
         Meta(description="Longest prompt and answer together, in tokens; by default the model's."),

@@ -192,6 +192,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             device=pick_device(settings.device),
             dtype=settings.dtype,
             kv_bytes=settings.kv_bytes,
+            cuda_graphs=settings.cuda_graphs,
             context_length=settings.context_length,
             default_max_tokens=default_max_tokens(settings, model),
             max_sequences=settings.max_batch,

@@ -1,4 +1,4 @@
-"""Devices: which one to use, copying to it without waiting, and recognizing that its memory is full."""
+"""Devices: which one to use, copying to it without waiting, and how much of its memory is free."""
 
 from typing import Any
 
@@ -9,6 +9,9 @@ from runtime.errors import UnusableDevice, first_line
 
 _ALLOCATOR_ON_CPU = "DefaultCPUAllocator"
 """Torch's CPU allocator raises a plain RuntimeError; its message begins with this name."""
+
+UNUSED_SHARE = 0.1
+"""The share of a GPU's memory that the KV cache leaves unused; vLLM's default is the same."""
 
 
 def pick_device(name: str) -> str:
@@ -25,6 +28,12 @@ def pick_device(name: str) -> str:
         gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         raise UnusableDevice(name, ("auto", "cpu", *gpus), first_line(error)) from error
     return name
+
+
+def use_device(device: torch.device) -> None:
+    """Make a device the current one of the calling thread, for streams, CUDA graphs and Triton."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
 
 def upload(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
@@ -44,3 +53,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and _ALLOCATOR_ON_CPU in str(error)
+
+
+def free_cuda_bytes(device: torch.device) -> int:
+    """What a CUDA device has left for a KV cache, once a batch as large as any has been computed.
+
+    It leaves room for another such batch, and `UNUSED_SHARE` of the device for CUDA graphs and fragments.
+    """
+    torch.cuda.synchronize(device)
+    at_peak = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    return int(free - at_peak - UNUSED_SHARE * total)

@@ -70,7 +70,7 @@ class EmbeddedRuntime:
             engine.context_length,
             template_variables(loaded.tokenizer.chat_template),
         )
-        self._thread = EngineThread(engine, num_threads=settings.num_threads)
+        self._thread = EngineThread(engine, num_threads=settings.num_threads, device=runner.device)
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._prompts = PromptRenderer(
             loaded,

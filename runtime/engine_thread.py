@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from runtime.device import use_device
 from runtime.engine import Engine, Output
 from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault
 from runtime.events import Event
@@ -75,11 +76,14 @@ class EngineThread:
     Everything but `submit`, `abort` and `stop` runs in the thread.
     """
 
-    def __init__(self, engine: Engine, *, num_threads: int | None = None) -> None:
+    def __init__(
+        self, engine: Engine, *, num_threads: int | None = None, device: torch.device | None = None
+    ) -> None:
         self.engine = engine
         self.failure: str | None = None
         self._fault: Callable[[], GenerationFailed] = EngineStopped
         self._num_threads = num_threads
+        self._device = device
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._is_stopping = False
         self._jobs: dict[str, EngineJob] = {}
@@ -115,6 +119,8 @@ class EngineThread:
         try:
             if self._num_threads is not None:
                 torch.set_num_threads(self._num_threads)
+            if self._device is not None:
+                use_device(self._device)
             while not self._is_stopping:
                 self._take_commands()
                 if self.engine.has_work:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from runtime.selection import Selection
 
+CPU_KV_BYTES = 512 * 2**20
+"""The size of the KV cache on a CPU, unless a setting says otherwise."""
 CPU_STEPPED_PER_SHARE = 4
 """The most sequences of a client in one step on a CPU, while other clients have some too."""
 
@@ -20,7 +22,8 @@ class EngineSettings:
     """Tokens of a page of the KV cache."""
     num_pages: int | None = None
     """None takes as many pages as fit into `kv_bytes`."""
-    kv_bytes: int = 512 * 2**20
+    kv_bytes: int | None = None
+    """Memory for the KV cache. None takes what a GPU has left after the largest batch, or `CPU_KV_BYTES`."""
     max_batch_tokens: int = 512
     """Tokens that one step computes; longer prompts are prefilled in chunks."""
     max_sequences: int = 64
@@ -42,6 +45,8 @@ class EngineSettings:
     """Without it, forced tokens are sampled like all others."""
     compile_layers: bool = False
     """Torch fuses what a layer does between matrix products and attention: fewer kernels, slower start."""
+    cuda_graphs: bool = True
+    """A GPU replays small batches as CUDA graphs, instead of launching each kernel."""
     selection: Selection = field(default_factory=Selection)
     """Applies to requests that set none, are not streamed, and have a temperature above 0."""
 
@@ -55,7 +60,7 @@ class EngineSettings:
             "max_waiting",
             "max_sequences_per_share",
         ):
-            if getattr(self, name) < 1:
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1")
         if self.num_pages is not None and self.num_pages < 2:
             raise ValueError("num_pages must be at least 2: one page stays empty")

@@ -37,13 +37,18 @@ class KVCache:
         return sum(t[0].nbytes for pair in self.layers.values() for t in pair)
 
     def resized(self, num_pages: int) -> "KVCache":
-        """An empty cache of the same layers."""
+        """An empty cache of the same layers, with one page more: `scratch_page`."""
         cache = KVCache(num_pages, self.page_size)
         cache.layers = {
-            index: (k.new_zeros(num_pages, *k.shape[1:]), v.new_zeros(num_pages, *v.shape[1:]))
+            index: (k.new_zeros(num_pages + 1, *k.shape[1:]), v.new_zeros(num_pages + 1, *v.shape[1:]))
             for index, (k, v) in self.layers.items()
         }
         return cache
+
+    @property
+    def scratch_page(self) -> int:
+        """The page of a resized cache that no sequence has: padding is written there."""
+        return self.num_pages
 
     def write(self, layer: int, key: Tensor, value: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Store [num_kv_heads, num_tokens, head_dim] at `slots`; returns the layer's whole tensors."""

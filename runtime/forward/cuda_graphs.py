@@ -56,7 +56,7 @@ class DecodeGraphs:
     same page table; each token sees those before it, since every layer writes before it reads. The recorded
     steps read tensors that stay in place: `rows` int32 [max_rows, 5], a block of `QueryBlocks` and the
     token's id, and `tables` int32 [max_rows + 1, max_pages]. Padding rows, up to a recorded size, use the
-    null page.
+    scratch page: the null page stays zero.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class DecodeGraphs:
         self._device = device
         self._table_rows = TableRows(self.max_rows)
         self._tables = torch.full((self.max_rows + 1, max_pages), NULL_PAGE, dtype=torch.int32, device=device)
+        self._tables[self.max_rows] = cache.scratch_page
         self._rows = upload(self._padding(self.max_rows), device)
         # The largest first: the others then reuse its memory.
         self._replays = {size: capture(self._step(size)) for size in reversed(self.sizes)}

@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from runtime.device import free_cuda_bytes
 from runtime.forward.paged_triton_backend import PagedAttentionKernel
 
 logger = logging.getLogger(__name__)
@@ -24,10 +26,15 @@ class Capture(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceOperations:
-    """A paged attention kernel, and how to record decode steps, if the device can."""
+    """A paged attention kernel, and what else a device can do.
+
+    `capture` records decode steps. `free_bytes` says how much memory is left for a KV cache, after the
+    largest batch was computed once.
+    """
 
     kernel: PagedAttentionKernel
     capture: Capture | None = None
+    free_bytes: Callable[[], int] | None = None
 
 
 class CudaCapture:
@@ -64,4 +71,4 @@ def device_operations_of(device: torch.device) -> DeviceOperations | None:
     except ImportError as error:
         logger.warning("attention gathers pages, and decoding runs without CUDA graphs: %s", error)
         return None
-    return DeviceOperations(attend_pages, CudaCapture())
+    return DeviceOperations(attend_pages, CudaCapture(), partial(free_cuda_bytes, device))

@@ -6,16 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runtime.device import is_out_of_memory, upload
+from runtime.device import is_out_of_memory, upload, use_device
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import KVCache
-from runtime.forward.cuda_graphs import DecodeGraphs
+from runtime.forward.cuda_graphs import DecodeGraphs, sizes_up_to
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.forward_pass import ForwardPass, compile_layers, context_length, max_row_tokens, prepare
 from runtime.forward.probe import probe
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
-from runtime.settings import EngineSettings
+from runtime.settings import CPU_KV_BYTES, EngineSettings
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +38,15 @@ class ModelRunner:
         _check_row_length(model, settings.max_batch_tokens)
         self.model = prepare(model)
         self.device: torch.device = model.device
+        use_device(self.device)
         self.is_async = self.device.type != "cpu"
         self.operations = operations or device_operations_of(self.device)
         self.forward_pass = ForwardPass(self.model, self.operations)
         self.graphs: DecodeGraphs | None = None
-        self.num_columns, cache = probe(self.forward_pass, settings.page_size)
-        self.cache = self._sized_cache(cache, settings)
+        self.num_columns, self.cache = probe(self.forward_pass, settings.page_size)
         if settings.compile_layers:
             compile_layers(model)
+        self.cache = self._sized_cache(settings)
         if self.is_async:
             self._warm_up(settings)
         self.graphs = self._record_graphs(settings)
@@ -64,32 +65,60 @@ class ModelRunner:
         keep = upload(kept, self.device, torch.long)
         return self.forward_pass.compute(batch.chunks, self.cache, backend, keep)
 
-    def _sized_cache(self, cache: KVCache, settings: EngineSettings) -> KVCache:
-        """A cache with the layers of `cache` and as many pages as the settings ask for."""
-        num_pages = settings.num_pages or max(2, settings.kv_bytes // cache.bytes_per_page)
+    def _sized_cache(self, settings: EngineSettings) -> KVCache:
+        """A cache with the layers of the probe's and as many pages as the settings ask for."""
+        num_pages = settings.num_pages
+        if num_pages is None:
+            num_pages = max(2, self._kv_bytes(settings) // self.cache.bytes_per_page)
         try:
-            return cache.resized(num_pages)
+            return self.cache.resized(num_pages)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            size = num_pages * cache.bytes_per_page
+            size = num_pages * self.cache.bytes_per_page
             raise ModelLoadError.of(
                 self.model, f"a KV cache of {size} bytes does not fit into memory beside it; lower kv_bytes"
             ) from error
 
+    def _kv_bytes(self, settings: EngineSettings) -> int:
+        """The size of the KV cache: the setting, or what a GPU has left after the largest batch."""
+        if settings.kv_bytes is not None:
+            return settings.kv_bytes
+        if self.operations is None or self.operations.free_bytes is None:
+            return CPU_KV_BYTES
+        probed = self.cache
+        self.cache = probed.resized(2 + settings.max_batch_tokens // settings.page_size)
+        self._compute(settings.max_batch_tokens)
+        self.cache = probed
+        return self.operations.free_bytes()
+
     def _warm_up(self, settings: EngineSettings) -> None:
-        """Run a short and a full batch, so that no request waits for kernels to be compiled."""
-        max_tokens = (self.cache.num_pages - 1) * self.cache.page_size
-        for num_tokens in (2, settings.max_batch_tokens):
-            sequence = Sequence("warm-up", [0] * min(num_tokens, max_tokens), max_tokens=1)
-            sequence.page_table = list(range(1, 1 + -(-len(sequence.token_ids) // self.cache.page_size)))
-            self.run(Batch((Chunk(sequence, 0, len(sequence.token_ids)),)))
+        """Run batches of every size that has kernels of its own, so that no request waits for a compiler.
+
+        The kernels of attention depend on how many blocks of queries a batch has. One long chunk has many,
+        and so have many sequences that decode.
+        """
+        for num_tokens in sizes_up_to(settings.max_batch_tokens)[1:]:
+            self._compute(num_tokens)
+        for num_sequences in sizes_up_to(settings.max_sequences):
+            self._compute(1, num_sequences)
         self.cache.clear(range(1, self.cache.num_pages))
+
+    def _compute(self, num_tokens: int, num_sequences: int = 1) -> None:
+        """Compute a batch of sequences that are `num_tokens` long, as far as the cache has pages."""
+        page_size = self.cache.page_size
+        num_tokens = min(num_tokens, (self.cache.num_pages - 1) * page_size)
+        chunks = []
+        for _ in range(num_sequences):
+            sequence = Sequence("warm-up", [0] * num_tokens, max_tokens=1)
+            sequence.page_table = list(range(1, 1 + -(-num_tokens // page_size)))
+            chunks.append(Chunk(sequence, 0, num_tokens))
+        self.run(Batch(tuple(chunks)))
 
     @torch.inference_mode()
     def _record_graphs(self, settings: EngineSettings) -> DecodeGraphs | None:
         """Graphs of up to two tokens for each running sequence: one to decode, and one that is forced."""
-        if self.operations is None or self.operations.capture is None:
+        if self.operations is None or self.operations.capture is None or not settings.cuda_graphs:
             return None
         length = min(
             context_length(self.model.config.get_text_config()),
@@ -106,8 +135,27 @@ class ModelRunner:
                 device=self.device,
             )
         except RuntimeError as error:  # some modules look at values, as some mixtures of experts do
+            if is_out_of_memory(error):
+                reason = (
+                    "CUDA graphs do not fit into memory beside it; lower kv_bytes, or turn cuda_graphs off"
+                )
+                raise ModelLoadError.of(self.model, reason) from error
             logger.warning("decoding runs without CUDA graphs: %s", error)
-            return None
+        self._check_device()
+        return None
+
+    def _check_device(self) -> None:
+        """See that the device still computes: a recording that failed may have left it in disorder.
+
+        Raises:
+            ModelLoadError: it does not.
+        """
+        try:
+            self._compute(1)
+            self.cache.clear([1])
+        except RuntimeError as error:
+            reason = "the device computes nothing more after CUDA graphs failed; turn cuda_graphs off"
+            raise ModelLoadError.of(self.model, reason) from error
 
 
 def _check_row_length(model: Any, num_tokens: int) -> None:

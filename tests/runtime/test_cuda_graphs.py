@@ -12,10 +12,12 @@ from paged_attention_cases import reference
 
 from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
+from runtime.errors import ModelLoadError
 from runtime.forward import forward_pass
 from runtime.forward.cuda_graphs import LONGEST_CHUNK, TableRows, sizes_up_to
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.model_runner import ModelRunner
+from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -50,9 +52,9 @@ def recorder():
 def make_runner(byte_model):
     """A runner over the byte model; keyword arguments are settings."""
 
-    def make(capture, **settings):
+    def make(capture, free_bytes=None, **settings):
         chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
-        return ModelRunner(byte_model, chosen, DeviceOperations(reference, capture))
+        return ModelRunner(byte_model, chosen, DeviceOperations(reference, capture, free_bytes))
 
     return make
 
@@ -126,6 +128,47 @@ def test_what_cannot_be_recorded_runs_without(
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
 
 
+def test_graphs_are_not_recorded_where_the_setting_says_so(make_runner, recorder):
+    assert make_runner(recorder, cuda_graphs=False).graphs is None
+    assert recorder.num_recorded == 0
+
+
+def test_graphs_that_do_not_fit_into_memory_end_the_start(make_runner):
+    def exhaust(compute):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(ModelLoadError, match="lower kv_bytes, or turn cuda_graphs off"):
+        make_runner(exhaust)
+
+
+def test_a_device_that_a_failed_recording_left_in_disorder_ends_the_start(make_runner, monkeypatch):
+    def refuse(compute):
+        monkeypatch.setattr(ModelRunner, "run", refuse_all)
+        raise RuntimeError("a module looks at values")
+
+    def refuse_all(self, batch):
+        raise RuntimeError("the capture was invalidated")
+
+    with pytest.raises(ModelLoadError, match="turn cuda_graphs off"):
+        make_runner(refuse)
+
+
+def test_without_a_size_the_cache_takes_what_the_largest_batch_leaves(make_runner, monkeypatch):
+    computed = []
+    run = ModelRunner.run
+    monkeypatch.setattr(
+        ModelRunner, "run", lambda self, batch: (computed.append(batch.num_tokens), run(self, batch))[1]
+    )
+
+    def free_bytes():
+        assert computed == [64]
+        return 100_000
+
+    runner = make_runner(None, free_bytes, num_pages=None, max_batch_tokens=64)
+    assert runner.cache.num_pages == 100_000 // runner.cache.bytes_per_page
+    assert make_runner(None, free_bytes, num_pages=9, max_batch_tokens=64).cache.num_pages == 9
+
+
 def pending(runner, lengths, first_page=1):
     """A batch of sequences with keys and values for all but the pending ids of each."""
     sequences, whole = [], []
@@ -154,16 +197,18 @@ def test_a_few_tokens_at_once_are_rows_over_the_same_pages(make_runner, recorder
     assert len(recorder.replayed) == 1
 
 
-def test_padding_writes_nothing_but_the_null_page(make_runner, recorder):
+def test_padding_writes_nothing_but_the_scratch_page(make_runner, recorder):
     runner = make_runner(recorder)
     batch, _ = pending(runner, [(5, 1), (8, 1), (2, 1)])
     used = {page for chunk in batch.chunks for page in chunk.sequence.page_table}
     before = {index: (keys.clone(), values.clone()) for index, (keys, values) in runner.cache.layers.items()}
     runner.run(batch)
-    others = [page for page in range(1, runner.cache.num_pages) if page not in used]
+    others = [page for page in range(runner.cache.num_pages) if page not in used]
     for index, pair in runner.cache.layers.items():
         for states, old in zip(pair, before[index], strict=True):
             assert torch.equal(states[others], old[others])
+            assert not states[NULL_PAGE].any()
+            assert states[runner.cache.scratch_page].any()
 
 
 def test_an_older_sequence_in_a_row_is_forgotten(make_runner, recorder):
@@ -221,8 +266,9 @@ def test_warming_up_leaves_no_trace(make_runner, recorder):
     run = runner.run
     runner.run = lambda batch: (sizes.append(batch.num_tokens), run(batch))[1]
     runner._warm_up(EngineSettings(max_batch_tokens=64, max_sequences=4))
-    assert sizes == [2, 32]  # what there are pages for
-    assert not any(states[1:].any() for pair in runner.cache.layers.values() for states in pair)
+    # One sequence as long as there are pages for, and up to four that decode.
+    assert sizes == [2, 4, 8, 16, 32, 32, 1, 2, 4]
+    assert not any(states[:9].any() for pair in runner.cache.layers.values() for states in pair)
 
 
 def test_without_triton_a_gpu_gathers(monkeypatch, caplog):

@@ -8,7 +8,7 @@ import torch
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from runtime.device import upload
+from runtime.device import free_cuda_bytes, upload, use_device
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
 from runtime.sampling import _choose, _logprobs, adjust, sample
@@ -51,3 +51,23 @@ def test_only_the_end_of_sampling_looks_at_values(sequences):
 def test_upload_keeps_shape_type_and_values():
     tensor = upload([[1, 2], [3, 4]], torch.device("cpu"), torch.int32)
     assert (tensor.dtype, tensor.tolist()) == (torch.int32, [[1, 2], [3, 4]])
+
+
+def test_a_thread_makes_its_gpu_the_current_one(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    use_device(torch.device("cuda:1"))
+    use_device(torch.device("cpu"))
+    assert chosen == [torch.device("cuda:1")]
+
+
+def test_the_free_memory_of_a_gpu_leaves_room_for_the_largest_batch_and_a_tenth(monkeypatch):
+    for name, value in {
+        "max_memory_allocated": 30,
+        "memory_allocated": 20,
+        "mem_get_info": (60, 100),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    assert free_cuda_bytes(torch.device("cuda")) == 60 - (30 - 20) - 10
