@@ -29,6 +29,8 @@ def test_every_part_runs(tmp_path):
     assert results["shapes"] == {"llama": "equal, in graphs"}
     assert results["batch_4"]["masked_tokens_per_step"] > 0
     assert results["batch_1 compiled"]["ratio"] > 0
+    assert results["workload ragged up to 8,000"]["output_tokens_s"] > 0
+    assert results["workload shared prefix of 3,100"]["prompt_tokens"] > 0
     assert "| batch | unmasked" in (tmp_path / "bench_gpu.md").read_text()
 
 

@@ -19,6 +19,7 @@ import test_generate_equivalence as shapes
 import torch
 import transformers
 from gpu_timing import SCALES, Bench, copy_rate, vocabulary_for
+from gpu_workloads import WORKLOADS
 
 from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
@@ -68,6 +69,8 @@ def main() -> None:
         record(f"batch_{batch}", lambda batch=batch: bench.masked_and_unmasked(batch))
     if options.profile:
         record("kernels_us", bench.kernels)
+    for workload in WORKLOADS:
+        record(f"workload {workload.name}", lambda workload=workload: bench.under(workload))
     record("compile_layers_s", bench.compile_layers)
     for batch in scale.compiled_batches:
         record(f"batch_{batch} compiled", lambda batch=batch: bench.masked_and_unmasked(batch))
@@ -150,6 +153,12 @@ def _table(results: dict[str, Any]) -> str:
         lines.append(
             f"| tokens a second, ours / transformers' continuous batching | {ours:.0f} / {theirs:.0f} |"
         )
+    for name, row in results.items():
+        if name.startswith("workload ") and "step_p50_ms" in row:
+            steps = f"{row['step_p50_ms']:.1f} / {row['step_p99_ms']:.1f}"
+            lines.append(
+                f"| {name[9:]}: tokens a second; ms a step, p50 / p99 | {row['output_tokens_s']:.0f}; {steps} |"
+            )
     for name, value in results.items():
         if name in {"copy_gb_s", "kernel", "shapes", "graphs", "compile_layers_s"} or (
             isinstance(value, dict) and "failed" in value

@@ -9,6 +9,7 @@ from itertools import islice, product
 from pathlib import Path
 
 import torch
+from gpu_workloads import Workload, measure
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -137,8 +138,9 @@ class Bench:
         scale = self.scale
         largest = max(scale.batches)
         length = scale.num_prompt + 2 * scale.num_steps + 32
+        is_gpu = self.device.type == "cuda"  # then the cache is as large as it is in a gateway
         settings = EngineSettings(
-            num_pages=1 + max(largest * -(-length // 16), MAX_TOKENS // 16),
+            num_pages=None if is_gpu else 1 + max(largest * -(-length // 16), MAX_TOKENS // 16),
             max_sequences=largest,
             max_batch_tokens=2048,
             compile_layers=compile_layers,
@@ -230,6 +232,20 @@ class Bench:
         if num_tokens < count * max_tokens:
             raise RuntimeError(f"only {num_tokens} of {count * max_tokens} tokens were generated")
         return num_tokens / elapsed
+
+    def under(self, workload: Workload) -> dict[str, float]:
+        """A workload on the engine, as large as its cache allows without preempting anything."""
+        scale, pool = self.scale, self.engine.pool
+        num_output = 2 * scale.num_steps
+        room = pool.num_usable * pool.page_size // scale.beside - num_output
+        return measure(
+            self.engine,
+            workload,
+            count=scale.beside,
+            num_output=num_output,
+            num_ids=scale.config.vocab_size - 1,
+            most=min(room, self.engine.context_length - num_output),
+        )
 
     def kernels(self) -> dict[str, float]:
         """Microseconds of the device by kernel, in one step at batch 1."""
