@@ -3,13 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
 from gateway.http.headers import HttpRequest
 from gateway.http.json_contents import ContentLimits
+from runtime.fair_threads import FairThreads
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class RequestBodies:
 
     All clients together have at most `max_large` large bodies in memory, and one client (`share`) at most
     half of them. They are decoded one after the other, because decoding holds the interpreter's lock, and the
-    event loop waits meanwhile.
+    event loop waits meanwhile. In threads, clients take turns.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class RequestBodies:
         self._max_large = max_large
         self._held: Counter[str] = Counter()
         self._changed = asyncio.Condition()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        self._for_large = FairThreads(1, "large-bodies")
+        self._for_others = FairThreads(2, "bodies")
 
     def close(self) -> None:
         """Read no more bodies."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._for_large, self._for_others):
+            threads.shutdown()
 
     async def read(
         self,
@@ -81,9 +84,10 @@ class RequestBodies:
                     break
             raw = bytes(received)
             received.clear()
-            if not is_large:
-                return reader(raw) if len(raw) <= SMALL else await asyncio.to_thread(reader, raw)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, reader, raw)
+            if len(raw) <= SMALL:
+                return reader(raw)
+            threads = self._for_large if is_large else self._for_others
+            return await asyncio.wrap_future(threads.submit(share, partial(reader, raw)))
 
     @asynccontextmanager
     async def _room_for(self, share: str) -> AsyncIterator[None]:

@@ -28,7 +28,7 @@ async def test_a_large_request_is_read_beside_the_event_loop(client, monkeypatch
         return read_request(body, **headers)
 
     monkeypatch.setattr(generation_routes, "read_chat_request", observed)
-    monkeypatch.setattr(request_bodies, "LARGE", 500)
+    monkeypatch.setattr(request_bodies, "SMALL", 500)
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 1000 * is_large}]}
     assert (await client.post(URL, json=asked)).status_code == 200
     refused = await client.post(URL, json=asked | {"modle": 1})

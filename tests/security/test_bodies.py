@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
+from remote_engines import until
 from serving import client_of
 
 from gateway.app import create_app
@@ -209,6 +210,23 @@ async def test_only_small_bodies_are_read_on_the_event_loop(bodies, size, is_on_
     upload.send(size, more_body=False)
     reader = await bodies.read(upload, lambda _: threading.current_thread(), share="a")
     assert (reader is threading.main_thread()) is is_on_loop
+
+
+async def test_the_bodies_of_one_client_are_not_read_before_those_of_others(bodies):
+    """Large ones wait for room as well; of others, a client may send one on each connection."""
+    begun, gate = [], threading.Event()
+
+    def read(share):
+        upload = Upload()
+        upload.send(SMALL + 1, more_body=False)
+        work = bodies.read(upload, lambda _: (begun.append(share), gate.wait(20)), share=share)
+        return asyncio.create_task(work)
+
+    tasks = [read(share) for share in ("attacker", "attacker", "attacker", "victim")]
+    await until(lambda: len(begun) == 2)
+    assert begun == ["attacker", "victim"]
+    gate.set()
+    await asyncio.gather(*tasks)
 
 
 async def test_a_body_without_an_announced_length_is_counted(bodies):
