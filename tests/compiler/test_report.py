@@ -2,15 +2,18 @@
 
 import json
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fuzz.instances import InstanceMaker
 from fuzz.judging import is_schema
-from fuzz.schemas import make_schema
+from fuzz.schemas import SchemaMaker, make_schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from soundness.corpora import sample
 from soundness.judges import Judges
+from soundness.schemas import DIALECTS
 from soundness.told import untold
 
 from compiler import UnsupportedSchema, compile_schema
@@ -175,9 +178,26 @@ def test_alternatives_that_were_merged_keep_their_declared_order():
     assert compiled.accepts('{"state": "running", "current": 5, "total": 9, "builder": {}, "id": 1}')
 
 
-def check_that_refusals_are_told(seed: int) -> None:
+class ContainsMaker(SchemaMaker):
+    """Makes up arrays above all, most of them with `contains`, also inside one another."""
+
+    def _schema(self, depth: int) -> Any:
+        return self._array(depth) if depth > 0 and self._rng.random() < 0.6 else super()._schema(depth)
+
+    def _array(self, depth: int) -> dict[str, Any]:
+        contains = {"contains": self._schema(depth - 1)} if self._rng.random() < 0.7 else {}
+        return {**super()._array(depth), **contains}
+
+
+def make_contains(rng: random.Random) -> Any:
+    """A document with `contains` in `contains`, of a draft that has it."""
+    draft = rng.choice([draft for draft in DIALECTS if draft > 4])
+    return ContainsMaker(rng, draft, hostility=rng.choice((0.0, 0.1, 0.4))).document(rng.choice((2, 2, 3)))
+
+
+def check_that_refusals_are_told(seed: int, make: Callable[[random.Random], Any] = make_schema) -> None:
     rng = random.Random(f"told {seed}")
-    schema = make_schema(rng)
+    schema = make(rng)
     if not is_schema(schema):
         return
     try:
@@ -196,6 +216,12 @@ def check_that_refusals_are_told(seed: int) -> None:
 def test_a_valid_instance_is_accepted_or_the_report_says_why_not(seed):
     """So a report that is all `exact` means that every valid instance can be written."""
     check_that_refusals_are_told(seed)
+
+
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**6))
+def test_the_same_of_arrays_that_must_contain_arrays(seed):
+    check_that_refusals_are_told(seed, make_contains)
 
 
 @pytest.mark.parametrize(("name", "every"), [("suite-2020-12", 6), ("suite-7", 6), ("jsonschemabench", 400)])
