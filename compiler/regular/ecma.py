@@ -211,7 +211,7 @@ class _Parser:
         elif high is not None and not self.is_outer:
             high = min(high, max(low, self.most))
         if max(low, high or 0) > MAX_COUNT:
-            raise PatternError(f"counts beyond {MAX_COUNT}")
+            raise PatternError(f"counts beyond {MAX_COUNT}", "Lower the count.")
         return Repetition(item, low, high)
 
     def counts(self) -> tuple[int, int | None] | None:
