@@ -41,8 +41,10 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
         found for found in references if (path := found[1].partition("#")[0]) and target.endswith(path)
     ]
     if found:
-        pointer, reference, _ = found[0]
-        reason = f"refers to {reference}, but there is no such schema"
+        pointer, reference, target = found[0]
+        reason = (
+            f"refers to {reference if reference.startswith('#') else target}, but there is no such schema"
+        )
         return UnsupportedSchema(pointer, "$ref", reason, _REGISTER)
     keyword = "$ref" if "esource" in message or "ointer" in message else ""
     return UnsupportedSchema("", keyword, message, _REGISTER)

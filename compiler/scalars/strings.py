@@ -143,7 +143,8 @@ class StringLowering:
         """All strings within the length bounds, which rules count."""
         low, high = constraint.min_length, constraint.max_length
         if high is not None and high > (most := max(low, LONGEST_COUNTED)):
-            notes = [*notes, ("maxLength", Verdict.NARROWED, f"at most {most} characters")]
+            others = [note for note in notes if note[0] != "maxLength"]  # these say a higher number
+            notes = [*others, ("maxLength", Verdict.NARROWED, f"at most {most} characters")]
             high = most
         body = self._suffix(Suffix(charset.ALL, low, high))
         return LoweredString(body, tuple(notes), is_plain=low < 2 and high is None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from soundness.judges import Judges
 
 from compiler.errors import UnsupportedSchema
-from compiler.lowering import lowering, violations
+from compiler.lowering import schema_lowering, violations
 from compiler.schema import compile_schema, lower_schema
 
 KEYS = ("a", "b", "c", "x")
@@ -50,8 +50,8 @@ def accepted(schema):
 def accepted_apart(schema):
     """The same, where no objects are joined."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (lowering, violations):
-            patch.setattr(module, "joined", lambda _, objects: ([], list(objects)))
+        for module in (schema_lowering, violations):
+            patch.setattr(module, "join_alternatives", lambda _, objects: ([], list(objects)))
         return accepted(schema)
 
 

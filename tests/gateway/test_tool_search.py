@@ -187,7 +187,7 @@ async def test_a_prompt_that_is_too_long_names_the_toolset_and_suggests_searchin
     refused = await client.post("/v1/chat/completions", json=body(toolset="office"))
     assert refused.status_code == 400
     message = refused.json()["error"]["message"]
-    assert "7 tools of the toolset 'office' are in it" in message
+    assert "it shows 7 tools of the toolset 'office'" in message
     assert '"tool_search": {"limit": 20}' in message
     refused = await client.post("/v1/chat/completions", json=body(toolset="office", tool_search={"limit": 5}))
     assert "a `limit` of `tool_search` below 5" in refused.json()["error"]["message"]

@@ -58,16 +58,16 @@ async def test_too_many_tools_together_are_refused_by_name(client):
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("limit_exceeded", "toolset")
-    assert "at most 4 tools together" in error["message"]
-    assert "toolset 'a@1' has 2, toolset 'b@1' has 2" in error["message"]
+    assert "at most 4 tools" in error["message"]
+    assert "2 in toolset 'a@1', 2 in toolset 'b@1'" in error["message"]
 
 
 @pytest.mark.parametrize("toolsets", [["a"], []])
 async def test_too_many_bytes_together_are_refused_by_name(client, toolsets):
     answer = await ask(client, toolsets, [("large", "y" * 2000)])
     assert answer.status_code == 400
-    assert "at most 2000 bytes of tools together" in answer.json()["error"]["message"]
-    assert "the inline tools has 2" in answer.json()["error"]["message"]
+    assert "at most 2000 bytes of tools" in answer.json()["error"]["message"]
+    assert "in the inline tools" in answer.json()["error"]["message"]
 
 
 async def test_toolsets_beyond_the_limit_are_not_even_read(client, app, monkeypatch):
@@ -135,7 +135,7 @@ async def test_too_many_values_together_are_refused_by_name(client, app):
         assert (await client.put(f"/v1/toolsets/{name}", json={"tools": [many]})).status_code == 201
     answer = await ask(client, ["d", "e"])
     assert answer.status_code == 400
-    assert "at most 1000 JSON values in tools together" in answer.json()["error"]["message"]
+    assert "at most 1000 JSON values in tools" in answer.json()["error"]["message"]
 
 
 async def test_toolsets_in_memory_count_for_what_they_take():
