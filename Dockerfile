@@ -56,6 +56,8 @@ WORKDIR /cache
 FROM ${PYTHON_IMAGE}
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # Triton compiles a small C program when it first launches a kernel. On CPUs there is no Triton.
+# PYTHON_IMAGE may be any Debian release, so no one version of gcc can be named.
+# hadolint ignore=DL3008
 RUN case "${TORCH_INDEX}" in \
         */cpu) ;; \
         *) apt-get update \
