@@ -1,5 +1,6 @@
 """Devices: which one to use, copying to it without waiting, and how much of its memory is free."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,11 +56,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and _ALLOCATOR_ON_CPU in str(error)
 
 
-def free_cuda_bytes(device: torch.device) -> int:
-    """What a CUDA device has left for a KV cache, once a batch as large as any has been computed.
+def free_cuda_bytes(device: torch.device, compute_largest_batch: Callable[[], None]) -> int:
+    """What a CUDA device has left for a KV cache, beside a batch as large as any.
 
-    It leaves room for another such batch, and `UNUSED_SHARE` of the device for CUDA graphs and fragments.
+    It computes such a batch once to see what that takes, and leaves `UNUSED_SHARE` of the device for CUDA
+    graphs and fragments. Peaks of before, as of loading another model, do not count.
     """
+    torch.cuda.reset_peak_memory_stats(device)
+    compute_largest_batch()
     torch.cuda.synchronize(device)
     at_peak = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
     torch.cuda.empty_cache()

@@ -28,13 +28,13 @@ class Capture(Protocol):
 class DeviceOperations:
     """A paged attention kernel, and what else a device can do.
 
-    `capture` records decode steps. `free_bytes` says how much memory is left for a KV cache, after the
-    largest batch was computed once.
+    `capture` records decode steps. `free_bytes` computes the largest batch with the function that it is
+    given, and says how much memory that leaves for a KV cache.
     """
 
     kernel: PagedAttentionKernel
     capture: Capture | None = None
-    free_bytes: Callable[[], int] | None = None
+    free_bytes: Callable[[Callable[[], None]], int] | None = None
 
 
 class CudaCapture:

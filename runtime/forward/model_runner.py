@@ -86,11 +86,14 @@ class ModelRunner:
             return settings.kv_bytes
         if self.operations is None or self.operations.free_bytes is None:
             return CPU_KV_BYTES
+        return self.operations.free_bytes(lambda: self._compute_largest_batch(settings))
+
+    def _compute_largest_batch(self, settings: EngineSettings) -> None:
+        """Compute a batch of as many tokens as any, with a cache that has room for it and is then let go."""
         probed = self.cache
         self.cache = probed.resized(2 + settings.max_batch_tokens // settings.page_size)
         self._compute(settings.max_batch_tokens)
         self.cache = probed
-        return self.operations.free_bytes()
 
     def _warm_up(self, settings: EngineSettings) -> None:
         """Run batches of every size that has kernels of its own, so that no request waits for a compiler.

@@ -160,7 +160,9 @@ def test_without_a_size_the_cache_takes_what_the_largest_batch_leaves(make_runne
         ModelRunner, "run", lambda self, batch: (computed.append(batch.num_tokens), run(self, batch))[1]
     )
 
-    def free_bytes():
+    def free_bytes(compute_largest_batch):
+        assert computed == []
+        compute_largest_batch()
         assert computed == [64]
         return 100_000
 
