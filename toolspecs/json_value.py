@@ -4,6 +4,7 @@ Everything here is iterative. Encoders, validators and compilers are recursive, 
 that passed.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -116,6 +117,11 @@ def count_values(value: Any) -> int:
         elif isinstance(item, list):
             pending += item
     return num_values
+
+
+def json_size(value: Any) -> int:
+    """The size of a value within the limits, in bytes of compact JSON."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
 
 
 def own_size(item: Any) -> int:

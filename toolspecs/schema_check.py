@@ -19,7 +19,7 @@ from toolspecs.dialects import dialect_of, normal_uri
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw, pointer
 from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, SCHEMAS_BY_NAME, metaschema_errors
-from toolspecs.nearest import near_matches, shorten
+from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 
@@ -76,6 +76,12 @@ def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
         return (flaw,)
     dialect = normal_uri(document.get("$schema", DEFAULT_DRAFT))
     return tuple(_metaschema_flaws(document, limits.num_faults_per_tool, dialect))
+
+
+def fault_of(flaw: Flaw, tool: str | int | None, base: str) -> Fault:
+    """The fault for a flaw below the JSON pointer `base`; a client may have written its keyword."""
+    keyword = shorten(flaw.keyword, MAX_NAME)
+    return Fault(tool, pointer(base, flaw.path), keyword, flaw.message, flaw.suggestion)
 
 
 def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
@@ -180,7 +186,7 @@ def check_documents(documents: Any, *, limits: Limits, base: str = "/documents")
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))
     faults = [
-        Fault(None, pointer(base, (uri, *flaw.path)), flaw.keyword, flaw.message, flaw.suggestion)
+        fault_of(flaw, None, pointer(base, (uri,)))
         for uri, document in documents.items()
         for flaw in _flaws(uri, document, limits)
     ]
@@ -200,7 +206,8 @@ def _flaws(uri: str, document: Any, limits: Limits) -> Iterator[Flaw]:
 
 def _uri_flaw(uri: str) -> Flaw | None:
     shown = shorten(ascii(uri), 100)
-    if not uri.isascii() or not _URI.is_valid(uri):
+    normal = _normal(uri) if uri.isascii() and _URI.is_valid(uri) else None
+    if normal is None:
         message = f"{shown} is not an absolute URI"
         return Flaw((), "", message, "register it under the URI that tools refer to, with its scheme")
     if "#" in uri:
@@ -208,19 +215,24 @@ def _uri_flaw(uri: str) -> Flaw | None:
     if urlsplit(uri).hostname == _BUILT_IN:
         message = f"{shown} is reserved for the schemas of the drafts, which are built in"
         return Flaw((), "", message, "register it under a URI of your own")
-    normal = _normal(uri)
     if normal != uri:
         return Flaw((), "", f"{shown} is not in normal form", f"write {shorten(normal, 200)}")
     return None
 
 
-def _normal(uri: str) -> str:
-    """A URI in normal form: scheme and host in lower case, no `.` or `..` in its path."""
-    parts = urlsplit(uri)
-    lowered = parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower())
-    if not lowered.netloc:
-        return lowered.geturl()
-    return urljoin(lowered.geturl(), lowered._replace(scheme="", netloc="").geturl())
+def _normal(uri: str) -> str | None:
+    """A URI in normal form: scheme and host in lower case, no `.` or `..` in its path.
+
+    None if Python cannot read it: it knows fewer forms of addresses in brackets than RFC 3986.
+    """
+    try:
+        parts = urlsplit(uri)
+        lowered = parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower())
+        if not lowered.netloc:
+            return lowered.geturl()
+        return urljoin(lowered.geturl(), lowered._replace(scheme="", netloc="").geturl())
+    except ValueError:
+        return None
 
 
 def _identity_flaws(uri: str, document: dict[str, Any]) -> Iterator[Flaw]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
-from toolspecs.json_value import count_values
+from toolspecs.json_value import count_values, json_size
 
 KeyOrder = Literal["declared", "any"]
 """In which order a model writes the declared keys of an object."""
@@ -76,8 +76,7 @@ class Tool:
     @cached_property
     def num_bytes(self) -> int:
         """The size of the tool and its bundle as compact JSON."""
-        fields = [self.name, self.description, self.parameters, self.extras, self.documents]
-        return len(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
+        return json_size([self.name, self.description, self.parameters, self.extras, self.documents])
 
     @cached_property
     def num_values(self) -> int:

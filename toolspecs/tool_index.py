@@ -15,6 +15,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, islice
 from typing import Any
 
 import bm25s
@@ -43,6 +44,9 @@ _MAX_WORDS, _MAX_LETTERS, _MAX_SENTENCES, _MAX_DEPTH = 600, 40, 16, 5
 _MAX_DESCRIPTION, _MAX_DETAIL, _MAX_ENUM = 4_000, 300, 50
 _MAX_REQUEST = 8_000
 """Bounds of what is read of a tool and of a request, in words, characters or values."""
+
+_MAX_INDEX_WORDS = 250_000
+"""Words that are read of all tools of an index, which takes about a second. A real tool has some 100."""
 
 _OWN_BYTES = 2_000
 """What an index takes that has no words."""
@@ -88,8 +92,7 @@ class ToolIndex:
     """An index of some tools; threads can share it."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        stemmer = Stemmer.Stemmer("english")
-        documents = [_stem(stemmer, _weighted_words(tool)) for tool in tools]
+        documents = _stemmed(_words_of_all(tools))
         self._num_tools = len(tools)
         self._ranker: Any = None
         if any(documents):
@@ -170,7 +173,8 @@ def _words(text: str) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    for word in _WORD.findall(text):
+    for found in _WORD.finditer(text):
+        word = found[0]
         if _UNSPACED.match(word):
             yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
         elif (lower := word[:_MAX_LETTERS].lower()) not in _STOP_WORDS:
@@ -180,6 +184,13 @@ def _split(text: str) -> Iterator[str]:
 def _stem(stemmer: Any, words: Iterable[str]) -> list[str]:
     stems: list[str] = stemmer.stemWords(list(words))
     return stems
+
+
+def _stemmed(documents: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The stems of the words of some documents; each word is stemmed once."""
+    words = list(dict.fromkeys(chain.from_iterable(documents)))
+    stems = dict(zip(words, _stem(Stemmer.Stemmer("english"), words), strict=True))
+    return [[stems[word] for word in document] for document in documents]
 
 
 @cache
@@ -194,17 +205,28 @@ def _synonyms() -> Mapping[str, frozenset[str]]:
     return {stem: frozenset(others - {stem}) for stem, others in found.items()}
 
 
-def _weighted_words(tool: Tool) -> list[str]:
-    """The words of a tool, repeated by their weight; the name comes first, so that no limit cuts it."""
-    words = [
-        word for word in _words(f"{tool.name} {tool.description[:_MAX_DESCRIPTION]}") for _ in range(NAME)
-    ]
+def _words_of_all(tools: Sequence[Tool]) -> list[list[str]]:
+    """The words of each tool; if they are too many for an index, fewer of each."""
+    documents: list[list[str]] = []
+    num_left = NAME * _MAX_INDEX_WORDS
+    for tool in tools:
+        documents.append(_weighted_words(tool, _MAX_WORDS))
+        num_left -= len(documents[-1])
+        if num_left < 0:
+            return [_weighted_words(tool, _MAX_INDEX_WORDS // len(tools)) for tool in tools]
+    return documents
+
+
+def _weighted_words(tool: Tool, most: int) -> list[str]:
+    """At most `most` words of a tool, repeated by their weight; those of the name come first."""
+    text = f"{tool.name} {tool.description[:_MAX_DESCRIPTION]}"
+    words = [word for word in islice(_split(text), most) for _ in range(NAME)]
     for name, schema in _parameters(tool.parameters):
         words += [word for word in _words(name[:_MAX_DETAIL]) for _ in range(PARAMETER)]
         words += [word for text in _details(schema) for word in _words(text) for _ in range(DETAIL)]
-        if len(words) > NAME * _MAX_WORDS:
+        if len(words) > NAME * most:
             break
-    return words[: NAME * _MAX_WORDS]
+    return words[: NAME * most]
 
 
 def _parameters(schema: Any, depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -15,7 +15,7 @@ from toolspecs.custom_shapes import definition_path, flaw_of, is_custom, read_cu
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
 from toolspecs.nearest import near_matches, shorten
-from toolspecs.schema_check import check_schema
+from toolspecs.schema_check import check_schema, fault_of
 from toolspecs.shapes import EXTRAS, KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow, detect_shape, write_tool
 from toolspecs.tool import KeyOrder, Tool, custom_tool
 from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates
@@ -25,6 +25,7 @@ OWN_OPTIONS = ("key_order", "input")
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 DEFAULT_LIMITS = Limits()
+_MAX_LABEL = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,7 @@ class _ToolParser:
         self.schema_pointer = base
         flaws = list(islice(self._read(document), limits.num_faults_per_tool))
         label = index if self.name is None else self.name
-        self.faults = [
-            Fault(label, pointer(base, flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-            for flaw in flaws
-        ]
+        self.faults = [fault_of(flaw, label, base) for flaw in flaws]
 
     def checked(self) -> CheckedTool:
         """The tool, if there are no faults."""
@@ -167,7 +165,7 @@ class _ToolParser:
         ):
             yield Flaw((*outer, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
         self.schema_pointer = pointer(self.base, definition_path(document))
-        self.name, self.tool = tool.name, tool
+        self.name, self.tool = _label_of(tool.name), tool
 
     def _read_fields(self, fields: dict[str, Any], shape: Shape) -> Iterator[Flaw]:
         row = SHAPES[shape]
@@ -188,7 +186,7 @@ class _ToolParser:
             yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
         if not isinstance(name, str):
             return
-        self.name = name
+        self.name = _label_of(name)
         options = own if isinstance(own, dict) else {}
         order: KeyOrder = options.get("key_order") or "declared"
         self.tool = Tool(name, description or "", parameters, given, key_order=order)
@@ -222,7 +220,13 @@ def submitted_name(document: Any) -> str | None:
     wrapper = "custom" if is_custom(document) else "function"
     fields = document.get(wrapper, document) if isinstance(document, dict) else None
     name = fields.get("name") if isinstance(fields, dict) else None
-    return name if isinstance(name, str) and TOOL_NAME.fullmatch(name) else None
+    label = _label_of(name) if isinstance(name, str) else None
+    return label if label is not None and TOOL_NAME.fullmatch(label) else None
+
+
+def _label_of(name: str) -> str | None:
+    """The name, by which every fault of the tool tells it; None if it is too long for that."""
+    return name if len(name) <= _MAX_LABEL else None
 
 
 def _type_name(value: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
-from toolspecs.json_value import count_values
+from toolspecs.json_value import count_values, json_size
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 
@@ -127,9 +127,16 @@ class Toolset:
             count_values(self.documents) + of_sources
         )
 
+    @cached_property
+    def num_bytes(self) -> int:
+        """The size of its tools with their bundles, its documents and its sources, as compact JSON."""
+        offered = [tool for source in self.sources for tool in source.offered]
+        others = [self.documents, *(source.fields() for source in self.sources)]
+        return sum(tool.num_bytes for tool in (*self.tools, *offered)) + json_size(others)
+
     def measure(self) -> None:
-        """Compute what is cached about its values and tools. This takes time, so call it in a thread."""
-        _ = self.num_values, [tool.num_bytes for tool in self.tools]
+        """Compute its sizes and those of its tools, which are cached; takes time, so call it in a thread."""
+        _ = self.num_values, self.num_bytes
 
     @property
     def tool_names(self) -> tuple[str, ...]:

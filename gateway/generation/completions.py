@@ -7,10 +7,11 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 import asyncio
 import hashlib
 import importlib.metadata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
+from operator import attrgetter
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
@@ -31,7 +32,7 @@ from toolspecs.errors import InvalidName
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ChoiceMode, FoundTools, Tool, ToolChoice
-from toolspecs.toolset import Revision, ToolsetReference
+from toolspecs.toolset import Revision, Toolset, ToolsetReference
 
 INLINE = "the inline tools"
 
@@ -232,24 +233,21 @@ class Completions:
         return split_model(turn.model, await self._runtime.models())
 
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
+        """The revisions; what is too large together is refused before more of it is read."""
         found: dict[str, Revision] = {}
-        limits = self._catalog.limits
         for reference in dict.fromkeys(references):
-            toolsets = [revision.toolset for revision in found.values()]
-            num_values = sum(toolset.num_values for toolset in toolsets)
-            if sum(map(len, toolsets)) > limits.num_tools or num_values > limits.num_values:
-                break  # `_joined` refuses them, and the others need not be read
             revision = await self._catalog.resolve(reference)
             other = found.setdefault(reference.name, revision)
             if other.number != revision.number:
                 reason = f"{reference.name!r} is named at revisions {other.number} and {revision.number}"
                 raise InvalidField("toolset", f"{reason}; name it once, at the revision that you mean")
+            check_together(tuple(found.values()), (), self._catalog.limits)
         return tuple(found.values())
 
     async def _joined(self, revisions: tuple[Revision, ...], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """The tools of a request; a thread joins them if needed. Raises what `join_tools` raises."""
         if len(revisions) == 1 and not inline:
-            return revisions[0].toolset.tools  # within the limits since it was registered
+            return revisions[0].toolset.tools
         return await asyncio.to_thread(join_tools, revisions, inline, self._catalog.limits)
 
     async def _grammar(
@@ -326,25 +324,40 @@ def _card_of(name: str, served: tuple[ModelCard, ...]) -> ModelCard | None:
     return next(chain(own, aliased), None)
 
 
-def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
+def check_together(revisions: Sequence[Revision], inline: tuple[Tool, ...], limits: Limits) -> None:
+    """Raise TooManyTools if toolsets and inline tools together exceed what one toolset may have."""
+    if len(revisions) == 1 and not inline:
+        return  # within the limits since it was registered
+    toolsets = {_named(revision): revision.toolset for revision in revisions}
+    checks: tuple[tuple[str, int, Callable[[Toolset], int], Callable[[Tool], int]], ...] = (
+        ("tools", limits.num_tools, len, lambda _: 1),
+        ("bytes of tools and documents", limits.toolset_bytes, _NUM_BYTES, _NUM_BYTES),
+        ("JSON values in tools and documents", limits.num_values, _NUM_VALUES, _NUM_VALUES),
+    )
+    for unit, most, of_toolset, of_tool in checks:
+        sizes = {source: of_toolset(toolset) for source, toolset in toolsets.items()}
+        if inline:
+            sizes[INLINE] = sum(map(of_tool, inline))
+        if sum(sizes.values()) > most:
+            raise TooManyTools(sizes, most, unit)
+
+
+def _named(revision: Revision) -> str:
+    return f"toolset '{revision.toolset.name}@{revision.number}'"
+
+
+_NUM_BYTES, _NUM_VALUES = attrgetter("num_bytes"), attrgetter("num_values")
+
+
+def join_tools(revisions: Sequence[Revision], inline: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
     """The tools of all revisions, then the inline ones. This takes time if the tools are large.
 
     Raises:
         ToolsetConflict: two tools share a name.
         TooManyTools: together they exceed what one toolset may have.
     """
-    sources = {f"toolset '{r.toolset.name}@{r.number}'": r.toolset.tools for r in revisions}
-    if inline:
-        sources[INLINE] = inline
-    numbers = {source: len(tools) for source, tools in sources.items()}
-    if sum(numbers.values()) > limits.num_tools:
-        raise TooManyTools(numbers, limits.num_tools, "tools")
-    sizes = {source: sum(tool.num_bytes for tool in tools) for source, tools in sources.items()}
-    if sum(sizes.values()) > limits.toolset_bytes:
-        raise TooManyTools(sizes, limits.toolset_bytes, "bytes of tools")
-    values = {source: sum(tool.num_values for tool in tools) for source, tools in sources.items()}
-    if sum(values.values()) > limits.num_values:
-        raise TooManyTools(values, limits.num_values, "JSON values in tools")
+    check_together(revisions, inline, limits)
+    sources = {_named(revision): revision.toolset.tools for revision in revisions} | {INLINE: inline}
     joined: dict[str, Tool] = {}
     source_of: dict[str, str] = {}
     for source, tools in sources.items():

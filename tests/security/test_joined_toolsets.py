@@ -14,6 +14,7 @@ from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
 from toolspecs import Catalog, Toolset, toolset_contents
+from toolspecs.json_value import Limits
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset_contents import ContentStore, DecodedContents, compress, decode_toolset, encode_toolset
@@ -82,6 +83,32 @@ async def test_toolsets_beyond_the_limit_are_not_even_read(client, app, monkeypa
     monkeypatch.setattr(catalog, "resolve", counted)
     answer = await ask(client, ["a", "b", "c", *(f"d{number}" for number in range(50))])
     assert read == ["a", "b", "c"], answer.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "document"),
+    [({"toolset_bytes": 2000}, {"description": "x" * 700}), ({"num_values": 200}, {"enum": [*range(90)]})],
+)
+async def test_documents_count_for_what_is_too_large_together(client, app, monkeypatch, limits, document):
+    """Else a request of 2 kB held 128 toolsets of 16 MB in memory, or was answered without some of them."""
+    catalog = app.state.services.registry.catalog
+    catalog.limits = replace(Limits(), **limits)
+    for name in "defgh":
+        body = {"tools": [tool(name)], "documents": {f"https://a.example/{name}": document}}
+        assert (await client.put(f"/v1/toolsets/{name}", json=body)).status_code == 201
+    assert (await ask(client, ["d", "e"])).status_code == 200
+    read = []
+    resolve = catalog.resolve
+
+    async def counted(reference):
+        read.append(reference.name)
+        return await resolve(reference)
+
+    monkeypatch.setattr(catalog, "resolve", counted)
+    answer = await ask(client, [*"defgh"])
+    assert answer.status_code == 400
+    assert "in tools and documents" in answer.json()["error"]["message"].replace("of tools", "in tools")
+    assert read == ["d", "e", "f"]
 
 
 async def test_a_toolset_alone_is_served_as_it_was_registered(client, app):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from dataclasses import astuple
 from itertools import product
 
 import httpx
@@ -30,8 +31,11 @@ from toolspecs.bundle import MAX_URI, Bundler, absolute
 from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
+from toolspecs.schema_check import check_documents
 from toolspecs.stores import open_store
-from toolspecs.tool_parser import parse_tool, read_tool, read_tools
+from toolspecs.tool import Tool
+from toolspecs.tool_index import ToolIndex
+from toolspecs.tool_parser import parse_tool, read_tool, read_tools, submitted_name
 from toolspecs.toolset_contents import compress
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -276,6 +280,57 @@ def test_a_repetition_penalty_leaves_logits_numbers():
         read_request(
             {"model": "m", "messages": [{"role": "user", "content": ""}], "repetition_penalty": 1e-9}
         )
+
+
+@pytest.mark.timeout(60)
+def test_an_index_of_long_tools_takes_about_a_second():
+    """2,048 descriptions of 4,000 characters took 10 s, in one of two threads that all searches share."""
+    words = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyz", repeat=3)]
+    tools = [
+        Tool(f"t{number}", " ".join(words[number : number + 1000]), {"type": "object"})
+        for number in range(2048)
+    ]
+    start = time.thread_time()
+    index = ToolIndex(tools)
+    assert time.thread_time() - start < 5
+    assert index.scores({words[5]: 1.0})[4] > 0
+
+
+def test_all_words_are_read_of_tools_as_people_write_them():
+    text = " ".join(f"word{number}" for number in range(100)) + " zebra"
+    index = ToolIndex([Tool(f"t{number}", text if number else "", {}) for number in range(500)])
+    assert index.scores({"zebra": 1.0})[:2] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"name": "a" * 50_000, "parameters": {"properties": {str(i): {"type": "x"} for i in range(20)}}},
+        {"name": "a", "parameters": {"dependentRequired": {"a" * 50_000: [1] * 20}}},
+    ],
+)
+def test_faults_do_not_repeat_long_names(tool):
+    """A tool of 0.9 MB was refused by an answer of 18 MB, which stopped the event loop for half a second."""
+    with pytest.raises(InvalidTools) as refused:
+        parse_tool(tool)
+    assert len(refused.value.faults) >= 2
+    assert sum(len(str(value)) for fault in refused.value.faults for value in astuple(fault)) < 20_000
+    with pytest.raises(InvalidTools) as refused:
+        check_documents({"https://a.example/b": tool["parameters"]}, limits=Limits())
+    assert sum(len(str(value)) for fault in refused.value.faults for value in astuple(fault)) < 20_000
+
+
+def test_a_name_of_megabytes_is_not_matched():
+    """A pattern remembered each of its segments, in 228 MB."""
+    for end in ("a", "!"):
+        assert submitted_name({"name": "a/" * 1000 + end}) is None
+
+
+@pytest.mark.parametrize("uri", ["http://[V1.a]/", "HTTP://[V1.a]/b", "x://[Vf.:]"])
+def test_a_uri_that_only_one_of_two_readers_knows_is_refused(uri):
+    """It answered 500: the validator knows such an address, and Python's reader of URLs raises."""
+    with pytest.raises(InvalidTools, match="not an absolute URI"):
+        check_documents({uri: {}}, limits=Limits())
 
 
 def test_a_wrong_table_of_models_is_not_told_with_its_secrets(tmp_path):
