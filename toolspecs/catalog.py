@@ -37,7 +37,7 @@ from toolspecs.errors import (
 from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import near_matches
-from toolspecs.preconditions import check_precondition, check_tool_precondition
+from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
@@ -89,9 +89,9 @@ class Catalog:
     While the store is down, `get` and `resolve` answer with what this catalog last read or wrote. That may be
     out of date, but it is a revision that was current.
 
-    `if_match` is the value of an HTTP If-Match header. A write whose precondition does not hold raises
-    `StaleRevision`. Without a precondition, writers of the same toolset take turns and no write is lost: each
-    adds a revision. A write counts for the quota of `owner`.
+    A write whose precondition does not hold raises `StaleRevision`. Without a precondition, writers of the
+    same toolset take turns and no write is lost: each adds a revision. A write counts for the quota of
+    `owner`.
 
     Every method may raise `StoreUnavailable` and `DamagedEntry`. Methods that need an existing toolset raise
     `UnknownToolset`, or `DeletedToolset` if there was one.
@@ -129,7 +129,7 @@ class Catalog:
         return view
 
     async def put(
-        self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False, owner: str = ""
+        self, toolset: Toolset, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Revision:
         """Check `toolset` and make it the current content of its name; see `put_checked`.
 
@@ -140,21 +140,15 @@ class Catalog:
             QuotaExceeded: the owner has stored as much as it may.
         """
         checked = await asyncio.to_thread(check_toolset, toolset, self.limits)
-        write = await self.put_checked(checked, if_match=if_match, if_none_match=if_none_match, owner=owner)
-        return write.revision
+        return (await self.put_checked(checked, precondition, owner=owner)).revision
 
     async def put_checked(
-        self,
-        checked: CheckedToolset,
-        *,
-        if_match: str | None = None,
-        if_none_match: bool = False,
-        owner: str = "",
+        self, checked: CheckedToolset, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Write:
         """Make a checked toolset the current content of its name.
 
-        Equal content leaves the current revision as it is. `if_none_match` requires that there is no such
-        toolset. If several writers create the same toolset at once, `is_created` is true for exactly one.
+        Equal content leaves the current revision as it is. If several writers create the same toolset at
+        once, `is_created` is true for exactly one.
 
         Raises:
             StaleRevision: the precondition does not hold.
@@ -163,12 +157,12 @@ class Catalog:
         async with self._turn(name):
             while True:
                 last = await self._logs.last(name)
-                check_precondition(name, last.etag if last else None, if_match, if_none_match=if_none_match)
+                precondition.check(name, last.etag if last else None)
                 if revision := await self._append(checked, last, owner):
                     return Write(revision, is_created=last is None or last.is_deleted)
 
     async def put_tool(
-        self, name: str, tool: Tool, *, if_match: str | None = None, owner: str = ""
+        self, name: str, tool: Tool, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Revision:
         """Check a tool and add it to a toolset; it replaces a tool of the same name.
 
@@ -179,37 +173,36 @@ class Catalog:
         """
         if faults := await asyncio.to_thread(check_tool, tool, self.limits):
             raise InvalidTools(faults)
-        return await self.put_checked_tool(name, tool, if_match=if_match, owner=owner)
+        return await self.put_checked_tool(name, tool, precondition, owner=owner)
 
     async def put_checked_tool(
-        self,
-        name: str,
-        tool: Tool,
-        *,
-        if_match: str | None = None,
-        if_none_match: bool = False,
-        owner: str = "",
+        self, name: str, tool: Tool, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Revision:
-        """As `put_tool`, for a checked tool; `check_tool_precondition` explains the preconditions."""
+        """As `put_tool`, for a checked tool."""
 
         def with_tool(revision: Revision) -> Toolset:
-            check_tool_precondition(revision, tool.name, if_match=if_match, if_none_match=if_none_match)
+            precondition.check_tool(revision, tool.name)
             return revision.toolset.with_tool(tool)
 
-        return await self.change(name, with_tool, if_match, owner)
+        return await self.change(name, with_tool, owner=owner)
 
     async def delete_tool(
-        self, name: str, tool_name: str, *, if_match: str | None = None, owner: str = ""
+        self, name: str, tool_name: str, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Revision:
         """Remove a tool from a toolset. Raises `UnknownTool` and `StaleRevision`."""
 
         def without_tool(revision: Revision) -> Toolset:
             return revision.toolset.without_tool(tool_name)
 
-        return await self.change(name, without_tool, if_match, owner)
+        return await self.change(name, without_tool, precondition, owner=owner)
 
     async def change(
-        self, name: str, change: Callable[[Revision], Toolset], if_match: str | None = None, owner: str = ""
+        self,
+        name: str,
+        change: Callable[[Revision], Toolset],
+        precondition: Precondition = UNCONDITIONAL,
+        *,
+        owner: str = "",
     ) -> Revision:
         """Append the toolset that `change` makes from the last revision.
 
@@ -227,23 +220,23 @@ class Catalog:
         async with self._turn(name):
             while True:
                 last = await self._existing(name)
-                check_precondition(name, last.etag, if_match)
+                precondition.check(name, last.etag)
                 revision = _revision(last, await self._contents.get(last.summary))
                 checked = await asyncio.to_thread(changed, revision)
                 if appended := await self._append(checked, last, owner):
                     return appended
 
-    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+    async def delete(self, name: str, precondition: Precondition = UNCONDITIONAL) -> None:
         """Delete a toolset: its revisions can no longer be read, only listed and restored.
 
         If a toolset of that name is created again, its revision numbers continue. Raises `StaleRevision`.
         """
         async with self._turn(name):
-            while not await self._append_deletion(name, if_match):
+            while not await self._append_deletion(name, precondition):
                 pass
 
     async def restore(
-        self, name: str, number: int, *, if_match: str | None = None, owner: str = ""
+        self, name: str, number: int, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Revision:
         """Make an earlier revision's content current again; this also works for a deleted toolset.
 
@@ -253,7 +246,7 @@ class Catalog:
         """
         record = await self._record(name, number)
         toolset = await self._contents.get(record.summary)
-        return await self.put(toolset, if_match=if_match, owner=owner)
+        return await self.put(toolset, precondition, owner=owner)
 
     async def get(self, name: str, number: int | None = None) -> Revision:
         """The current revision, or the one with this number; raises `UnknownRevision`.
@@ -348,10 +341,10 @@ class Catalog:
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
-    async def _append_deletion(self, name: str, if_match: str | None) -> bool:
+    async def _append_deletion(self, name: str, precondition: Precondition) -> bool:
         """Append the deletion of a toolset; False if another writer was first."""
         last = await self._existing(name)
-        check_precondition(name, last.etag, if_match)
+        precondition.check(name, last.etag)
         deletion = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
         is_first = await self._commit(Record(deletion, is_deleted=True, owner=last.owner))
         if is_first:

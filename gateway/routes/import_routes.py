@@ -14,7 +14,7 @@ from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
 from gateway.http.problems import REGISTRY
 from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
-from gateway.routes.toolset_routes import RevisionNumber, if_match_of, refuse_if_none_match, tagged
+from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
 from gateway.routes.transport import check_query, read_registry_body, unless_gone
 from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
@@ -125,18 +125,17 @@ class ImportController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Create a toolset from the tools of a source (201), or record what differs at the source (200)."""
-        refuse_if_none_match(request)
+        precondition = change_precondition(request)
         body = convert(await read_registry_body(request, services, principal.share), ImportBody)
         body.check()
         offer = await unless_gone(request, _read_source(body, services, principal))
         outcome = await services.imports.import_offer(
             toolset,
             offer,
+            principal=principal,
+            precondition=precondition,
             skip_refused=body.skip_refused,
             is_dry_run=body.dry_run,
-            if_match=if_match_of(request),
-            share=principal.share,
-            owner=principal.owner,
         )
         headers = {"ETag": outcome.revision.etag} if outcome.revision else {}
         return Response(import_json(outcome), status_code=201 if outcome.is_created else 200, headers=headers)
@@ -155,7 +154,7 @@ class ImportController(Controller):
         With `source`, only of that source. Very large differences are returned for one source at a time only.
         """
         found, differences = await services.imports.differences(
-            toolset, revision, source, share=principal.share
+            toolset, revision, source, principal=principal
         )
         return tagged(found, differences_json(found, differences))
 
@@ -171,14 +170,10 @@ class ImportController(Controller):
 
         With `If-Match`, the offers accepted are those that the revision with that ETag showed.
         """
+        precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
         registration = await services.imports.accept(
-            toolset,
-            body.tools,
-            body.source,
-            if_match=if_match_of(request),
-            share=principal.share,
-            owner=principal.owner,
+            toolset, body.tools, body.source, principal=principal, precondition=precondition
         )
         return tagged(registration.revision, registration_json(registration))
 
@@ -194,15 +189,15 @@ class ImportController(Controller):
 
         With `If-Match`, the offers declined are those that the revision with that ETag showed.
         """
+        precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
         revision = await services.imports.decline(
-            toolset, body.tools, body.source, if_match=if_match_of(request), owner=principal.owner
+            toolset, body.tools, body.source, principal=principal, precondition=precondition
         )
         return tagged(revision, summary_json(revision.summary))
 
 
 async def _read_decision(request: HttpRequest, services: Services, principal: Principal) -> DecisionBody:
-    refuse_if_none_match(request)
     return convert(await read_registry_body(request, services, principal.share), DecisionBody)
 
 

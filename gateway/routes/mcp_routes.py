@@ -48,7 +48,7 @@ async def mcp_message(
     limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
     raw = await services.bodies.read(request, partial(_checked, limits=limits), share=principal.share)
     revision = await services.registry.catalog.resolve(reference)
-    judge = partial(services.registry.faults, share=principal.share)
+    judge = partial(services.registry.faults, principal=principal)
     app: ASGIApp = front.mcp_app(revision, judge, max_bytes=len(raw))
     return _with_body(app, raw)
 

@@ -25,6 +25,7 @@ from gateway.routes.transport import PageSize, check_query, read_registry_body
 from gateway.services import WiredServices
 from gateway.wire.fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
+from toolspecs.preconditions import Precondition
 from toolspecs.shapes import Shape
 from toolspecs.tool import ShownTools, ToolSearch
 from toolspecs.toolset import Revision, Toolset, etag_matches
@@ -104,12 +105,10 @@ class ToolsetController(Controller):
             toolset,
             body.tools,
             body.documents,
+            principal=principal,
+            precondition=_put_precondition(request),
             prompt_tools=body.prompt_tools,
             tool_search=body.tool_search.value() if body.tool_search else None,
-            if_match=if_match_of(request),
-            if_none_match=_if_none_match(request),
-            share=principal.share,
-            owner=principal.owner,
         )
         return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
@@ -120,8 +119,7 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> None:
         """Delete the toolset; its revisions stay and can be restored."""
-        refuse_if_none_match(request)
-        await services.registry.catalog.delete(toolset, if_match=if_match_of(request))
+        await services.registry.catalog.delete(toolset, change_precondition(request))
 
     @get("/{toolset:str}/tools")
     async def list_tools(
@@ -178,10 +176,8 @@ class ToolsetController(Controller):
             toolset,
             _name(tool),
             await read_registry_body(request, services, principal.share),
-            if_match=if_match_of(request),
-            if_none_match=_if_none_match(request),
-            share=principal.share,
-            owner=principal.owner,
+            principal=principal,
+            precondition=_put_precondition(request),
         )
         return tagged(registration.revision, registration_json(registration))
 
@@ -195,9 +191,8 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Remove a tool."""
-        refuse_if_none_match(request)
         revision = await services.registry.catalog.delete_tool(
-            toolset, _name(tool), if_match=if_match_of(request), owner=principal.owner
+            toolset, _name(tool), change_precondition(request), owner=principal.owner
         )
         return tagged(revision, summary_json(revision.summary))
 
@@ -248,7 +243,7 @@ class ToolsetController(Controller):
 
         Equal tools and documents are left out. If there is no earlier revision, all count as added.
         """
-        found = await services.registry.compare_revisions(toolset, number, since, share=principal.share)
+        found = await services.registry.compare_revisions(toolset, number, since, principal=principal)
         return revision_changes_json(found)
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
@@ -261,9 +256,8 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
-        refuse_if_none_match(request)
         revision = await services.registry.catalog.restore(
-            toolset, number, if_match=if_match_of(request), owner=principal.owner
+            toolset, number, change_precondition(request), owner=principal.owner
         )
         return tagged(revision, summary_json(revision.summary))
 
@@ -280,7 +274,7 @@ class ToolsetController(Controller):
 
         With `tool`, only of that tool. If there are very many tools, the last ones have no entries.
         """
-        found, reports = await services.registry.report(toolset, revision, tool, share=principal.share)
+        found, reports = await services.registry.report(toolset, revision, tool, principal=principal)
         unguarded = [model.model_id for model in await services.runtime.models() if not model.applies_guards]
         tools = await asyncio.to_thread(reports_json, reports)
         return summary_json(found.summary) | {"tools": tools, "unguarded_models": unguarded}
@@ -295,7 +289,7 @@ class ToolsetController(Controller):
     ) -> JSON:
         """What `PUT` would do, without storing anything."""
         body = await _read_body(request, services, principal.share, toolset)
-        dry_run = await services.registry.check(toolset, body.tools, body.documents, share=principal.share)
+        dry_run = await services.registry.check(toolset, body.tools, body.documents, principal=principal)
         return await asyncio.to_thread(dry_run_json, dry_run)
 
 
@@ -322,20 +316,15 @@ def _name(path: str) -> str:
     return path.removeprefix("/")
 
 
-def if_match_of(request: HttpRequest) -> str | None:
-    """The value of the header If-Match."""
-    value: str | None = request.headers.get("if-match")
-    return value
-
-
-def _if_none_match(request: HttpRequest) -> bool:
-    value = request.headers.get("if-none-match")
-    if value not in {None, "*"}:
+def _put_precondition(request: HttpRequest) -> Precondition:
+    if_none_match = request.headers.get("if-none-match")
+    if if_none_match not in {None, "*"}:
         raise InvalidField("If-None-Match", "a PUT takes only `*`, which means: create, but do not replace")
-    return value == "*"
+    return Precondition(request.headers.get("if-match"), if_none_match is not None)
 
 
-def refuse_if_none_match(request: HttpRequest) -> None:
-    """Raise InvalidField if the request has the header, because it creates nothing new."""
+def change_precondition(request: HttpRequest) -> Precondition:
+    """The precondition of a request that changes what exists; raises InvalidField for If-None-Match."""
     if "if-none-match" in request.headers:
         raise InvalidField("If-None-Match", "only GET and PUT take it; for this request send If-Match")
+    return Precondition(request.headers.get("if-match"))

@@ -7,7 +7,7 @@ compiles each tool for each model served, `Submission.checked` raises every faul
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.argument_faults import ArgumentFault
@@ -16,12 +16,13 @@ from compiler.errors import CompilingUnfinished, UnsupportedSchema, UnsupportedT
 from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
+from gateway.access.principal import Principal
 from gateway.errors import InvalidField
 from gateway.toolsets.tool_changes import Change, Covers, compare, compare_documents
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
-from toolspecs.preconditions import check_tool_precondition
+from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.tool_parser import CheckedTool, read_tool
@@ -60,7 +61,7 @@ class Registration:
 class Registry:
     """Checks, compiles and stores toolsets. Grammars are compiled for every model served.
 
-    `share` stands for the client in the compile queue; a write counts for the quota of `owner`.
+    The principal's share stands for the client in the compile queue. A write counts for its owner's quota.
     """
 
     def __init__(self, catalog: Catalog, grammars: GrammarCache, runtime: Runtime) -> None:
@@ -68,9 +69,9 @@ class Registry:
         self._grammars = grammars
         self._runtime = runtime
 
-    def budget(self, share: str) -> CompileBudget:
+    def budget(self, principal: Principal) -> CompileBudget:
         """The compile budget for one request of a client."""
-        return self._grammars.compile_budget(share)
+        return self._grammars.compile_budget(principal.share)
 
     async def put(
         self,
@@ -78,12 +79,10 @@ class Registry:
         tools: Any,
         documents: Any = None,
         *,
+        principal: Principal,
+        precondition: Precondition = UNCONDITIONAL,
         prompt_tools: ShownTools | None = None,
         tool_search: ToolSearch | None = None,
-        if_match: str | None = None,
-        if_none_match: bool = False,
-        share: str = "",
-        owner: str = "",
     ) -> Registration:
         """Create or replace a toolset. `tools` is a list of tools in any shape, `documents` schemas by URI.
 
@@ -92,13 +91,11 @@ class Registry:
             CompilingUnfinished: compiling takes longer than one request may; finished grammars are kept.
             ToolspecsError: as `Catalog.put`.
         """
-        budget = self.budget(share)
+        budget = self.budget(principal)
         checked, reports = await self.checked(
             name, tools, documents, budget, prompt_tools=prompt_tools, tool_search=tool_search
         )
-        write = await self.catalog.put_checked(
-            checked, if_match=if_match, if_none_match=if_none_match, owner=owner
-        )
+        write = await self.catalog.put_checked(checked, precondition, owner=principal.owner)
         return Registration(write.revision, tuple(reports), is_created=write.is_created)
 
     async def put_tool(
@@ -107,34 +104,30 @@ class Registry:
         tool_name: str,
         submitted: Any,
         *,
-        if_match: str | None = None,
-        if_none_match: bool = False,
-        share: str = "",
-        owner: str = "",
+        principal: Principal,
+        precondition: Precondition = UNCONDITIONAL,
     ) -> Registration:
         """Add or replace the tool `tool_name`; it may refer to the toolset's documents.
 
-        With `if_none_match` the tool is only added: the toolset must not have it yet.
-
         Raises what `put` raises, `UnknownToolset`, and `InvalidField` if the tool has another name.
         """
-        budget = self.budget(share)
+        budget = self.budget(principal)
         current = await self.catalog.last(name)
         checked = await asyncio.to_thread(read_tool, submitted, limits=self.catalog.limits)
         if checked.tool.name != tool_name:
             raise InvalidField("name", f"it is {checked.tool.name!r}, but the path says {tool_name!r}")
         while True:
-            check_tool_precondition(current, tool_name, if_match=if_match, if_none_match=if_none_match)
+            precondition.check_tool(current, tool_name)
             [bundled] = await asyncio.to_thread(
                 bundle_checked, [checked], current.toolset.documents, self.catalog.limits
             )
             reports = await self.compile([bundled], budget)
             # A tool that refers to documents was compiled for the documents of this revision only.
             is_bound = bool(bundled.tool.documents)
-            required = current.etag if is_bound else if_match
+            required = replace(precondition, if_match=current.etag) if is_bound else precondition
             try:
                 revision = await self.catalog.put_checked_tool(
-                    name, checked.tool, if_match=required, if_none_match=if_none_match, owner=owner
+                    name, checked.tool, required, owner=principal.owner
                 )
                 return Registration(revision, tuple(reports))
             except StaleRevision:
@@ -142,9 +135,9 @@ class Registry:
                     raise
             current = await self.catalog.last(name)
 
-    async def check(self, name: str, tools: Any, documents: Any = None, *, share: str = "") -> DryRun:
+    async def check(self, name: str, tools: Any, documents: Any = None, *, principal: Principal) -> DryRun:
         """What `put` would do, without storing anything; raises what `put` raises."""
-        budget = self.budget(share)
+        budget = self.budget(principal)
         checked, reports = await self.checked(name, tools, documents, budget)
         try:
             current = await self.catalog.get(name)
@@ -156,7 +149,7 @@ class Registry:
         return DryRun(tuple(reports), changes, documents, current)
 
     async def compare_revisions(
-        self, name: str, number: int, since: int | None = None, *, share: str = ""
+        self, name: str, number: int, since: int | None = None, *, principal: Principal
     ) -> RevisionChanges:
         """What changed from an earlier revision (None: the one before) to this one.
 
@@ -166,7 +159,7 @@ class Registry:
         revision = await self.catalog.get(name, number)
         earlier = await self._earlier(name, number, since)
         before, after = earlier.toolset if earlier else Toolset(name), revision.toolset
-        changes = await compare(before, after, await self.covers(self.budget(share)))
+        changes = await compare(before, after, await self.covers(self.budget(principal)))
         documents = await asyncio.to_thread(compare_documents, before.documents, after.documents)
         return RevisionChanges(revision, earlier.number if earlier else None, changes, documents)
 
@@ -177,7 +170,7 @@ class Registry:
         return await self.catalog.get(name, found[0].number) if found else None
 
     async def report(
-        self, name: str, number: int | None = None, tool_name: str | None = None, *, share: str = ""
+        self, name: str, number: int | None = None, tool_name: str | None = None, *, principal: Principal
     ) -> tuple[Revision, list[ToolReport]]:
         """A revision (None: the current one) and the reports of its tools, or of the one of that name.
 
@@ -187,16 +180,16 @@ class Registry:
         revision = await self.catalog.get(name, number)
         toolset = revision.toolset
         tools = toolset.tools if tool_name is None else (toolset[tool_name],)
-        return revision, await self._reports(tools, self.budget(share))
+        return revision, await self._reports(tools, self.budget(principal))
 
-    async def faults(self, tool: Tool, arguments: Any, *, share: str = "") -> tuple[ArgumentFault, ...]:
+    async def faults(self, tool: Tool, arguments: Any, *, principal: Principal) -> tuple[ArgumentFault, ...]:
         """What is wrong with the arguments of a call of a stored tool; nothing if they are valid.
 
         Arguments are validated against the schema, not a grammar; the vocabulary only selects a compile
         worker. Raises what `GrammarCache.faults` raises.
         """
         model, *_ = await self._runtime.models()
-        return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=share)
+        return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=principal.share)
 
     async def checked(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
+from gateway.access.principal import Principal
 from gateway.errors import InvalidField
 from gateway.toolsets.registry import Registration, Registry
 from gateway.toolsets.tool_changes import Change, compare_tool
@@ -20,7 +21,7 @@ from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownTool, Un
 from toolspecs.imports.imported import source_id_of, with_source_id
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import PinnedSource
-from toolspecs.preconditions import check_precondition
+from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, bundle_checked, check_size, without_faulty
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
@@ -85,8 +86,20 @@ class ImportOutcome:
     is_created: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _EnforceableOffer:
+    """The offered tools that can be enforced, as a toolset of their own, with their reports.
+
+    `faults` are those of all other offered tools.
+    """
+
+    toolset: Toolset
+    faults: tuple[Fault, ...]
+    reports: tuple[ToolReport, ...]
+
+
 class ToolImports:
-    """Imports tools from sources into toolsets; `share` and `owner` mean the same as in `Registry`."""
+    """Imports tools from sources into toolsets, for a principal as in `Registry`."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -97,11 +110,10 @@ class ToolImports:
         name: str,
         offer: Offer,
         *,
+        principal: Principal,
+        precondition: Precondition = UNCONDITIONAL,
         skip_refused: bool = False,
         is_dry_run: bool = False,
-        if_match: str | None = None,
-        share: str = "",
-        owner: str = "",
     ) -> ImportOutcome:
         """Create the toolset from the offered tools, or record in an existing one what the source offers now.
 
@@ -113,31 +125,32 @@ class ToolImports:
         """
         if offer.faults and not skip_refused:
             raise InvalidTools(offer.faults)
-        budget = self._registry.budget(share)
-        source_id = offer.source.source_id
+        budget = self._registry.budget(principal)
         while True:
             current = await self._current(name)
-            check_precondition(name, current.etag if current else None, if_match)
-            found, refused, reports = await self._enforceable(
-                name, offer, current.toolset.documents if current else None, budget, skip_refused=skip_refused
-            )
-            recorded = _recording(offer, found, (*offer.faults, *refused))
+            precondition.check(name, current.etag if current else None)
+            documents = current.toolset.documents if current else None
+            offered = await self._enforceable(name, offer, documents, budget, skip_refused=skip_refused)
+            recorded = _recording(offer, offered)
             revision = current
             if is_dry_run:
                 toolset = await asyncio.to_thread(recorded, current.toolset if current else Toolset(name))
             elif current:
-                revision = await self._catalog.change(name, _of_toolset(recorded), if_match, owner)
+                revision = await self._catalog.change(
+                    name, _of_toolset(recorded), precondition, owner=principal.owner
+                )
                 toolset = revision.toolset
             else:
                 try:
-                    revision = await self._create(found, offer, owner)
+                    revision = await self._create(offered.toolset, offer, principal.owner)
                 except StaleRevision:  # somebody else created it meanwhile
                     continue
                 toolset = revision.toolset
+            source_id = offer.source.source_id
             differences = await self._differences(toolset, budget, source_id)
             is_created = current is None and not is_dry_run
             return ImportOutcome(
-                source_id, revision, differences, (*offer.faults, *refused), reports, is_created=is_created
+                source_id, revision, differences, offered.faults, offered.reports, is_created=is_created
             )
 
     async def accept(
@@ -146,9 +159,8 @@ class ToolImports:
         tool_names: Collection[str] | None,
         source_id: str | None = None,
         *,
-        if_match: str | None = None,
-        share: str = "",
-        owner: str = "",
+        principal: Principal,
+        precondition: Precondition = UNCONDITIONAL,
     ) -> Registration:
         """Serve the named tools as their sources offer them; with None, all that differ.
 
@@ -161,16 +173,18 @@ class ToolImports:
             InvalidTools: a tool cannot be enforced any more.
             ToolspecsError: as `Registry.put`.
         """
-        budget = self._registry.budget(share)
+        budget = self._registry.budget(principal)
         while True:
             current = await self._catalog.last(name)
-            check_precondition(name, current.etag, if_match)
+            precondition.check(name, current.etag)
             toolset, pinned = await asyncio.to_thread(_accepting, current.toolset, tool_names, source_id)
             reports = await self._compiled(pinned, toolset, budget)
             try:
-                revision = await self._catalog.change(name, _always(toolset), current.etag, owner)
+                revision = await self._catalog.change(
+                    name, _always(toolset), Precondition(current.etag), owner=principal.owner
+                )
             except StaleRevision:
-                if if_match is not None:
+                if precondition.if_match is not None:
                     raise
                 continue
             return Registration(revision, reports)
@@ -181,8 +195,8 @@ class ToolImports:
         tool_names: Collection[str] | None,
         source_id: str | None = None,
         *,
-        if_match: str | None = None,
-        owner: str = "",
+        principal: Principal,
+        precondition: Precondition = UNCONDITIONAL,
     ) -> Revision:
         """Decline differences until the source changes these tools again; the arguments are as in `accept`.
 
@@ -197,10 +211,10 @@ class ToolImports:
                 toolset = toolset.declining(chosen_id, names)
             return toolset
 
-        return await self._catalog.change(name, declined, if_match, owner)
+        return await self._catalog.change(name, declined, precondition, owner=principal.owner)
 
     async def differences(
-        self, name: str, number: int | None = None, source_id: str | None = None, *, share: str = ""
+        self, name: str, number: int | None = None, source_id: str | None = None, *, principal: Principal
     ) -> tuple[Revision, tuple[Difference, ...]]:
         """A revision (None: the current one), and its differences at all sources or only at `source_id`.
 
@@ -210,7 +224,8 @@ class ToolImports:
         revision = await self._catalog.get(name, number)
         if source_id is None:
             await asyncio.to_thread(_check_sizes, revision.toolset)
-        return revision, await self._differences(revision.toolset, self._registry.budget(share), source_id)
+        budget = self._registry.budget(principal)
+        return revision, await self._differences(revision.toolset, budget, source_id)
 
     async def _current(self, name: str) -> Revision | None:
         try:
@@ -226,8 +241,8 @@ class ToolImports:
         budget: CompileBudget,
         *,
         skip_refused: bool,
-    ) -> tuple[Toolset, tuple[Fault, ...], tuple[ToolReport, ...]]:
-        """The offered tools as a toolset of their own, the faults of refused ones, and the reports.
+    ) -> _EnforceableOffer:
+        """The offered tools that can be enforced; raises InvalidTools unless the others are skipped.
 
         Tools are read again without the refused ones, at most `MAX_READINGS` times: reading stops early if
         there are very many faults.
@@ -244,30 +259,31 @@ class ToolImports:
                 refused += error.faults
                 left = good
             else:
-                found = await asyncio.to_thread(_marked, checked.toolset, offer.source.source_id)
-                return found, tuple(refused), tuple(reports)
+                toolset = await asyncio.to_thread(_marked, checked.toolset, offer.source.source_id)
+                return _EnforceableOffer(toolset, (*offer.faults, *refused), tuple(reports))
         raise AssertionError("the last reading raises or returns")
 
-    async def _create(self, found: Toolset, offer: Offer, owner: str) -> Revision:
+    async def _create(self, offered: Toolset, offer: Offer, owner: str) -> Revision:
         """Create the toolset with all its tools accepted; raises StaleRevision if somebody else was first."""
 
         def accepted() -> CheckedToolset:
-            source = offer.source.seen(found).accepting(found.tool_names)
-            return check_size(found.with_source(source), self._catalog.limits)
+            source = offer.source.seen(offered).accepting(offered.tool_names)
+            return check_size(offered.with_source(source), self._catalog.limits)
 
         checked = await asyncio.to_thread(accepted)
-        return (await self._catalog.put_checked(checked, if_none_match=True, owner=owner)).revision
+        write = await self._catalog.put_checked(checked, Precondition(if_none_match=True), owner=owner)
+        return write.revision
 
     async def _differences(
         self, toolset: Toolset, budget: CompileBudget, source_id: str | None = None
     ) -> tuple[Difference, ...]:
         covers = await self._registry.covers(budget)
-        found = []
+        differences = []
         for source, name, served, offered in await asyncio.to_thread(_differing, toolset, source_id):
             change = Change.REMOVED if offered is None else await compare_tool(served, offered, covers)
             is_declined = name in source.declined
-            found.append(Difference(name, source.source_id, change, served, offered, is_declined))
-        return tuple(found)
+            differences.append(Difference(name, source.source_id, change, served, offered, is_declined))
+        return tuple(differences)
 
     async def _compiled(
         self, tools: Sequence[Tool], toolset: Toolset, budget: CompileBudget
@@ -285,7 +301,7 @@ def _check_sizes(toolset: Toolset) -> None:
     served = [toolset.by_name[name] for name in names if name in toolset]
     num_bytes = sum(tool.num_bytes for tool in (*served, *offered))
     if len(toolset.sources) > 1 and num_bytes > MAX_DIFFERENCES:
-        reason = f"the tools that differ have {num_bytes} bytes, and at most {MAX_DIFFERENCES} are told"
+        reason = f"the tools that differ have {num_bytes} bytes, and an answer has at most {MAX_DIFFERENCES}"
         raise InvalidField("source", f"{reason}; name one of the {len(toolset.sources)} sources")
 
 
@@ -297,14 +313,14 @@ def _of_toolset(change: Callable[[Toolset], Toolset]) -> Callable[[Revision], To
     return lambda revision: change(revision.toolset)
 
 
-def _recording(offer: Offer, found: Toolset, faults: Iterable[Fault]) -> Callable[[Toolset], Toolset]:
+def _recording(offer: Offer, offered: _EnforceableOffer) -> Callable[[Toolset], Toolset]:
     """A change of a toolset that records what the source has now."""
-    unread = {*offer.unread, *(str(fault.tool) for fault in faults)}
+    unread = {*offer.unread, *(str(fault.tool) for fault in offered.faults)}
 
     def recorded(toolset: Toolset) -> Toolset:
         known = toolset.source(offer.source.source_id) or offer.source
         source = replace(known, selection=offer.source.selection)
-        return toolset.with_source(source.seen(found, toolset.by_name, unread))
+        return toolset.with_source(source.seen(offered.toolset, toolset.by_name, unread))
 
     return recorded
 
@@ -318,23 +334,23 @@ def _accepting(
         _check_own(toolset, chosen)
     for chosen_id, names in chosen:
         toolset = toolset.accepting(chosen_id, names)
-    taken = {tool_name for _, names in chosen for tool_name in names}
-    return toolset, [tool for tool in toolset if tool.name in taken]
+    accepted = {tool_name for _, names in chosen for tool_name in names}
+    return toolset, [tool for tool in toolset if tool.name in accepted]
 
 
 def _differing(
     toolset: Toolset, source_id: str | None
 ) -> list[tuple[PinnedSource, str, Tool | None, Tool | None]]:
     """Each tool that differs at a source: its name, as it is served and as it is offered. Both are hashed."""
-    found: list[tuple[PinnedSource, str, Tool | None, Tool | None]] = []
+    differing: list[tuple[PinnedSource, str, Tool | None, Tool | None]] = []
     for source in toolset.sources:
         if source_id is not None and source.source_id != source_id:
             continue
         for tool in _bundled(source.offered, toolset):
             _ = tool.digest
-            found.append((source, tool.name, toolset.by_name.get(tool.name), tool))
-        found += [(source, name, toolset.by_name.get(name), None) for name in source.removed]
-    return found
+            differing.append((source, tool.name, toolset.by_name.get(tool.name), tool))
+        differing += [(source, name, toolset.by_name.get(name), None) for name in source.removed]
+    return differing
 
 
 def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
@@ -370,7 +386,7 @@ def _check_chosen(
         if name not in offering:
             raise UnknownTool(toolset.name, name, offering)
         if len(offering[name]) > 1:
-            sources = ", ".join(shorten(each, 300) for each in offering[name])
+            sources = ", ".join(shorten(source_id, 300) for source_id in offering[name])
             reason = f"several sources offer the tool {shorten(name, 100)!r}: {sources}"
             raise InvalidField("source", f"{reason}; name one of them")
 

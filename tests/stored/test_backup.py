@@ -16,6 +16,7 @@ from redis_server import running_redis
 from compiler import GrammarCache, Vocabulary
 from compiler.prepared_vocabulary import prepare
 from toolspecs import Catalog, Tool, ToolChoice, Toolset, open_store
+from toolspecs.preconditions import Precondition
 
 SECRET = b"a secret of sixteen bytes"
 PAY = Tool("pay", "pays", {"type": "object", "properties": {"cents": {"type": "integer"}}})
@@ -50,7 +51,7 @@ async def restored(url, revision):
     catalog = Catalog(store)
     assert (await catalog.get("kept")).digest == revision.digest
     assert await grammar_source(store) == "store"
-    changed = await catalog.put(Toolset("kept", ()), if_match=revision.etag)
+    changed = await catalog.put(Toolset("kept", ()), Precondition(revision.etag))
     assert changed.number == revision.number + 1
     names = [item.name for item in (await catalog.list(limit=1000)).items]
     await store.close()

@@ -26,6 +26,7 @@ from compiler.isolation.compile_job import LOWERING_VERSION
 from compiler.prepared_vocabulary import prepare
 from compiler.units.stored import VERSIONS
 from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice, open_store
+from toolspecs.preconditions import Precondition
 
 WRITTEN = sorted(Path(__file__).parent.glob("version_*"))
 LOWERED_WITH = {
@@ -92,8 +93,10 @@ class TestStoredData:
         catalog = Catalog(store)
         current = await catalog.get("issues")
         with pytest.raises(StaleRevision):
-            await catalog.put_tool("issues", PING, if_match='"2-345d84ba851c"')
-        assert (await catalog.put_tool("issues", PING, if_match=current.etag)).number == current.number + 1
+            await catalog.put_tool("issues", PING, Precondition('"2-345d84ba851c"'))
+        assert (
+            await catalog.put_tool("issues", PING, Precondition(current.etag))
+        ).number == current.number + 1
 
     async def test_grammars_are_found_or_compiled_anew(self, store, written):
         is_current = (LOWERING_VERSION, VERSIONS[0]) == LOWERED_WITH[written.name]

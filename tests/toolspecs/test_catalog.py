@@ -20,6 +20,7 @@ from toolspecs import (
     UnknownTool,
     UnknownToolset,
 )
+from toolspecs.preconditions import Precondition
 
 OBJECT = {"type": "object"}
 
@@ -109,11 +110,11 @@ async def test_etags_name_number_and_digest(catalog):
 
 
 async def test_a_fresh_precondition_holds(catalog):
-    first = await catalog.put(toolset("t", "a"), if_none_match=True)
-    second = await catalog.put(toolset("t", "b"), if_match=first.etag)
-    third = await catalog.put_tool("t", tool("c"), if_match=f'"x", {second.etag}')
-    fourth = await catalog.delete_tool("t", "b", if_match="*")
-    await catalog.delete("t", if_match=fourth.etag)
+    first = await catalog.put(toolset("t", "a"), Precondition(if_none_match=True))
+    second = await catalog.put(toolset("t", "b"), Precondition(first.etag))
+    third = await catalog.put_tool("t", tool("c"), Precondition(f'"x", {second.etag}'))
+    fourth = await catalog.delete_tool("t", "b", Precondition("*"))
+    await catalog.delete("t", Precondition(fourth.etag))
     assert [r.number for r in (first, second, third, fourth)] == [1, 2, 3, 4]
 
 
@@ -121,13 +122,13 @@ async def test_a_stale_precondition_changes_nothing_and_tells_the_current_etag(c
     stale = (await catalog.put(toolset("t", "a"))).etag
     current = await catalog.put(toolset("t", "b"))
     attempts = [
-        lambda: catalog.put(toolset("t", "c"), if_match=stale),
-        lambda: catalog.put(toolset("t", "c"), if_match="W/" + current.etag),
-        lambda: catalog.put(toolset("t", "c"), if_none_match=True),
-        lambda: catalog.put_tool("t", tool("c"), if_match=stale),
-        lambda: catalog.delete_tool("t", "b", if_match=stale),
-        lambda: catalog.delete("t", if_match=stale),
-        lambda: catalog.restore("t", 1, if_match=stale),
+        lambda: catalog.put(toolset("t", "c"), Precondition(stale)),
+        lambda: catalog.put(toolset("t", "c"), Precondition("W/" + current.etag)),
+        lambda: catalog.put(toolset("t", "c"), Precondition(if_none_match=True)),
+        lambda: catalog.put_tool("t", tool("c"), Precondition(stale)),
+        lambda: catalog.delete_tool("t", "b", Precondition(stale)),
+        lambda: catalog.delete("t", Precondition(stale)),
+        lambda: catalog.restore("t", 1, Precondition(stale)),
     ]
     for attempt in attempts:
         with pytest.raises(StaleRevision) as caught:
@@ -139,7 +140,7 @@ async def test_a_stale_precondition_changes_nothing_and_tells_the_current_etag(c
 async def test_a_precondition_on_what_is_not_there(catalog):
     for condition in ("*", '"1-abc"'):
         with pytest.raises(StaleRevision) as caught:
-            await catalog.put(toolset("t", "a"), if_match=condition)
+            await catalog.put(toolset("t", "a"), Precondition(condition))
         assert caught.value.current_etag is None
     with pytest.raises(UnknownToolset):
         await catalog.get("t")
@@ -239,7 +240,7 @@ async def test_a_deleted_toolset_is_gone_but_not_lost(catalog, elsewhere):
 async def test_numbers_go_on_after_a_deletion(catalog):
     await catalog.put(toolset("t", "a"))
     await catalog.delete("t")
-    again = await catalog.put(toolset("t", "b"), if_none_match=True)
+    again = await catalog.put(toolset("t", "b"), Precondition(if_none_match=True))
     assert again.number == 3
     assert names(await catalog.get("t", 1)) == ["a"]
     with pytest.raises(UnknownRevision):
@@ -368,5 +369,5 @@ async def test_a_repeated_command_whose_answer_was_lost_is_known_again(store):
 
     catalog = Catalog(Repeating(store, 0))
     first = await catalog.put(toolset("t", "a"))
-    second = await catalog.put(toolset("t", "b"), if_match=first.etag)
+    second = await catalog.put(toolset("t", "b"), Precondition(first.etag))
     assert (second.number, names(await Catalog(store).get("t"))) == (2, ["b"])

@@ -9,6 +9,7 @@ import pytest
 from opened_store import opened
 
 from toolspecs import Catalog, Limits, StaleRevision, Tool, Toolset
+from toolspecs.preconditions import Precondition
 from toolspecs.submission import check_toolset
 
 OBJECT = {"type": "object"}
@@ -57,7 +58,7 @@ async def test_one_of_many_wins_with_the_same_precondition(catalogs, is_new):
     results = await asyncio.gather(
         *[
             catalogs[index % 3].put(
-                Toolset("t", (Tool(f"tool_{index}", "", OBJECT),)), if_match=etag, if_none_match=is_new
+                Toolset("t", (Tool(f"tool_{index}", "", OBJECT),)), Precondition(etag, is_new)
             )
             for index in range(12)
         ],
