@@ -1,6 +1,7 @@
-"""`python lacking.py LOCK`: the entries of a lock whose packages this Python does not have, hashes included.
+"""`python lacking.py LOCK [PACKAGE …]`: the entries of a lock for packages that this Python does not have.
 
-The image of vLLM has packages in versions of its own, which stay; the rest is installed from the lock.
+An engine's image has packages in versions of its own, which stay, but for the packages that are named. Those
+and the missing ones are installed from the lock.
 """
 
 import re
@@ -24,4 +25,5 @@ def normalized(name: str) -> str:
 
 if __name__ == "__main__":
     installed = {normalized(distribution.metadata["Name"]) for distribution in metadata.distributions()}
-    print(lacking(Path(sys.argv[1]).read_text("utf-8"), installed), end="")
+    lock, *replaced = sys.argv[1:]
+    print(lacking(Path(lock).read_text("utf-8"), installed - set(replaced)), end="")

@@ -1,10 +1,13 @@
-"""`python -m runtime.engines.plugin_folder FOLDER`: installs the plugin for an engine in another image.
+"""`python -m runtime.engines.plugin_folder FOLDER [PACKAGE …]`: the plugin for an engine in another image.
 
 An init container with the gateway's image copies this project and its dependencies into a folder that the
 engine's container sees too. There, only `PYTHONPATH=FOLDER/path` is set. That path holds one file, which
 Python runs when it starts, and which adds FOLDER/packages *behind* all packages of the engine. So if both
 have a package, the engine's is used; only packages that the engine lacks come from the folder. Packages that
 the plugin must share with its engine are not copied at all.
+
+An engine may have a version of a package that the plugin cannot use, as SGLang 0.5.23 has of xgrammar. Such a
+package is named after the folder. It goes into FOLDER/path, so it takes the place of the engine's.
 
 Compiled packages fit one version of Python, and stored grammars fit one version of xgrammar. If the engine
 has other versions, Python refuses to start there and says why.
@@ -14,7 +17,7 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,8 +55,12 @@ sys.path.append({packages!r})
 '''
 
 
-def fill(folder: Path, distributions: Iterable[metadata.Distribution]) -> None:
+def fill(
+    folder: Path, distributions: Iterable[metadata.Distribution], replaced: Collection[str] = ()
+) -> None:
     """Copy this project and installed distributions, except those that every engine has itself.
+
+    Those of `replaced` are copied in any case, and used instead of the engine's.
 
     Existing files are overwritten: an init container may run more than once.
     """
@@ -69,7 +76,10 @@ def fill(folder: Path, distributions: Iterable[metadata.Distribution]) -> None:
             dirs_exist_ok=True,
         )
     for distribution in distributions:
-        if not ENGINES_OWN.fullmatch(distribution.metadata["Name"].lower()):
+        name = distribution.metadata["Name"].lower()
+        if name in replaced:
+            _copy(distribution, path)
+        elif not ENGINES_OWN.fullmatch(name):
             _copy(distribution, packages)
     path.mkdir(parents=True, exist_ok=True)
     text = _ON_START.format(
@@ -78,7 +88,7 @@ def fill(folder: Path, distributions: Iterable[metadata.Distribution]) -> None:
     (path / "sitecustomize.py").write_text(text, "utf-8")
 
 
-def _copy(distribution: metadata.Distribution, packages: Path) -> None:
+def _copy(distribution: metadata.Distribution, folder: Path) -> None:
     """Copy a distribution's files below site-packages, without scripts and bytecode."""
     for file in distribution.files or ():
         if (
@@ -88,17 +98,24 @@ def _copy(distribution: metadata.Distribution, packages: Path) -> None:
             or file.suffix == ".pth"
         ):
             continue
-        target = packages / file
+        target = folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(str(distribution.locate_file(file)), target)
 
 
 def main() -> None:
     """Copy everything that is installed in this environment."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m runtime.engines.plugin_folder FOLDER")
-    installed = sysconfig.get_path("purelib")
-    fill(Path(sys.argv[1]), metadata.distributions(path=[installed]))
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m runtime.engines.plugin_folder FOLDER [PACKAGE ...]")
+    folder, *replaced = sys.argv[1:]
+    installed = {each.metadata["Name"].lower(): each for each in _installed()}
+    if missing := set(replaced) - set(installed):
+        sys.exit(f"not installed here, so it cannot replace an engine's: {', '.join(sorted(missing))}")
+    fill(Path(folder), installed.values(), replaced)
+
+
+def _installed() -> Iterable[metadata.Distribution]:
+    return metadata.distributions(path=[sysconfig.get_path("purelib")])
 
 
 if __name__ == "__main__":

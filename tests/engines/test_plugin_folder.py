@@ -78,6 +78,32 @@ def test_an_engine_with_another_xgrammar_does_not_start(folder, engine):
     assert "started" not in done.stdout
 
 
+def test_a_package_that_the_plugin_replaces_comes_before_the_engines(tmp_path, engine):
+    """As for SGLang 0.5.23, which has another xgrammar than the gateway."""
+    [described] = engine.glob("xgrammar-*.dist-info")
+    (described / "METADATA").write_text("Name: xgrammar\nVersion: 0.0.1\n")
+    described.rename(engine / "xgrammar-0.0.1.dist-info")
+    folder = tmp_path / "plugin"
+    fill(folder, [metadata.distribution(name) for name in ("xgrammar", "msgspec")], ["xgrammar"])
+    program = (
+        "from importlib import metadata, util\n"
+        "print(metadata.version('xgrammar'), util.find_spec('xgrammar').origin, util.find_spec('msgspec').origin)"
+    )
+    done = run(folder, engine, program)
+    version, brought, theirs = done.stdout.split()
+    assert version == metadata.version("xgrammar")
+    assert brought.startswith(str(folder / "path"))
+    assert theirs.startswith(str(engine))
+
+
+def test_a_package_that_is_not_here_replaces_none(tmp_path):
+    command = [sys.executable, "-m", "runtime.engines.plugin_folder", str(tmp_path / "plugin"), "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "not installed here" in done.stderr
+    assert not (tmp_path / "plugin").exists()
+
+
 def test_an_engine_of_another_python_does_not_start(folder, engine):
     on_start = folder / "path" / "sitecustomize.py"
     text = on_start.read_text("utf-8")

@@ -142,6 +142,24 @@ engine: {kind: vllm, vllm: {addPlugin: true, image: {repository: vllm/vllm-opena
 runtime: {model: Qwen/Qwen3-8B, hubClaim: hub-models, hubTokenSecret: hub}
 networkPolicy: {enabled: true}
 """
+SGLANG = """
+engine:
+  kind: sglang
+  autoscaling: {enabled: true, maxReplicas: 3, prometheus: {url: "http://prometheus:9090"}}
+  sglang:
+    gpu: {count: 2}
+    args: [--mem-fraction-static=0.8]
+    cache: {storageClass: fast}
+    terminationGracePeriodSeconds: 100
+    podDisruptionBudget: {enabled: true}
+runtime: {model: Qwen/Qwen3-32B, dtype: bfloat16, hubTokenSecret: hub}
+networkPolicy: {enabled: true}
+metrics: {prometheusRule: {enabled: true}}
+"""
+SGLANG_ON_NODES = NODES.replace("vllm", "sglang")
+SGLANG_ADDED = DOWNLOADED.replace("vllm/vllm-openai, tag: v0.32.0", "lmsysorg/sglang, tag: v0.5.23").replace(
+    "vllm", "sglang"
+)
 LLAMA_SERVERS = """
 engine: {kind: external, server: llama_server, urls: ["http://llama.models:8080"]}
 runtime: {model: /models/smollm2, modelVolume: {persistentVolumeClaim: {claimName: models}}}
@@ -178,6 +196,9 @@ VARIANTS = {
     "scaled by the queue": SCALED_BY_QUEUE,
     "scaled engines on nodes": SCALED_NODES,
     "downloaded model, added plugin": DOWNLOADED,
+    "sglang, scaled": SGLANG,
+    "sglang on nodes": SGLANG_ON_NODES,
+    "sglang, added plugin": SGLANG_ADDED,
     "llama servers": LLAMA_SERVERS,
     "monitored": MONITORED,
     "no names": "nameOverride: tools\nlogLevel: debug",

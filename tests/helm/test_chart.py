@@ -1,7 +1,6 @@
 """The chart, rendered by the real helm, against Kubernetes' own schemas and the gateway's settings."""
 
 import itertools
-import json
 import shutil
 import subprocess
 
@@ -23,7 +22,7 @@ from rendered_chart import (
     settings_of,
     templates_of,
 )
-from values_table import CHART, leaves, with_table
+from values_table import CHART, SCHEMA, leaves, properties_of, with_table
 
 KUBERNETES = ("1.30", "1.33")
 CUSTOM = {
@@ -251,6 +250,12 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
     ("values", "reason"),
     [
         ("engine: {kind: vllm}", 'vLLM does not know "demo"'),
+        ("engine: {kind: sglang}", 'SGLang does not know "demo"'),
+        ("engine: {kind: sglang}\nruntime: {model: a/b}\nredis: {enabled: false}", "a shared store"),
+        ("engine: {kind: sglang, server: sglang}\nruntime: {model: a/b}", "set engine.kind to external"),
+        ("engine: {kind: sglang, sglang: {nodes: 2}}\nruntime: {model: a/b}", "engine.sglang.cache"),
+        ("engine: {sglang: {args: [--pp-size=2]}}", "/engine/sglang/args/0"),
+        ("engine: {sglang: {replica: 2}}", "replica"),
         ("engine: {kind: external}", "engine.urls"),
         ("engine: {urls: ['http://a:8000']}", "set engine.kind to external"),
         ("engine: {server: llama_server}", "set engine.kind to external"),
@@ -296,19 +301,18 @@ def test_values_that_cannot_work_are_refused_with_the_reason(values, reason):
 
 
 def test_the_default_values_are_documented_by_the_schema_key_for_key():
-    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
     defaults = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 
     def keys(values, shape):
         for name, value in values.items():
-            properties = shape.get("properties")
-            if properties is None:
+            properties = properties_of(shape)
+            if not properties:
                 return
             yield name in properties
             if isinstance(value, dict) and name in properties:
                 yield from keys(value, properties[name])
 
-    assert all(itertools.chain(keys(defaults, schema)))
+    assert all(itertools.chain(keys(defaults, SCHEMA)))
 
 
 def test_a_route_of_the_gateway_api_leads_to_the_gateways():
@@ -329,7 +333,7 @@ def test_the_readme_lists_every_value_with_its_description():
         description
         for _, _, description in leaves(
             yaml.safe_load((CHART / "values.yaml").read_text("utf-8")),
-            json.loads((CHART / "values.schema.json").read_text("utf-8")),
+            SCHEMA,
         )
     )
     readme = (CHART / "README.md").read_text("utf-8")

@@ -20,6 +20,9 @@ from rendered_chart import (
     SCALED_BY_QUEUE,
     SCALED_ENGINES,
     SCALED_NODES,
+    SGLANG,
+    SGLANG_ADDED,
+    SGLANG_ON_NODES,
     TOOLSETS,
     VLLM,
     VLLM_ON_CPUS,
@@ -40,24 +43,30 @@ PRIVATE = {"10.0.0.0/8", "fc00::/7"}
 """Of each family of addresses, a network that is not the internet."""
 
 
-def test_the_gateways_know_each_engine_by_its_name():
-    objects = render(VLLM)
+@pytest.mark.parametrize(
+    ("values", "kind", "num_engines"), [(VLLM, "vllm", 2), (SGLANG, "sglang", 3)], ids=["vllm", "sglang"]
+)
+def test_the_gateways_know_each_engine_by_its_name(values, kind, num_engines):
+    objects = render(values)
     settings = settings_of(objects)
     engines = objects["StatefulSet", "release-callgate-engine"]
     service = objects["Service", "release-callgate-engine"]
     [container] = engines["spec"]["template"]["spec"]["containers"]
     port = container["ports"][0]["containerPort"]
-    assert (settings.engine, settings.model) == ("vllm", "Qwen/Qwen3-32B")
+    assert (settings.engine, settings.model) == (kind, "Qwen/Qwen3-32B")
     assert engines["spec"]["serviceName"] == service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None"
     assert settings.engine_url == tuple(
         f"http://{engines['metadata']['name']}-{number}.{service['metadata']['name']}:{port}"
-        for number in range(engines["spec"]["replicas"])
+        for number in range(num_engines)
     )
 
 
-def test_engines_and_gateways_share_the_store_the_secret_and_a_key():
-    objects = render(VLLM)
+@pytest.mark.parametrize(
+    ("values", "variable"), [(VLLM, "VLLM_API_KEY"), (SGLANG, "SGLANG_API_KEY")], ids=["vllm", "sglang"]
+)
+def test_engines_and_gateways_share_the_store_the_secret_and_a_key(values, variable):
+    objects = render(values)
     engine = objects["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]["containers"][0]
     pod = objects["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
     theirs = {entry["name"]: entry for entry in engine["env"]}
@@ -71,10 +80,35 @@ def test_engines_and_gateways_share_the_store_the_secret_and_a_key():
     )
     [volume] = [volume for volume in pod["volumes"] if volume["name"] == "engine-key"]
     [mount] = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "engine-key"]
-    key = theirs["VLLM_API_KEY"]["valueFrom"]["secretKeyRef"]
+    key = theirs[variable]["valueFrom"]["secretKeyRef"]
     assert (volume["secret"]["secretName"], volume["secret"]["items"][0]["key"]) == (key["name"], key["key"])
     path = f"{mount['mountPath']}/{volume['secret']['items'][0]['path']}"
     assert settings_of(objects).engine_key_file == path
+
+
+def test_sglang_gets_its_key_as_an_argument_since_it_reads_none_from_a_variable():
+    spec = render(SGLANG)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert container["command"] == ["sglang", "serve"]
+    assert container["args"] == [
+        *("Qwen/Qwen3-32B", "--host=0.0.0.0", "--port=8000", "--api-key=$(SGLANG_API_KEY)"),
+        *("--grammar-backend=xgrammar", "--incremental-streaming-output", "--enable-metrics"),
+        *("--tensor-parallel-size=2", "--dtype=bfloat16", "--mem-fraction-static=0.8"),
+    ]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
+    assert spec["terminationGracePeriodSeconds"] == 100
+
+
+def test_the_probes_of_sglang_wait_for_the_token_that_its_health_route_generates():
+    """It takes a second at least, and the route gives up after 20 s."""
+    [container] = render(SGLANG)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    probes = {kind: container[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness")}
+    assert {probe["httpGet"]["path"] for probe in probes.values()} == {"/health"}
+    assert all(probe["timeoutSeconds"] > 1 for probe in probes.values())
+    assert 20 < probes["liveness"]["timeoutSeconds"] < probes["liveness"]["periodSeconds"]
+    assert probes["startup"]["failureThreshold"] * probes["startup"]["periodSeconds"] == 30 * 60
 
 
 def test_an_engine_that_ends_lets_its_requests_go_on():
@@ -147,6 +181,25 @@ def test_an_engine_on_several_nodes_is_one_group_of_pods():
     assert leader["resources"]["limits"] == {"nvidia.com/gpu": 8}
 
 
+def test_all_pods_of_sglang_share_the_tensor_parallelism_and_read_grammars():
+    """The plugin knows no pipeline. Each rank of SGLang makes its own grammars; one that did not would mask nothing."""
+    spec, leader, worker = workers_and_leader(render(SGLANG_ON_NODES))
+    assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 3)
+    shared = {
+        *("--tensor-parallel-size=24", "--nnodes=3", "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000"),
+        "--grammar-backend=xgrammar",
+    }
+    assert shared < set(leader["args"])
+    assert shared < set(worker["args"])
+    assert set(leader["args"]) - set(worker["args"]) == {
+        *("--host=0.0.0.0", "--port=8000", "--node-rank=0", "--api-key=$(SGLANG_API_KEY)")
+    }
+    assert set(worker["args"]) - set(leader["args"]) == {"--node-rank=$(LWS_WORKER_INDEX)"}
+    theirs = {entry["name"] for entry in worker["env"]}
+    assert {entry["name"] for entry in leader["env"]} - theirs == {"SGLANG_API_KEY"}
+    assert {"CALLGATE_SECRET", "CALLGATE_STORE", "CALLGATE_STORE_PASSWORD"} < theirs
+
+
 def test_workers_of_an_engine_hold_no_secret_of_callgate_and_open_no_port():
     _, leader, worker = workers_and_leader(render(NODES))
     assert "ports" not in worker
@@ -168,14 +221,22 @@ def test_gateways_know_the_leaders_by_the_names_that_the_controller_gives_them()
     )
 
 
-def test_the_plugin_is_added_to_an_image_of_others(tmp_path):
+@pytest.mark.parametrize(
+    ("values", "image", "replaced"),
+    [
+        (DOWNLOADED, "vllm/vllm-openai:v0.32.0", []),
+        (SGLANG_ADDED, "lmsysorg/sglang:v0.5.23", ["xgrammar"]),
+    ],
+    ids=["vllm", "sglang"],
+)
+def test_the_plugin_is_added_to_an_image_of_others(values, image, replaced, tmp_path):
     """The command as the chart has it, and the path under which the engine's Python then finds the plugin."""
-    pod = render(DOWNLOADED)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]
+    pod = render(values)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]
     [init], [engine] = pod["initContainers"], pod["containers"]
-    assert (init["image"], engine["image"]) == ("callgate:0.1.0", "vllm/vllm-openai:v0.32.0")
-    *words, folder = init["command"]
-    assert words == ["python", "-m", plugin_folder.__name__]
-    plugin_folder.fill(tmp_path, [distribution("callgate")])
+    assert (init["image"], engine["image"]) == ("callgate:0.1.0", image)
+    words, (folder, *packages) = init["command"][:3], init["command"][3:]
+    assert (words, packages) == (["python", "-m", plugin_folder.__name__], replaced)
+    plugin_folder.fill(tmp_path, [distribution("callgate")], packages)
     [on_start] = tmp_path.glob("path/sitecustomize.py")
     environment = {entry["name"]: entry.get("value") for entry in engine["env"]}
     assert environment["PYTHONPATH"] == str(Path(folder) / on_start.parent.relative_to(tmp_path))
@@ -217,6 +278,7 @@ def test_evictions_leave_engines():
     [
         (SCALED_ENGINES, ("StatefulSet", "release-callgate-engine"), (2, 5)),
         (SCALED_NODES, ("LeaderWorkerSet", "release-callgate-engine"), (1, 4)),
+        (SGLANG, ("StatefulSet", "release-callgate-engine"), (1, 3)),
         (SCALED_BY_QUEUE, ("Deployment", "release-callgate-gateway"), (1, 3)),
     ],
 )
@@ -283,7 +345,11 @@ def test_network_policies_admit_exactly_what_is_needed():
         ("engine-worker", "engine", 0),
         ("engine-worker", "engine-worker", 0),
     }
+    assert set(allowed_edges(render(SGLANG))) == set(allowed_edges(render(VLLM)))
     workers = {("engine-worker", "anybody", 53), ("engine-worker", "internet", 443)}
+    assert set(allowed_edges(render(SGLANG_ON_NODES))) - set(allowed_edges(render(NODES))) == {
+        ("engine-worker", "redis", 6379)
+    }
     assert set(allowed_edges(render(NODES))) == (
         dns | hub | inside | group | workers | {("anybody", "gateway", 8080)}
     )
@@ -347,6 +413,13 @@ def test_the_commands_of_pods_that_call_the_gateways_work(kind, tmp_path):
             listed = client.get("/v1/toolsets", headers={"Authorization": f"Bearer {KEY}"}).json()
             revisions = {toolset["name"]: toolset["revision"] for toolset in listed["toolsets"]}
             assert revisions == {"payments": 1, "large": 1}
+
+
+def test_the_notes_say_which_engines_load_the_model():
+    done = run_helm("install release", SGLANG, "--dry-run=client")
+    assert "1 to 3 SGLang engines load Qwen/Qwen3-32B." in done.stdout
+    done = run_helm("install release", NODES, "--dry-run=client")
+    assert "2 vLLM engines of 3 pods load Qwen/Qwen3-235B-A22B." in done.stdout
 
 
 def test_the_notes_name_commands_that_work(tmp_path):

@@ -45,7 +45,7 @@ def test_every_package_is_copied():
 def test_the_images_run_as_the_user_that_the_chart_runs_them_as():
     chart = (ROOT / "helm/callgate/templates/_helpers.tpl").read_text("utf-8")
     users = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE)
-    assert len(users) == len(re.findall(r"^FROM (?!.* AS build$)", DOCKERFILE, re.MULTILINE)) == 2
+    assert len(users) == len(re.findall(r"^FROM (?!.* AS build$)", DOCKERFILE, re.MULTILINE)) == 3
     assert {f"runAsUser: {user}" for user in users} <= set(map(str.strip, chart.splitlines()))
 
 
@@ -57,7 +57,7 @@ def test_whatever_is_installed_from_an_index_has_a_known_hash_but_torch():
     assert len(installing) > len(others) > 0
 
 
-@pytest.mark.parametrize("stage", ["build", "vllm", "image"])
+@pytest.mark.parametrize("stage", ["build", "vllm", "sglang", "image"])
 def test_the_steps_of_each_stage_are_a_script_that_a_shell_can_read(stage):
     """`make image-steps` runs them."""
     text = script(parse(DOCKERFILE)[stage])
@@ -124,3 +124,5 @@ def test_an_engines_own_packages_are_not_installed_again(tmp_path):
     lock.write_text(f"# made by a test\nPyTest==1.0 \\\n    --hash=sha256:aa\n{entry}")
     command = [sys.executable, str(ROOT / "requirements/lacking.py"), str(lock)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == entry
+    whole = lock.read_text().partition("\n")[2]
+    assert subprocess.run([*command, "pytest"], capture_output=True, text=True, check=True).stdout == whole

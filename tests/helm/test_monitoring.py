@@ -15,6 +15,7 @@ from rendered_chart import (
     MONITORED,
     SCALED_BY_QUEUE,
     SCALED_ENGINES,
+    SGLANG,
     pod_templates,
     render,
     run_helm,
@@ -168,19 +169,20 @@ def test_every_alert_is_listed_and_has_its_section_of_the_runbook():
 
 async def test_the_queries_by_which_engines_are_scaled_can_be_answered():
     known = await served()
-    for values in (SCALED_ENGINES, SCALED_BY_QUEUE):
+    for values in (SCALED_ENGINES, SCALED_BY_QUEUE, SGLANG):
         [scaled] = [o for (kind, _), o in render(values).items() if kind == "ScaledObject"]
         [trigger] = scaled["spec"]["triggers"]
         check(trigger["metadata"]["query"], known)
         assert 'namespace="here"' in trigger["metadata"]["query"]
 
 
-async def test_engines_that_are_not_started_are_not_missed():
+@pytest.mark.parametrize(("values", "fewest"), [(SCALED_ENGINES, 2), (SGLANG, 1)], ids=["vllm", "sglang"])
+async def test_engines_that_are_not_started_are_not_missed(values, fewest):
     """With KEDA, gateways know the names of more engines than there are."""
-    [group] = render(SCALED_ENGINES)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
+    [group] = render(values)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
     [rule] = [rule for rule in group["rules"] if rule["alert"] == "CallgateEngineDown"]
     check(rule["expr"], await served())
-    assert rule["expr"].endswith("< 2"), "the fewest that KEDA keeps"
+    assert rule["expr"].endswith(f"< {fewest}"), "the fewest that KEDA keeps"
 
 
 def test_prometheus_finds_the_gateways_and_has_their_key():

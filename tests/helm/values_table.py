@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "callgate"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text("utf-8"))
 BEGIN, END = "<!-- values -->\n", "<!-- end of values -->\n"
 
 
@@ -19,19 +20,28 @@ def leaves(
 ) -> Iterator[tuple[str, Any, str]]:
     """Each value that can be set: its path, its default and its description."""
     for name, value in values.items():
-        shape = schema["properties"][name]
+        shape = properties_of(schema)[name]
         if "description" in shape:
             yield prefix + name, value, shape["description"]
         else:
             yield from leaves(value, shape, f"{prefix}{name}.")
 
 
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of an object's schema; those of a later part of `allOf` come before those of an earlier one."""
+    found = dict(schema.get("properties", {}))
+    if "$ref" in schema:
+        found |= properties_of(SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]])
+    for part in schema.get("allOf", ()):
+        found |= properties_of(part)
+    return found
+
+
 def table() -> str:
     """The table, as Markdown."""
     values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
-    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
     rows = ["| value | default | what |", "|---|---|---|"]
-    for path, default, description in leaves(values, schema):
+    for path, default, description in leaves(values, SCHEMA):
         text = default if isinstance(default, str) else json.dumps(default)
         shown = f" `{text}`" if default not in ("", [], {}) else ""
         rows.append(f"| `{path}` |{shown} | {description} |")

@@ -1,16 +1,18 @@
-{{/* Pods of vLLM: an engine's only pod, or of an engine on several nodes its leader and its workers. */}}
+{{/* Pods of vLLM or SGLang: an engine's only pod, or of an engine on several nodes its leader and its workers. */}}
 
 {{- define "callgate.engineName" -}}
 {{- printf "%s-engine" (include "callgate.fullname" .) -}}
 {{- end -}}
 
 {{- define "callgate.hasEngineWorkers" -}}
-{{- if and (eq .Values.engine.kind "vllm") (gt (int .Values.engine.vllm.nodes) 1) -}}true{{- end -}}
+{{- if include "callgate.hasEnginePods" . -}}
+{{- if gt (int (index .Values.engine .Values.engine.kind).nodes) 1 -}}true{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Whether KEDA says how many engines there are. */}}
 {{- define "callgate.scalesEngines" -}}
-{{- if and .Values.engine.autoscaling.enabled (eq .Values.engine.kind "vllm") -}}true{{- end -}}
+{{- if and .Values.engine.autoscaling.enabled (include "callgate.hasEnginePods" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* The most engines that there may be. */}}
@@ -18,7 +20,7 @@
 {{- if include "callgate.scalesEngines" . -}}
 {{- .Values.engine.autoscaling.maxReplicas -}}
 {{- else -}}
-{{- .Values.engine.vllm.replicas -}}
+{{- (index .Values.engine .Values.engine.kind).replicas -}}
 {{- end -}}
 {{- end -}}
 
@@ -26,7 +28,9 @@
 {{- define "callgate.enginePod" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
-{{- $engine := $root.Values.engine.vllm -}}
+{{- $kind := $root.Values.engine.kind -}}
+{{- $engine := index $root.Values.engine $kind -}}
+{{- $server := include "callgate.server" $root | fromYaml -}}
 {{- $runtime := $root.Values.runtime -}}
 {{- $answers := eq $component "engine" -}}
 metadata:
@@ -35,7 +39,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "callgate.serviceAccountName" $root }}
   automountServiceAccountToken: false
-  # Otherwise Kubernetes would set VLLM_PORT for a service called `vllm`, which vLLM reads.
+  # Otherwise Kubernetes would set VLLM_PORT for a service called `vllm`, which vLLM reads; SGLang reads SGLANG_PORT.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ $engine.terminationGracePeriodSeconds }}
   {{- with $engine.runtimeClassName }}
@@ -49,11 +53,12 @@ spec:
   {{- end }}
   {{- if $engine.addPlugin }}
   initContainers:
-    # Copies the plugin out of the gateways' image. It comes behind all that the engine's image has.
+    # Copies the plugin out of the gateways' image. It comes behind all that the engine's image has, but for the packages
+    # that are named after the folder.
     - name: plugin
       image: "{{ $root.Values.image.repository }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}"
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-      command: ["python", "-m", "runtime.engines.plugin_folder", "/plugin/callgate"]
+      command: ["python", "-m", "runtime.engines.plugin_folder", "/plugin/callgate"{{ range $server.replacedPackages }}, {{ . | quote }}{{ end }}]
       resources:
         requests: {cpu: 100m, memory: 128Mi}
         limits: {memory: 512Mi}
@@ -64,35 +69,20 @@ spec:
           mountPath: /plugin
   {{- end }}
   containers:
-    - name: vllm
+    - name: {{ $kind }}
       image: "{{ $engine.image.repository }}:{{ $engine.image.tag | default $root.Chart.AppVersion }}"
       imagePullPolicy: {{ $engine.image.pullPolicy }}
-      command: ["vllm", "serve"]
+      command: {{ toJson $server.command }}
       args:
         - {{ $runtime.model | quote }}
         {{- if $answers }}
         - --host=0.0.0.0
         - --port=8000
-        {{- else }}
-        - --headless
         {{- end }}
-        - '--structured-outputs-config={"backend": "xgrammar"}'
-        {{- if gt (int $engine.gpu.count) 1 }}
-        - --tensor-parallel-size={{ $engine.gpu.count }}
-        {{- end }}
-        {{- if include "callgate.hasEngineWorkers" $root }}
-        - --pipeline-parallel-size={{ $engine.nodes }}
-        - --distributed-executor-backend=mp
-        - --nnodes={{ $engine.nodes }}
-        - --node-rank={{ $answers | ternary "0" "$(LWS_WORKER_INDEX)" }}
-        - --master-addr=$(LWS_LEADER_ADDRESS)
-        {{- end }}
+        {{- include (printf "callgate.%sArguments" $kind) . | trim | nindent 8 }}
         {{- if ne $runtime.dtype "auto" }}
         - --dtype={{ $runtime.dtype }}
         {{- end }}
-        # Otherwise vLLM aborts its running requests as soon as it is told to end. The rest of the grace is for preStop and
-        # for what ends after the requests.
-        - --shutdown-timeout={{ max 0 (sub (int $engine.terminationGracePeriodSeconds) 15) }}
         {{- range $engine.args }}
         - {{ . | quote }}
         {{- end }}
@@ -107,23 +97,16 @@ spec:
           value: /plugin/callgate/path
         {{- end }}
         {{- include "callgate.hubEnv" $root | nindent 8 }}
-        - name: VLLM_CACHE_ROOT
-          value: /cache/vllm
-        - name: VLLM_NO_USAGE_STATS
-          value: "1"
-        {{- if include "callgate.hasEngineWorkers" $root }}
-        - name: VLLM_HOST_IP
-          valueFrom:
-            fieldRef:
-              fieldPath: status.podIP
-        {{- end }}
+        {{- include (printf "callgate.%sEnv" $kind) $root | nindent 8 }}
         {{- if $answers }}
-        - name: VLLM_API_KEY
+        - name: {{ $server.apiKeyVariable }}
           valueFrom:
             secretKeyRef:
               name: {{ include "callgate.engineSecret" $root }}
               key: api-key
-        # Grammars are read by the leader alone. Without these settings, the plugin does nothing in the workers.
+        {{- end }}
+        # Without these settings, the plugin does nothing.
+        {{- if or $answers $server.haveWorkersGrammars }}
         - name: CALLGATE_GRAMMAR_CACHE_BYTES
           value: {{ $engine.grammarCacheBytes | int64 | quote }}
         {{- include "callgate.storeEnv" $root | nindent 8 }}
@@ -135,15 +118,16 @@ spec:
       ports:
         - name: http
           containerPort: 8000
-      # vLLM is healthy once its model is loaded and warm. The gateways ask nothing of it before their canary has passed.
+      # An engine is healthy once its model is loaded and warm. The gateways ask nothing of it before their canary has passed.
       startupProbe:
         httpGet: {path: /health, port: http}
         periodSeconds: 10
+        timeoutSeconds: 5
         failureThreshold: {{ mul 6 $engine.startupMinutes }}
       livenessProbe:
         httpGet: {path: /health, port: http}
-        periodSeconds: 15
-        timeoutSeconds: 10
+        periodSeconds: {{ add 5 $server.healthSeconds }}
+        timeoutSeconds: {{ $server.healthSeconds }}
         failureThreshold: 4
       readinessProbe:
         httpGet: {path: /health, port: http}

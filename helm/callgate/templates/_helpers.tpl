@@ -126,17 +126,18 @@ errors are sent. */}}
 {{- if and $engine.autoscaling.enabled (gt (int $engine.autoscaling.minReplicas) (int $engine.autoscaling.maxReplicas)) -}}
 {{- fail "engine.autoscaling.minReplicas: it is larger than maxReplicas" -}}
 {{- end -}}
-{{- if and (include "callgate.hasEngineWorkers" .) $engine.vllm.cache.enabled -}}
-{{- fail "engine.vllm.cache: pods of a LeaderWorkerSet have no claim of their own; set cache.enabled to false, and give models by runtime.hubClaim or runtime.modelVolume" -}}
+{{- $pods := index $engine $engine.kind | default dict -}}
+{{- if and (include "callgate.hasEngineWorkers" .) $pods.cache.enabled -}}
+{{- fail (printf "engine.%s.cache: pods of a LeaderWorkerSet have no claim of their own; set cache.enabled to false, and give models by runtime.hubClaim or runtime.modelVolume" $engine.kind) -}}
 {{- end -}}
 {{- if and (ne $engine.kind "embedded") (not (has (include "callgate.engineServer" .) (list "llama_server" "vllm_stock"))) (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "engine.kind: external engines read grammars from a shared store; enable redis, or set redis.external" -}}
 {{- end -}}
 {{- if and (ne $engine.kind "embedded") (gt (int .Values.runtime.gpu.count) 0) -}}
-{{- fail "runtime.gpu: the gateways do not compute the model; give the GPUs to engine.vllm.gpu" -}}
+{{- fail "runtime.gpu: the gateways do not compute the model; give the GPUs to the engines, such as by engine.vllm.gpu" -}}
 {{- end -}}
-{{- if and (eq $engine.kind "vllm") (has .Values.runtime.model (list "demo" "tiny" "smollm2" "random")) -}}
-{{- fail (printf "runtime.model: vLLM does not know %q; set a hub id, or a directory below /models" .Values.runtime.model) -}}
+{{- if and (include "callgate.hasEnginePods" .) (has .Values.runtime.model (list "demo" "tiny" "smollm2" "random")) -}}
+{{- fail (printf "runtime.model: %s does not know %q; set a hub id, or a directory below /models" (include "callgate.server" . | fromYaml).title .Values.runtime.model) -}}
 {{- end -}}
 {{- if and .Values.runtime.hubClaim (or (hasPrefix "/" .Values.runtime.model) (not (contains "/" .Values.runtime.model))) -}}
 {{- fail (printf "runtime.hubClaim: only a hub id can be downloaded, and runtime.model is %q" .Values.runtime.model) -}}
@@ -171,12 +172,12 @@ errors are sent. */}}
 {{- end -}}
 
 {{- define "callgate.hasEngineKey" -}}
-{{- if or (eq .Values.engine.kind "vllm") (and (eq .Values.engine.kind "external") .Values.engine.existingSecret) -}}true{{- end -}}
+{{- if or (include "callgate.hasEnginePods" .) (and (eq .Values.engine.kind "external") .Values.engine.existingSecret) -}}true{{- end -}}
 {{- end -}}
 
 {{/* What the engines' servers are, as the gateways' setting `engine` names it. */}}
 {{- define "callgate.engineServer" -}}
-{{- eq .Values.engine.kind "external" | ternary .Values.engine.server "vllm" -}}
+{{- eq .Values.engine.kind "external" | ternary .Values.engine.server .Values.engine.kind -}}
 {{- end -}}
 
 {{/* The URLs of the engines, as a TOML array: each replica by its own name, since the gateways choose among them. Names
