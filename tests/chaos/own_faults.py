@@ -19,7 +19,9 @@ from chaos.sqlite_kills import killed_writers
 
 NUM_KILLS = 200
 CONTENDED_S = 60.0
-MADE_UP_S = 120.0
+MADE_UP_S = 900.0
+MADE_UP_EXAMPLES = 130
+"""Of each of some 40 operations: 5,000 requests, if there is time for them."""
 NUM_SOAKING = 8
 MAX_GROWTH = 0.1
 """How much a gateway may grow in the second half of a soak, as a share of its memory."""
@@ -209,14 +211,8 @@ async def made_up_requests(scene: Scene) -> None:
         done = await asyncio.create_subprocess_exec(
             *(str(SCHEMATHESIS), "--config-file", str(Path(__file__).with_name("schemathesis.toml"))),
             *("run", f"{gateway.url}/openapi.json", "--header", f"Authorization: Bearer {KEY}"),
-            *(
-                "--checks",
-                "all",
-                "--max-examples",
-                "20",
-                "--max-time",
-                f"{min(MADE_UP_S, scene.seconds_left):.0f}",
-            ),
+            *("--checks", "all", "--max-examples", str(MADE_UP_EXAMPLES)),
+            *("--max-time", f"{min(MADE_UP_S, scene.seconds_left):.0f}"),
             *("--request-timeout", "40", "--continue-on-failure", "--no-shrink"),
             *("--report", "json", "--report-json-path", str(report)),
             stdout=asyncio.subprocess.PIPE,
