@@ -21,6 +21,7 @@ from runtime.errors import (
     Overloaded,
     PromptTooLong,
     RuntimeFault,
+    Unforeseen,
 )
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
@@ -244,10 +245,10 @@ class Engine:
         last = population.members[-1]
         try:
             selected = population.advance(self)
-        except Exception as error:
+        except Exception:
             logger.exception("the population of sequence %s failed", last.sequence_id)
             self.stop(last)
-            return Output(last, error=GenerationFailed(f"{type(error).__name__}: {error}"), is_last=True)
+            return Output(last, error=Unforeseen(), is_last=True)
         if selected is None:
             return None
         self.stop(selected)
@@ -365,9 +366,9 @@ class Engine:
         try:
             with self.scheduler.slow.timed(sequence):
                 output = extend()
-        except Exception as error:
+        except Exception:
             logger.exception("sequence %s failed", sequence.sequence_id)
-            return self._fail(sequence, GenerationFailed(f"{type(error).__name__}: {error}"))
+            return self._fail(sequence, Unforeseen())
         if self.scheduler.slow.end_token(sequence) and not output.is_last:
             return self._fail(sequence, GrammarTooSlow(MAX_SLOW_S))
         return output

@@ -14,7 +14,7 @@ import torch
 
 from runtime.device import use_device
 from runtime.engine import Engine, Output
-from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault
+from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault, Unforeseen
 from runtime.events import Event
 from runtime.sequence import Sequence
 from runtime.transcript import Transcript
@@ -129,8 +129,9 @@ class EngineThread:
                 if not (self.engine.has_work and self.engine.runner.is_async):
                     self._hand_over_all()
                 self._flush()
-        except BaseException as error:
-            fault = partial(GenerationFailed, f"the engine failed: {type(error).__name__}: {error}")
+        except BaseException:
+            logger.exception("the engine failed")
+            fault = partial(GenerationFailed, "the engine failed; the gateway's log says why")
             raise
         finally:
             self._fail_all(fault)
@@ -156,9 +157,9 @@ class EngineThread:
                 self.engine.add(sequence)
         except RuntimeFault as fault:
             self._end(job, fault)
-        except Exception as error:  # only this job fails, and no other
+        except Exception:  # only this job fails, and no other
             logger.exception("request %s could not be started", job.request_id)
-            self._end(job, GenerationFailed(f"{type(error).__name__}: {error}"))
+            self._end(job, Unforeseen())
 
     def _abort(self, request_id: str) -> None:
         if job := self._jobs.get(request_id):
@@ -182,10 +183,10 @@ class EngineThread:
     def _hand_over(self, output: Output) -> None:
         try:
             self._deliver(output)
-        except Exception as error:  # an output that the transcript cannot read ends its own job
+        except Exception:  # an output that the transcript cannot read ends its own job
             logger.exception("the output of sequence %s could not be read", output.sequence.sequence_id)
             if entry := self._by_sequence.get(output.sequence.first):
-                self._end(entry[0], GenerationFailed(f"{type(error).__name__}: {error}"))
+                self._end(entry[0], Unforeseen())
 
     def _deliver(self, output: Output) -> None:
         """Turn the tokens that a step added to a sequence into events; a stop string ends the sequence."""

@@ -19,6 +19,7 @@ RuntimeFault
 │   └── NoEngine        none of a model's engines takes requests now
 ├── GrammarNotStored    the store fails, and external engines read grammars from it
 └── GenerationFailed    the generation failed, for instance because logits were NaN
+    ├── Unforeseen      it failed by an error that nobody foresaw, which only the log tells
     └── EngineStopped   the engine was stopped before the answer was complete
 """
 
@@ -202,6 +203,13 @@ class GrammarNotStored(RuntimeFault):
 
 class GenerationFailed(RuntimeFault):
     """This generation ended without a valid output; discard what it has sent."""
+
+
+class Unforeseen(GenerationFailed):
+    """An error that nobody foresaw; who raises this logs it. Clients are not told its text."""
+
+    def __init__(self) -> None:
+        super().__init__("the generation failed unexpectedly; the gateway's log says why")
 
 
 class EngineStopped(GenerationFailed):

@@ -101,9 +101,9 @@ class RequestBodies:
         try:
             yield
         finally:
+            self._held[share] -= 1
+            self._held += Counter()  # forgets clients that hold nothing
             async with self._changed:
-                self._held[share] -= 1
-                self._held += Counter()  # forgets clients that hold nothing
                 self._changed.notify_all()
 
     def _has_room(self, share: str) -> bool:

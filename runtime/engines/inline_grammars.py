@@ -46,16 +46,8 @@ class InlineGrammars:
         if entries is None:
             raise _gone()
         signed = await asyncio.to_thread(self._sign, entries)
-        num_bytes = sum(map(len, signed.values()))
-        if num_bytes > MAX_INLINE_BYTES:
-            raise RequestRefused(
-                f"the compiled grammar of this request has {num_bytes} bytes, and at most {MAX_INLINE_BYTES}"
-                " go with a request to engines that have no store; offer fewer tools, or give the engines the"
-                " gateways' store and set `engine_units` to `store`",
-                "tools",
-            )
         with self._lock:
-            self._signed.put(recipe.digest, signed, num_bytes)
+            self._signed.put(recipe.digest, signed, sum(map(len, signed.values())))
 
     async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
         """Do what `publish` does: an engine that has failed gets the parts with its next request."""
@@ -76,7 +68,20 @@ class InlineGrammars:
             return self._signed.get(recipe.digest)
 
     def _sign(self, entries: Mapping[str, CacheEntry]) -> dict[str, bytes]:
-        return {key: sign(entry.to_bytes(), key, self._secret) for key, entry in entries.items()}
+        """The signed parts; raises RequestRefused at the first one that is too much."""
+        signed: dict[str, bytes] = {}
+        num_left = MAX_INLINE_BYTES
+        for key, entry in entries.items():
+            signed[key] = sign(entry.to_bytes(), key, self._secret)
+            num_left -= len(signed[key])
+            if num_left < 0:
+                raise RequestRefused(
+                    f"the compiled grammar of this request has more than {MAX_INLINE_BYTES} bytes, and no"
+                    " more go with a request to engines that have no store; offer fewer tools, or give the"
+                    " engines the gateways' store and set `engine_units` to `store`",
+                    "tools",
+                )
+        return signed
 
 
 def _gone() -> RequestRefused:

@@ -11,6 +11,7 @@ close      The budget closer completes an output that no engine has ended.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,10 +28,10 @@ from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
     EngineBroke,
-    GenerationFailed,
     NoEngine,
     PluginMissing,
     RuntimeFault,
+    Unforeseen,
 )
 from runtime.events import Event
 from runtime.fair_threads import FairThreads
@@ -49,6 +50,7 @@ MAX_TRIES = 2
 NUM_VERIFYING_THREADS = 4
 """Threads for outputs that take long to begin, verify or complete; one client has at most half of them."""
 
+_log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
@@ -92,13 +94,12 @@ class OutputWriter:
                 await self._continue(request, output, affinity, delivery)
         except RuntimeFault as fault:
             queue.put_nowait(fault)
-        except TimeoutError as error:
-            queue.put_nowait(
-                DeadlineExceeded() if deadline.expired() else GenerationFailed(f"a step timed out: {error}")
-            )
-        except Exception as error:  # a fault of ours ends its own request
-            queue.put_nowait(GenerationFailed(f"{type(error).__name__}: {error}"))
-            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends its own request
+            if isinstance(error, TimeoutError) and deadline.expired():
+                queue.put_nowait(DeadlineExceeded())
+            else:
+                _log.error("an output at an external engine failed", exc_info=error)
+                queue.put_nowait(Unforeseen())
 
     def shutdown(self) -> None:
         """Accept no more outputs."""

@@ -115,9 +115,12 @@ def test_a_mark_keeps_its_parts():
 
 
 def test_what_is_too_large_is_refused_and_says_what_to_do(monkeypatch):
+    signed = []
     monkeypatch.setattr(inline_grammars, "MAX_INLINE_BYTES", 100)
-    with pytest.raises(RequestRefused, match=r"at most 100 .*offer fewer tools.*engine_units"):
+    monkeypatch.setattr(inline_grammars, "sign", lambda *of: signed.append(of) or sign(*of))
+    with pytest.raises(RequestRefused, match=r"more than 100 .*offer fewer tools.*engine_units"):
         inline()
+    assert len(signed) == 1  # the first part was too much
 
 
 def test_what_left_memory_is_refused():
