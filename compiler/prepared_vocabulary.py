@@ -58,7 +58,7 @@ class Backend:
         tokenizer_info: xgr.TokenizerInfo,
         *,
         max_threads: int = 1,
-        cache_limit_bytes: int = CACHE_LIMIT_BYTES,
+        cache_limit_bytes: int,
     ) -> None:
         self._compiler = xgr.GrammarCompiler(
             tokenizer_info, max_threads=max_threads, cache_limit_bytes=cache_limit_bytes
@@ -99,7 +99,7 @@ class PreparedVocabulary:
     @once
     def backend(self) -> Backend:
         """The compiler of grammars for this vocabulary."""
-        return Backend(self.tokenizer_info)
+        return Backend(self.tokenizer_info, cache_limit_bytes=CACHE_LIMIT_BYTES)
 
     @once
     def index(self) -> TokenIndex:

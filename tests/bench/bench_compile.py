@@ -22,7 +22,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.isolation.priming import prime
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
-from compiler.prepared_vocabulary import Backend, prepare
+from compiler.prepared_vocabulary import CACHE_LIMIT_BYTES, Backend, prepare
 from compiler.syntaxes import Syntax, find_syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
@@ -75,7 +75,7 @@ class Bench:
     def renew(self, *, is_primed: bool) -> None:
         """A compiler that has seen nothing, or only what priming shows it."""
         prepared = prepare(self.vocabulary)
-        vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
+        vars(prepared)["backend"] = Backend(prepared.tokenizer_info, cache_limit_bytes=CACHE_LIMIT_BYTES)
         if is_primed:
             prime(prepared)
 

@@ -25,8 +25,10 @@ START_S = 300.0
 TOKEN_S = 0.01
 REQUEST_S = 30.0
 """The gateways' deadline for an answer."""
-GRAMMAR_CACHE_BYTES = 32 << 20
+GRAMMAR_CACHE_BYTES = 8 << 20
 """Small, so that a soak of minutes fills the gateways' cache."""
+SMALL_RULE_CACHE = "from compiler import prepared_vocabulary; prepared_vocabulary.CACHE_LIMIT_BYTES = 2 << 20; "
+"""What makes xgrammar's cache of rules, which no setting bounds, as small."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Moves the clock of a process (Debian: apt-get install faketime)."""
 HAS_FAKETIME = FAKETIME.exists()
@@ -149,7 +151,7 @@ class GatewayProcess(ServerProcess):
         lines = [f"{key} = {_toml(value)}" for key, value in settings.items()]
         config = self.folder / "callgate.toml"
         config.write_text("\n".join([*lines, models]))
-        self.program = "from gateway.cli import main; main()"
+        self.program = SMALL_RULE_CACHE + "from gateway.cli import main; main()"
         self.arguments = ["serve", "--config", str(config), "--port", str(self.port)]
 
     async def engines_ready(self) -> float:
