@@ -19,9 +19,9 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from toolspecs.dialects import dialect_of
+from toolspecs.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits, own_size
-from toolspecs.metaschemas import DRAFTS, OPENAPI_3_0
 from toolspecs.tool import Tool
 
 Documents = Mapping[str, Any]
@@ -229,8 +229,11 @@ def compound_schema(schema: Mapping[str, Any], documents: Documents) -> dict[str
     """
     if not documents:
         return dict(schema)
-    age = [*DRAFTS, OPENAPI_3_0].index(dialect_of(schema)) % len(DRAFTS)  # OpenAPI's is as old as draft-04
-    name, keyword = "id" if age == 0 else "$id", "definitions" if age < _NAMES_DEFS else "$defs"
+    dialect = dialect_of(schema)
+    draft = SchemaDraft.DRAFT_4 if dialect == OPENAPI_3_0 else draft_named(dialect)
+    assert draft is not None, dialect
+    name = "id" if draft == SchemaDraft.DRAFT_4 else "$id"
+    keyword = "$defs" if draft >= FIRST_WITH_DEFS else "definitions"
     embedded = {
         uri: {name: uri, **(document if isinstance(document, dict) else {"allOf": [document]})}
         for uri, document in documents.items()
@@ -238,8 +241,6 @@ def compound_schema(schema: Mapping[str, Any], documents: Documents) -> dict[str
     return {**schema, keyword: {**schema.get(keyword, {}), **embedded}}
 
 
-_NAMES_DEFS = 3
-"""The number of drafts in which reusable schemas are under `definitions`."""
 KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 

@@ -12,15 +12,15 @@ OpenAPI 3.0 has its own dialect: draft-04 with `nullable`. It cannot be told fro
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, SCHEMAS_BY_NAME, is_valid_in
+from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, LAST_WITH_REF_ALONE, OPENAPI_3_0, SchemaDraft
+from toolspecs.metaschemas import SCHEMAS_BY_NAME, is_valid_in
 
 VALUE_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords whose value is no schema."""
-_ADDED = (
-    frozenset[str](),
-    frozenset({"const", "contains", "propertyNames"}),
-    frozenset({"if"}),
-    frozenset(
+_ADDED = {
+    SchemaDraft.DRAFT_6: frozenset({"const", "contains", "propertyNames"}),
+    SchemaDraft.DRAFT_7: frozenset({"if"}),
+    SchemaDraft.DRAFT_2019_09: frozenset(
         {
             "dependentRequired",
             "dependentSchemas",
@@ -32,11 +32,9 @@ _ADDED = (
             "$recursiveRef",
         }
     ),
-    frozenset({"prefixItems", "$dynamicRef"}),
-)
-"""The keywords with force that each of `DRAFTS` added."""
-_REF_ALONE = 3
-"""The number of drafts in which keywords beside `$ref` have no force."""
+    SchemaDraft.DRAFT_2020_12: frozenset({"prefixItems", "$dynamicRef"}),
+}
+"""The keywords with force that each draft added."""
 _BESIDE_REF = frozenset(
     {"$ref", "$comment", "title", "description", "default", "examples", "definitions", "$defs"}
 )
@@ -44,7 +42,7 @@ _BESIDE_REF = frozenset(
 
 
 def dialect_of(schema: Any) -> str:
-    """The URI of the dialect that a schema is read in: of `DRAFTS`, `OPENAPI_3_0`, or else an unknown one.
+    """The URI of the dialect that a schema is read in: of `DRAFT_URIS`, `OPENAPI_3_0` or an unknown one.
 
     >>> dialect_of({"properties": {"a": {"minimum": 0, "exclusiveMinimum": True}}})
     'http://json-schema.org/draft-04/schema'
@@ -59,9 +57,9 @@ def dialect_of(schema: Any) -> str:
     if not any(map(_looks_older, parts)):
         return DEFAULT_DRAFT
     fitting = (
-        uri
-        for age, uri in reversed(list(enumerate(DRAFTS)))
-        if _knows_all(age, parts) and is_valid_in(schema, uri)
+        draft.uri
+        for draft in reversed(SchemaDraft)
+        if _knows_all(draft, parts) and is_valid_in(schema, draft.uri)
     )
     return next(fitting, DEFAULT_DRAFT)
 
@@ -72,7 +70,8 @@ def normal_uri(uri: Any) -> str:
     if bare == OPENAPI_3_0 or bare.startswith(f"{OPENAPI_3_0}/"):
         return OPENAPI_3_0
     _, _, rest = bare.partition("://")
-    return next((known for known in DRAFTS if bare.startswith("http") and known.endswith(f"://{rest}")), bare)
+    known = (uri for uri in DRAFT_URIS if bare.startswith("http") and uri.endswith(f"://{rest}"))
+    return next(known, bare)
 
 
 def _looks_older(schema: Mapping[str, Any]) -> bool:
@@ -80,11 +79,12 @@ def _looks_older(schema: Mapping[str, Any]) -> bool:
     return any(isinstance(value, bool) for value in strict) or isinstance(schema.get("items"), list)
 
 
-def _knows_all(age: int, parts: list[Mapping[str, Any]]) -> bool:
-    """Whether the draft at index `age` has every keyword of these parts that a later draft has."""
-    newer = frozenset[str]().union(*_ADDED[age + 1 :])
+def _knows_all(draft: SchemaDraft, parts: list[Mapping[str, Any]]) -> bool:
+    """Whether a draft has every keyword of these parts that a newer draft has."""
+    newer = frozenset[str]().union(*(keywords for added_in, keywords in _ADDED.items() if added_in > draft))
+    has_ref_alone = draft <= LAST_WITH_REF_ALONE
     return not any(
-        part.keys() & newer or (age < _REF_ALONE and "$ref" in part and part.keys() - _BESIDE_REF)
+        part.keys() & newer or (has_ref_alone and "$ref" in part and part.keys() - _BESIDE_REF)
         for part in parts
     )
 

@@ -18,20 +18,16 @@ from typing import Any
 
 import jsonschema_rs
 
+from toolspecs.drafts import OPENAPI_3_0, SchemaDraft
 from toolspecs.json_value import Path
 
-DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-DRAFTS: Mapping[str, type[jsonschema_rs.Validator]] = {
-    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
-    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
-    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
-    DEFAULT_DRAFT: jsonschema_rs.Draft202012Validator,
+_VALIDATORS: Mapping[str, type[jsonschema_rs.Validator]] = {
+    SchemaDraft.DRAFT_4.uri: jsonschema_rs.Draft4Validator,
+    SchemaDraft.DRAFT_6.uri: jsonschema_rs.Draft6Validator,
+    SchemaDraft.DRAFT_7.uri: jsonschema_rs.Draft7Validator,
+    SchemaDraft.DRAFT_2019_09.uri: jsonschema_rs.Draft201909Validator,
+    SchemaDraft.DRAFT_2020_12.uri: jsonschema_rs.Draft202012Validator,
 }
-"""From the oldest to the newest."""
-OPENAPI_3_0 = "https://spec.openapis.org/oas/3.0/schema"
-"""What `$schema` names as OpenAPI 3.0 begins with this; a date may follow."""
 
 SCHEMAS_BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
@@ -165,9 +161,10 @@ def _is_any(_: str) -> bool:
 
 @cache
 def _metaschema(uri: str) -> jsonschema_rs.Validator:
-    draft = next(iter(DRAFTS)) if uri == OPENAPI_3_0 else uri
+    draft = SchemaDraft.DRAFT_4.uri if uri == OPENAPI_3_0 else uri
     # Of all formats only patterns are checked: real schemas have identifiers that no draft allows.
-    return DRAFTS[draft]({"$ref": draft}, validate_formats=True, formats=dict.fromkeys(_NOT_CHECKED, _is_any))
+    formats = dict.fromkeys(_NOT_CHECKED, _is_any)
+    return _VALIDATORS[draft]({"$ref": draft}, validate_formats=True, formats=formats)
 
 
 @cache

@@ -16,9 +16,10 @@ import jsonschema_rs
 
 from toolspecs.bundle import absolute, objects_in
 from toolspecs.dialects import dialect_of, normal_uri
+from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, OPENAPI_3_0, identifier_keyword
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw, pointer
-from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, SCHEMAS_BY_NAME, metaschema_errors
+from toolspecs.metaschemas import SCHEMAS_BY_NAME, metaschema_errors
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
@@ -85,11 +86,11 @@ def fault_of(flaw: Flaw, tool: str | int | None, base: str) -> Fault:
 
 
 def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
-    if dialect_of(schema) in {*DRAFTS, OPENAPI_3_0}:
+    if dialect_of(schema) in {*DRAFT_URIS, OPENAPI_3_0}:
         return None
     draft = schema["$schema"]
     shown = shorten(repr(draft), 100) if isinstance(draft, str) else TYPE_NAMES[type(draft)]
-    known = ", ".join(f"{uri}#" if "draft-0" in uri else uri for uri in DRAFTS)
+    known = ", ".join(f"{uri}#" if "draft-0" in uri else uri for uri in DRAFT_URIS)
     suggestion = f"leave it out for 2020-12, or use one of {known}"
     return Flaw(("$schema",), "$schema", f"unknown draft {shown}", suggestion)
 
@@ -236,7 +237,7 @@ def _normal(uri: str) -> str | None:
 
 
 def _identity_flaws(uri: str, document: dict[str, Any]) -> Iterator[Flaw]:
-    keyword = "id" if "draft-04" in document.get("$schema", "") else "$id"
+    keyword = identifier_keyword(document)
     own = document.get(keyword)
     if isinstance(own, str) and absolute(uri, own)[0] != uri:
         message = f"its {keyword} is {shorten(ascii(own), 100)}, but it is registered under another URI"

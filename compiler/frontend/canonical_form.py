@@ -20,8 +20,6 @@ from compiler.frontend.depth import check_depth, find_cycle, longest_chain
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
-    DIALECTS,
-    INTEGER_TYPE,
     can_mislead,
     first_dialect_dependent,
     replacement_for,
@@ -43,6 +41,7 @@ from compiler.frontend.literals import check_literals
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
 from toolspecs.bundle import Bundler, objects_in
+from toolspecs.drafts import DEFAULT_DRAFT, SchemaDraft
 
 MAX_CHAIN = 1_000
 """The most schemas in a row of which each leads to the next; twice as many overflow a stack of 8 MB."""
@@ -147,7 +146,7 @@ def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
 
 
 def _dialect(document: Any) -> Any:
-    return document.get("$schema", DIALECTS[-1]) if isinstance(document, dict) else DIALECTS[-1]
+    return document.get("$schema", DEFAULT_DRAFT) if isinstance(document, dict) else DEFAULT_DRAFT
 
 
 def draft_of(document: Any) -> int:
@@ -284,7 +283,7 @@ def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> Cano
     read = in_declared_dialect(dict(schema), documents)
     form = _with_known_formats(read, registry_of(read, documents))
     # Forms of two dialects, or with two documents of one URI, can only be compared when written out.
-    if documents or form.draft != _with_known_formats({"$schema": DIALECTS[-1]}).draft:
+    if documents or form.draft != _with_known_formats({"$schema": DEFAULT_DRAFT}).draft:
         form = _with_known_formats(_in_newest_dialect(form.to_json_schema(), form.draft))
     try:
         return form.intersect(form_of({"type": "object"}, form.draft))
@@ -306,9 +305,9 @@ def _without_unknown_format(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _in_newest_dialect(written: Any, draft: int) -> Any:
     """A canonical form, written as a schema of `draft`, in the newest dialect."""
-    if draft == INTEGER_TYPE or not isinstance(written, dict):
+    if draft == SchemaDraft.DRAFT_4 or not isinstance(written, dict):
         return written
-    return transformed(written, _with_prefix_items) | {"$schema": DIALECTS[-1]}
+    return transformed(written, _with_prefix_items) | {"$schema": DEFAULT_DRAFT}
 
 
 def _with_prefix_items(schema: dict[str, Any]) -> dict[str, Any]:

@@ -33,12 +33,11 @@ from compiler.frontend.keywords import (
     transformed,
 )
 from toolspecs.bundle import objects_in
+from toolspecs.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 
 MAX_CHARS = 1_000_000
 """Of the cases that one schema may become; with more it stays as it is."""
 _CONDITION = frozenset({"if", "then", "else"})
-_REF_ALONE = 7
-"""The last draft in which keywords beside `$ref` have no force, and the first with `if`."""
 _UNMOVABLE = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 """Keywords that give a schema a name, which only one place of a document may have."""
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
@@ -64,7 +63,9 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
     - Nothing with a name is moved or copied, nor is anything that a reference by pointer leads into. Members
       of `allOf` keep their places. A document with parts in other dialects stays as it is.
     """
-    if draft < _REF_ALONE or not isinstance(document, dict) or not any("if" in s for s in inside(document)):
+    if draft < FIRST_WITH_IF or not isinstance(document, dict):
+        return document
+    if not any("if" in schema for schema in inside(document)):
         return document
     own = document.get("$schema")
     targets = [uri.partition("#")[2].split("/") for uri in references]
@@ -230,7 +231,7 @@ def _most_common_key(conditions: list[_Condition], done: frozenset[str]) -> str 
 
 def _taken(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Condition]]:
     """The schema without the conditions that can be moved, and these."""
-    if draft <= _REF_ALONE and "$ref" in schema:
+    if draft <= LAST_WITH_REF_ALONE and "$ref" in schema:
         return schema, []
     conditions: list[_Condition] = []
     rest = schema

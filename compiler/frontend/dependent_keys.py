@@ -13,13 +13,10 @@ from typing import Any
 from compiler.frontend.conditional_cases import references_in
 from compiler.frontend.keywords import DEFINITIONS
 from toolspecs.bundle import pointer_keys
+from toolspecs.drafts import FIRST_WITH_DEPENDENT_REQUIRED, LAST_WITH_REF_ALONE
 
 MIN_TAKEN = 3
 """Of fewer keys with dependencies, canonicalization makes four schemas at most."""
-_REF_ALONE = 7
-"""The last draft in which keywords beside `$ref` have no force."""
-_DEPENDENT_REQUIRED = 19
-"""The draft, as a number, that added `dependentRequired`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +106,8 @@ class _Taker:
     """Takes the dependencies of one document in a draft."""
 
     def __init__(self, draft: int) -> None:
-        self._has_ref_alone = draft <= _REF_ALONE
-        has_dependent_required = draft >= _DEPENDENT_REQUIRED
+        self._has_ref_alone = draft <= LAST_WITH_REF_ALONE
+        has_dependent_required = draft >= FIRST_WITH_DEPENDENT_REQUIRED
         self._keywords = ("dependencies", *(("dependentRequired",) if has_dependent_required else ()))
 
     def taken(self, schema: Any) -> tuple[Any, DependentKeys]:

@@ -9,11 +9,7 @@ description and drop its annotations.
 from typing import Any
 
 from compiler.frontend.keywords import inside, prefix_items_keyword, transformed
-
-_REF_ALONE = 7
-"""The last draft in which keywords beside `$ref` have no force."""
-_WITHOUT_CONST = 4
-"""The last draft in which `const` has no force."""
+from toolspecs.drafts import FIRST_WITH_CONST, LAST_WITH_REF_ALONE
 
 
 def with_described_values(document: Any, draft: int) -> Any:
@@ -35,9 +31,9 @@ def with_described_values(document: Any, draft: int) -> Any:
         return document
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        if draft <= _REF_ALONE and "$ref" in schema:
+        if draft <= LAST_WITH_REF_ALONE and "$ref" in schema:
             return schema
-        has_const = draft > _WITHOUT_CONST
+        has_const = draft >= FIRST_WITH_CONST
         listed = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if has_const else {})}
         found = {
             keyword: {"anyOf": [_equal_to(value, draft) for value in values]}

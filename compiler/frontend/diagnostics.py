@@ -8,16 +8,15 @@ import jsonschema_rs
 from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.dialect_dependent import DIALECTS
 from compiler.frontend.keywords import child, resolve
 from toolspecs.bundle import absolute
+from toolspecs.drafts import SchemaDraft
 from toolspecs.schema_check import keyword_at
 
 _NOTHING = "no value satisfies it"
 _ADMIT = "Change it so that it admits some value, or remove it with all that refers to it."
 _REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
-_OLDER_DIALECTS = (f"{DIALECTS[2]}#", f"{DIALECTS[0]}#")
-"""Draft 7 and draft 4."""
+_OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
 
 
 def invalid_schema(document: Any, error: jsonschema_rs.ValidationError) -> UnsupportedSchema:

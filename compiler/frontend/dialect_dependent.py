@@ -22,19 +22,17 @@ from compiler.frontend.keywords import (
 )
 from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS, is_known
-from toolspecs.metaschemas import DRAFTS
+from toolspecs.drafts import (
+    DEFAULT_DRAFT,
+    FIRST_WITH_DEPENDENT_REQUIRED,
+    NEWEST_DRAFT,
+    SchemaDraft,
+    draft_named,
+)
 
-DIALECTS = tuple(DRAFTS)
-"""From the oldest to the newest."""
-_NUMBERS = (4, 6, 7, 19, 20)
-"""The same as numbers."""
-INTEGER_TYPE = 4
-"""The draft in which 1.0 is not an integer; schemas in it cannot be compared with those of other drafts."""
 NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
 """Keywords under which asserting more can admit more."""
-_WITHOUT_DEPENDENCIES = 19
-"""The draft, as a number, that dropped `dependencies`."""
-_ASSERTING_CONTENT = (6, 7)
+_ASSERTING_CONTENT = (SchemaDraft.DRAFT_6, SchemaDraft.DRAFT_7)
 """Drafts in which some validators assert `contentEncoding` and `contentMediaType`."""
 _DROPPED = frozenset({"dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor"})
 """Keywords that only older dialects assert."""
@@ -73,7 +71,7 @@ def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
     >>> dialect_dependent({"dependencies": {}, "type": "object"}, draft=20)
     ['dependencies']
     """
-    found = ["dependencies"] if draft >= _WITHOUT_DEPENDENCIES else []
+    found = ["dependencies"] if draft >= FIRST_WITH_DEPENDENT_REQUIRED else []
     found += ["contentEncoding", "contentMediaType"] if draft in _ASSERTING_CONTENT else []
     name = schema.get("format")
     if isinstance(name, str) and name in FORMATS and not is_known(name, draft):
@@ -135,15 +133,16 @@ def without_nested_dialects(document: Any) -> Any:
     """
     if not isinstance(document, dict) or not any(map(_names_dialect, _subschemas(document))):
         return document
-    outer = _age(document.get("$schema", DIALECTS[-1]))
+    outer = draft_named(document.get("$schema", DEFAULT_DRAFT))
     asserts_more = _newer_asserts_more(document)
     is_same_as_whole = _is_same_as_whole(document)
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        inner = _age(schema.get("$schema"))
+        inner = draft_named(schema.get("$schema"))
+        if inner is None or outer is None or not _names_dialect(schema):
+            return schema
         is_same = inner == outer or is_same_as_whole or _is_same_in_all(schema)
-        is_same = is_same or (inner < outer and asserts_more)
-        if min(inner, outer) < 0 or not _names_dialect(schema) or not is_same:
+        if not is_same and not (inner < outer and asserts_more):
             return schema
         return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
 
@@ -162,13 +161,13 @@ def _is_same_in_all(schema: dict[str, Any]) -> bool:
 def _is_same_as_whole(document: dict[str, Any]) -> bool:
     """Whether a document admits the same values whichever of its dialects any part of it is read in."""
     differing = ASSERTIONS - _SAME_IN_ALL - {"format", "$ref"}
-    ages = {_age(schema["$schema"]) for schema in inside(document) if "$schema" in schema}
-    ages |= set() if "$schema" in document else {len(DIALECTS) - 1}
-    drafts = [_NUMBERS[age] for age in ages]
-    return min(ages) >= 0 and all(
+    drafts = {draft_named(schema["$schema"]) for schema in inside(document) if "$schema" in schema}
+    drafts |= set() if "$schema" in document else {NEWEST_DRAFT}
+    known = [draft for draft in drafts if draft is not None]
+    return len(known) == len(drafts) and all(
         not schema.keys() & {*differing, "$id", "id"}
         and not isinstance(schema.get("items"), list)
-        and all(_means_same(schema.get("format"), draft) for draft in drafts)
+        and all(_means_same(schema.get("format"), draft) for draft in known)
         and ("$ref" not in schema or _is_plain_reference(schema))
         for schema in inside(document)
     )
@@ -216,12 +215,6 @@ def _applied(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _subschemas(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return islice(inside(document), 1, None)
-
-
-def _age(dialect: Any) -> int:
-    """The index of a dialect in `DIALECTS`, -1 if it is not there."""
-    name = dialect.removesuffix("#") if isinstance(dialect, str) else ""
-    return DIALECTS.index(name) if name in DIALECTS else -1
 
 
 def _names_dialect(schema: dict[str, Any]) -> bool:

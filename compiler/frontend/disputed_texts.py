@@ -27,10 +27,7 @@ from compiler.frontend.keywords import REFERENCES, inside, transformed
 from compiler.frontend.literals import listed_keys, listed_texts
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
-from toolspecs.metaschemas import DRAFTS
-
-_AGES = dict(zip(DRAFTS, (4, 6, 7, 19, 20), strict=True))
-"""The number of each draft."""
+from toolspecs.drafts import draft_named
 
 _Schema = Mapping[str, Any]
 TextsByFormat = Mapping[str, tuple[str, ...]]
@@ -44,7 +41,7 @@ def not_valid_for_all(schemas: Collection[_Schema], draft: int) -> TextsByFormat
     >>> not_valid_for_all([{"enum": ["P1D", "x-1"], "format": "duration"}], draft=7)
     {'duration': ('x-1',)}
     """
-    oldest = min((draft, *(_AGES.get(_dialect(schema), draft) for schema in schemas)))
+    oldest = min((draft, *(draft_named(schema.get("$schema")) or draft for schema in schemas)))
 
     def disputed(name: str, text: str) -> bool:
         is_taken = not is_known(name, oldest) or _is_valid_for_one(name, text)
@@ -132,7 +129,3 @@ def _negative(schema: _Schema) -> Iterator[Any]:
 def _is_valid_for_one(name: str, text: str) -> bool:
     """Whether the validator takes the text for one of the format that canonicalization asks."""
     return jsonschema_rs.validator_for({"format": name}, validate_formats=True).is_valid(text)
-
-
-def _dialect(schema: _Schema) -> str:
-    return str(schema.get("$schema", "")).removesuffix("#")

@@ -18,12 +18,12 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import applied_to_same_value
 from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import child, inside
+from toolspecs.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
 
-_DRAFT = "https://json-schema.org/draft/2019-09/schema"
 _EVALUATING = ("additionalProperties", "unevaluatedProperties")
 _LOOKING = {"unevaluatedItems", "unevaluatedProperties"}
 _NEGATING = NEGATIVE - _LOOKING
-_INSTEAD = 'Write "$schema": "https://json-schema.org/draft/2020-12/schema".'
+_INSTEAD = f'Write "$schema": "{NEWEST_DRAFT.uri}".'
 
 
 def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> N
         UnsupportedSchema: they do.
     """
     parts = (document, *documents.values())
-    if not isinstance(document, dict) or str(document.get("$schema")).removesuffix("#") != _DRAFT:
+    if not isinstance(document, dict) or draft_named(document.get("$schema")) != SchemaDraft.DRAFT_2019_09:
         return
     if not any(schema.keys() & _LOOKING for part in parts for schema in inside(part)):
         return

@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from toolspecs.bundle import KEYWORDS, pointer_keys
+from toolspecs.drafts import FIRST_WITH_PREFIX_ITEMS
 from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
 REFERENCES = KEYWORDS
-_PREFIX_ITEMS = 20
-"""The draft, as a number, that added `prefixItems`."""
 IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 IN_PLACE = ("if", "then", "else")
 IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
@@ -163,7 +162,7 @@ def may_have_type(schema: Any, types: Collection[str]) -> bool:
 
 def prefix_items_keyword(draft: int) -> str:
     """The keyword that lists the schemas of the first items."""
-    return "prefixItems" if draft >= _PREFIX_ITEMS else "items"
+    return "prefixItems" if draft >= FIRST_WITH_PREFIX_ITEMS else "items"
 
 
 MAX_POINTER = 500

@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.frontend.keywords import children, located, resolve, split_uri
 from toolspecs.bundle import absolute
+from toolspecs.drafts import identifier_keyword
 
 
 class References:
@@ -84,6 +85,5 @@ class References:
 
     def _identifier(self, schema: Mapping[str, Any]) -> str:
         """The URI by which a schema names itself, "" if it does not; it can be an anchor up to draft 7."""
-        keyword = "id" if "draft-04" in str(self.document.get("$schema")) else "$id"
-        name = schema.get(keyword)
+        name = schema.get(identifier_keyword(self.document))
         return name if isinstance(name, str) else ""

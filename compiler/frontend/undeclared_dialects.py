@@ -6,9 +6,7 @@ from typing import Any
 from compiler.frontend.keywords import transformed
 from compiler.report import ReportEntry, Verdict
 from toolspecs.dialects import dialect_of
-from toolspecs.metaschemas import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0
-
-_DRAFT_4 = next(iter(DRAFTS))
+from toolspecs.drafts import DEFAULT_DRAFT, OPENAPI_3_0, SchemaDraft
 
 
 def in_declared_dialect(document: Any, documents: Mapping[str, Any]) -> Any:
@@ -25,7 +23,7 @@ def in_declared_dialect(document: Any, documents: Mapping[str, Any]) -> Any:
     """
     dialect = dialect_of(document)
     if dialect == OPENAPI_3_0:
-        return {**transformed(document, _with_null), "$schema": _DRAFT_4}
+        return {**transformed(document, _with_null), "$schema": SchemaDraft.DRAFT_4.uri}
     if dialect == DEFAULT_DRAFT or "$schema" in document or documents:
         return document
     return {"$schema": dialect, **document}

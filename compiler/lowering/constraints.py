@@ -14,7 +14,8 @@ from compiler.guard.planner import KeyStep, PathStep
 from compiler.regular.formats import FORMATS
 from compiler.regular.language import is_valid_for_all
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
-from compiler.scalars.string_constraint import LATEST, StringConstraint
+from compiler.scalars.string_constraint import StringConstraint
+from toolspecs.drafts import NEWEST_DRAFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def intersection(*schemas: CanonicalSchema | None) -> CanonicalSchema | None:
     return reduce(CanonicalSchema.intersect, constraining) if constraining else None
 
 
-def string_constraint(view: canonical.StringView, draft: int = LATEST) -> StringConstraint:
+def string_constraint(view: canonical.StringView, draft: int = NEWEST_DRAFT) -> StringConstraint:
     """The constraint of a string view; `draft` says what the formats mean that the string must not have.
 
     Texts that are not of its formats need not be excluded.

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.frontend.dialect_dependent import INTEGER_TYPE
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Expr, choice
 from compiler.guard.planner import ItemStep, KeyStep, PathStep, Planner
 from compiler.lowering.constraints import Context, without_key_order
 from compiler.lowering.lowering import Lowering
 from compiler.report import Verdict
+from toolspecs.drafts import SchemaDraft
 
 _NOT_ALIKE = "without numbers beyond 2**53 that validators may take for others of the schema"
 
@@ -38,7 +38,7 @@ def lower_listed(lowering: Lowering, values: list[Any], context: Context) -> Exp
 
 def _is_undisputed(lowering: Lowering, value: Any, context: Context) -> bool:
     """Whether all validators agree that a listed value is admitted, as it is written here."""
-    has_only_digits = context.is_distinct or lowering.schema.draft == INTEGER_TYPE
+    has_only_digits = context.is_distinct or lowering.schema.draft == SchemaDraft.DRAFT_4
     return lowering.large_numbers.can_be_listed(value, has_only_digits=has_only_digits)
 
 

@@ -14,7 +14,6 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
-from compiler.frontend.dialect_dependent import DIALECTS
 from compiler.frontend.expansion import Expander, form_of
 from compiler.frontend.keywords import NUMBERS, child
 from compiler.frontend.large_numbers import LargeNumbers
@@ -37,11 +36,12 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
+from toolspecs.drafts import DRAFT_URIS
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
 _NO_AMBIGUITIES = Ambiguities()
-_KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DIALECTS)}."
+_KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from compiler.regular import host_patterns as hosts
 from compiler.regular import uri_patterns as uris
+from toolspecs.drafts import SchemaDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,9 @@ OUTER_LISTED = OUTER | dict.fromkeys(("date", "date-time"), "^[-+]?[0-9]")
 """Nearer ones for listed texts, which often have hyphens."""
 
 _SINCE = {
-    4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),
-    6: ("uri-reference", "uri-template", "json-pointer"),
-    7: (
+    SchemaDraft.DRAFT_4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),
+    SchemaDraft.DRAFT_6: ("uri-reference", "uri-template", "json-pointer"),
+    SchemaDraft.DRAFT_7: (
         "date",
         "time",
         "regex",
@@ -165,7 +166,7 @@ _SINCE = {
         "idn-email",
         "idn-hostname",
     ),
-    19: ("duration", "uuid"),
+    SchemaDraft.DRAFT_2019_09: ("duration", "uuid"),
 }
 
 

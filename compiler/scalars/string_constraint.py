@@ -12,9 +12,8 @@ from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
 from compiler.regular.language import PatternCondition, language, text_length, union_of
 from compiler.report import Note, Verdict
 from compiler.scalars.counted_repetition import MAX_LENGTH
+from toolspecs.drafts import NEWEST_DRAFT
 
-LATEST = 20
-"""Draft 2020-12."""
 LOWER_COUNTS = (64, 32, 16, 8)
 """Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""
 
@@ -42,7 +41,7 @@ class StringConstraint:
     excluded: tuple[str, ...] = ()
     content_media_types: tuple[str, ...] = ()
     content_encodings: tuple[str, ...] = ()
-    draft: int = LATEST
+    draft: int = NEWEST_DRAFT
     alternatives: "tuple[StringConstraint, ...]" = ()
     """If there are any, the string must satisfy one of these; they bound no lengths."""
 

@@ -10,7 +10,7 @@ from soundness.corpora import sample
 from compiler import compile_schema
 from compiler.argument_faults import MAX_FAULTS, ArgumentFault, argument_faults
 from toolspecs.bundle import compound_schema
-from toolspecs.metaschemas import OPENAPI_3_0
+from toolspecs.drafts import OPENAPI_3_0
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
 MONEY = "https://a.example/money"

@@ -14,7 +14,7 @@ from compiler.frontend.canonical_form import covers
 from compiler.report import Verdict
 from compiler.schema import compile_schema
 from toolspecs.dialects import dialect_of
-from toolspecs.metaschemas import DEFAULT_DRAFT
+from toolspecs.drafts import DEFAULT_DRAFT
 
 OPENAPI = "https://spec.openapis.org/oas/3.0/schema/2021-09-28"
 POSITIVE = {"type": "integer", "minimum": 0, "exclusiveMinimum": True}

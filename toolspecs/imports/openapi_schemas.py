@@ -17,10 +17,11 @@ from typing import Any
 
 from toolspecs.bundle import pointer_keys
 from toolspecs.dialects import VALUE_KEYWORDS
+from toolspecs.drafts import OPENAPI_3_0
 from toolspecs.imports.documents import LinkedDocuments
 from toolspecs.imports.imported import UniqueNames
 from toolspecs.json_value import Flaw, pointer
-from toolspecs.metaschemas import OPENAPI_3_0, SCHEMAS_BY_NAME
+from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
 _LEFT_OUT = frozenset({"xml", "externalDocs", "discriminator", "readOnly", "writeOnly", "example"})
 _MOVED = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
