@@ -263,23 +263,31 @@ class LimitedProtocol(H11Protocol):
     def _drop_unread(self) -> None:
         """Bound the memory for unread answers: close the connections that have not read for longest."""
         paused = [
-            each for each in self.connections if isinstance(each, LimitedProtocol) and each.flow.write_paused
+            connection
+            for connection in self.connections
+            if isinstance(connection, LimitedProtocol) and connection.flow.write_paused
         ]
-        sizes = {each: each.transport.get_write_buffer_size() for each in paused}
+        sizes = {connection: connection.transport.get_write_buffer_size() for connection in paused}
         num_bytes = sum(sizes.values())
-        for each in sorted(paused, key=lambda each: each._paused_at):  # noqa: SLF001 - of its own class
+        for connection in sorted(paused, key=lambda connection: connection._paused_at):  # noqa: SLF001 - of its own class
             if num_bytes <= MAX_UNREAD_BYTES:
                 return
-            num_bytes -= sizes[each]
-            each.transport.abort()
+            num_bytes -= sizes[connection]
+            connection.transport.abort()
 
     def _make_room(self) -> None:
         """Close the connection that has been unused for longest, or else refuse this one."""
-        others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
-        unused = [each for each in others if each.is_unused]
+        others = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, LimitedProtocol) and connection is not self
+        ]
+        unused = [connection for connection in others if connection.is_unused]
         if unused:
             # Connections without any request yet go first, because strangers open them by the thousand.
-            longest = min(unused, key=lambda each: (each.cycle is not None, each.waits_since))
+            longest = min(
+                unused, key=lambda connection: (connection.cycle is not None, connection.waits_since)
+            )
             self.connections.discard(longest)
             longest.transport.close()
         else:

@@ -92,9 +92,9 @@ def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCr
     """
     environment = os.environ if environment is None else environment
     names = ("source_token", "source_client_id", "source_client_secret", "source_issuer")
-    found = SourceCredentials(*(environment.get(variable_of(name)) or None for name in names))
-    found.check()
-    return found
+    credentials = SourceCredentials(*(environment.get(variable_of(name)) or None for name in names))
+    credentials.check()
+    return credentials
 
 
 def source_access(url: str, *, is_named: bool, environment: Mapping[str, str] | None = None) -> SourceAccess:
@@ -166,17 +166,17 @@ def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     known = {variable_of(name): name for name in Settings.__struct_fields__}
-    found = {}
+    values = {}
     for variable, value in environment.items():
         if variable in known:
             # Kubernetes sets this one for a service named callgate, to an address.
             if not (known[variable] == "port" and value.startswith("tcp://")):
-                found[known[variable]] = value
+                values[known[variable]] = value
         elif variable.startswith(PREFIX) and not _is_foreign(variable[len(PREFIX) :]):
             near = _nearest(variable[len(PREFIX) :].lower(), known.values())
             reason = f"there is no such setting{near or '; `callgate settings` lists them'}"
             raise SettingsError(variable, ENVIRONMENT, reason)
-    return found
+    return values
 
 
 def _is_foreign(name: str) -> bool:

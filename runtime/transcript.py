@@ -111,7 +111,7 @@ class Transcript:
             events = [*self._events(pending), *self._left_over()]
             if (text := self._scanner.finish()) or self._logprobs:
                 events.append(self._text(text))
-            events = joined(events)
+            events = joined_deltas(events)
         if self._places is not None:
             events += self._places.finish(events)
         return events
@@ -158,7 +158,7 @@ class Transcript:
                     pass
             if self.is_stopped:
                 break
-        return joined(events)
+        return joined_deltas(events)
 
     def _left_over(self) -> list[Event]:
         """What is left of a character that was never completed, where its text ends."""
@@ -204,7 +204,7 @@ class Transcript:
         return TokenLogprob(spelled.decode(errors="replace"), spelled, value, top)
 
 
-def joined(events: list[Event]) -> list[Event]:
+def joined_deltas(events: list[Event]) -> list[Event]:
     """The events with neighbours of the same text, thought or call as one."""
     found: list[Event] = []
     for event in events:

@@ -156,7 +156,7 @@ class Bundler:
         too many does no harm.
         """
         size = 0
-        found: set[tuple[str, str]] = set()
+        references: set[tuple[str, str]] = set()
         stack = [(value, root)]
         while stack:
             item, base = stack.pop()
@@ -165,11 +165,13 @@ class Bundler:
                 base = self._join(base, _identity(item))[0]
                 size += sum(map(own_size, item))
                 spelled = [item[keyword] for keyword in KEYWORDS if isinstance(item.get(keyword), str)]
-                found.update(self._join(start, reference) for reference in spelled for start in (root, base))
+                references.update(
+                    self._join(start, reference) for reference in spelled for start in (root, base)
+                )
                 stack += [(inner, base) for inner in item.values()]
             elif isinstance(item, list):
                 stack += [(inner, base) for inner in item]
-        return size, frozenset(found)
+        return size, frozenset(references)
 
     def _join(self, base: str, reference: str) -> tuple[str, str]:
         """As `absolute`, with a cache, and with limits on the length and number of URIs."""

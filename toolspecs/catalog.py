@@ -397,9 +397,9 @@ class Catalog:
         A head that is damaged is read alone, which makes it again from the records.
         """
         heads = []
-        for name, found in zip(names, await self._logs.heads(names), strict=True):
-            head = found
-            if isinstance(found, DamagedEntry):
+        for name, read in zip(names, await self._logs.heads(names), strict=True):
+            head = read
+            if isinstance(read, DamagedEntry):
                 try:
                     head = await self._head(name)
                 except DamagedEntry as error:

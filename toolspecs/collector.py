@@ -126,12 +126,12 @@ class Collector:
 
     async def _numbers(self) -> Mapping[str, list[int]]:
         """The numbers of all records, by name."""
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         async for key in self._store.scan(RECORDS):
             name, _, number = key.removeprefix(RECORDS).rpartition("/")
             if number.isdecimal():
-                found.setdefault(name, []).append(int(number))
-        return found
+                numbers.setdefault(name, []).append(int(number))
+        return numbers
 
     async def _collect_log(
         self, name: str, numbers: Sequence[int], kept: _Kept, started: float, *, is_dry_run: bool
@@ -169,8 +169,8 @@ class Collector:
         for number in sorted(numbers, reverse=True):
             if head is not None and head.summary.number >= number:
                 break
-            if found := await self._logs.readable(name, [number]):
-                return found[0]
+            if records := await self._logs.readable(name, [number]):
+                return records[0]
         return head
 
     def _first_kept(self, head: Record, started: float) -> int:

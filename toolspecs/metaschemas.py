@@ -87,7 +87,11 @@ def _parts(schema: Any, applicators: frozenset[str]) -> Iterator[tuple[Path, Any
             divided = {
                 keyword: _divided(keyword, part[keyword]) for keyword in part if keyword in applicators
             }
-            inner = [((*path, key, *at), each) for key, (_, found) in divided.items() for at, each in found]
+            inner = [
+                ((*path, key, *at), subschema)
+                for key, (_, subschemas) in divided.items()
+                for at, subschema in subschemas
+            ]
             pending += reversed(inner)
             part = {**part, **{keyword: hollow for keyword, (hollow, _) in divided.items()}}
         yield path, part
@@ -98,15 +102,21 @@ def _divided(keyword: str, value: Any) -> tuple[Any, list[tuple[Path, Any]]]:
 
     Booleans stay where they are: not all drafts have them as schemas.
     """
-    found: list[tuple[Path, Any]] = []
+    subschemas: list[tuple[Path, Any]] = []
     if isinstance(value, dict) and keyword in SCHEMAS_BY_NAME:
-        found += [((name,), each) for name, each in value.items() if _is_apart(keyword, each)]
-        return {name: {} if _is_apart(keyword, each) else each for name, each in value.items()}, found
+        subschemas += [
+            ((name,), subschema) for name, subschema in value.items() if _is_apart(keyword, subschema)
+        ]
+        return {
+            name: {} if _is_apart(keyword, subschema) else subschema for name, subschema in value.items()
+        }, subschemas
     if keyword in SCHEMAS_BY_NAME or isinstance(value, bool):
-        return value, found
+        return value, subschemas
     if isinstance(value, list):
-        found += [((index,), each) for index, each in enumerate(value) if _is_apart(keyword, each)]
-        return [{} if _is_apart(keyword, each) else each for each in value], found
+        subschemas += [
+            ((index,), subschema) for index, subschema in enumerate(value) if _is_apart(keyword, subschema)
+        ]
+        return [{} if _is_apart(keyword, subschema) else subschema for subschema in value], subschemas
     return {}, [((), value)]
 
 
@@ -123,8 +133,8 @@ def _errors_of(part: Any, uri: str) -> Iterator[tuple[Path, str]]:
     yield from _listed({key: value for key, value in part.items() if not isinstance(value, list | dict)}, uri)
     for keyword, value in part.items():
         if isinstance(value, list | dict) and not is_valid_in({keyword: value}, uri):
-            found = list(_listed({keyword: _cut(value)}, uri))
-            yield from found or [((keyword,), f"this is not what {keyword!r} may be")]
+            errors = list(_listed({keyword: _cut(value)}, uri))
+            yield from errors or [((keyword,), f"this is not what {keyword!r} may be")]
 
 
 def _cut(value: Any, num_levels: int = 2) -> Any:

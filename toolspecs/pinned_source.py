@@ -76,18 +76,18 @@ class PinnedSource:
         accepted = {**self.accepted, **same}
         offered = tuple(tool for tool in now.values() if accepted.get(tool.name) != tool.digest)
         removed = tuple(name for name in accepted if name not in now and name not in unread)
-        found = replace(self, accepted=accepted, offered=offered, removed=removed)
-        return replace(found, declined=_still_offered(self.declined, found.offers, unread))
+        source = replace(self, accepted=accepted, offered=offered, removed=removed)
+        return replace(source, declined=_still_offered(self.declined, source.offers, unread))
 
     def accepting(self, names: Collection[str]) -> "PinnedSource":
         """The source once the differences of these tools are accepted."""
         names = frozenset(names)
-        taken = {tool.name: tool.digest for tool in self.offered if tool.name in names}
+        digests = {tool.name: tool.digest for tool in self.offered if tool.name in names}
         gone = {name for name in self.removed if name in names}
         accepted = {name: digest for name, digest in self.accepted.items() if name not in gone}
         return replace(
             self,
-            accepted={**accepted, **taken},
+            accepted={**accepted, **digests},
             offered=tuple(tool for tool in self.offered if tool.name not in names),
             removed=tuple(name for name in self.removed if name not in names),
             declined={name: digest for name, digest in self.declined.items() if name not in names},

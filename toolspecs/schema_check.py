@@ -181,8 +181,8 @@ def check_documents(documents: Any, *, limits: Limits, base: str = "/documents")
         LimitExceeded: there are more documents than `limits` allows.
     """
     if not isinstance(documents, dict):
-        found = TYPE_NAMES.get(type(documents), type(documents).__name__)
-        message = f"documents are an object of schemas by URI, not {found}"
+        type_name = TYPE_NAMES.get(type(documents), type(documents).__name__)
+        message = f"documents are an object of schemas by URI, not {type_name}"
         raise InvalidTools([Fault(None, base, "", message, 'write {"https://example.com/money": {…}}')])
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))

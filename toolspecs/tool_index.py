@@ -144,8 +144,8 @@ def fit(texts: Mapping[str, float], scores: Mapping[str, Sequence[Scores]]) -> S
 
 
 def _fit(scores: Sequence[Scores]) -> Scores:
-    whole, *each = map(scaled, scores)
-    return scaled(whole + np.max(each, axis=0)) if each else whole
+    whole, *parts = map(scaled, scores)
+    return scaled(whole + np.max(parts, axis=0)) if parts else whole
 
 
 def parts_of(text: str) -> list[str]:
@@ -197,12 +197,12 @@ def _stemmed(documents: Sequence[Sequence[str]]) -> list[list[str]]:
 def _synonyms() -> Mapping[str, frozenset[str]]:
     """The stems that each stem also stands for."""
     stemmer = Stemmer.Stemmer("english")
-    found: dict[str, set[str]] = {}
+    synonyms: dict[str, set[str]] = {}
     for row in ROWS.split("\n"):
         stems = _stem(stemmer, row.split())
         for stem in stems:
-            found.setdefault(stem, set()).update(stems)
-    return {stem: frozenset(others - {stem}) for stem, others in found.items()}
+            synonyms.setdefault(stem, set()).update(stems)
+    return {stem: frozenset(others - {stem}) for stem, others in synonyms.items()}
 
 
 def _words_of_all(tools: Sequence[Tool]) -> list[list[str]]:

@@ -52,7 +52,7 @@ def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = 
     checked, faults = read_tools(documents, limits=limits, base=base)
     if faults:
         raise InvalidTools(faults)
-    return tuple(each.tool for each in checked)
+    return tuple(checked_tool.tool for checked_tool in checked)
 
 
 def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS) -> Tool:
@@ -174,8 +174,8 @@ class _ToolParser:
         name, description = fields.get("name"), fields.get("description")
         yield from _name_flaws(name, self.limits)
         yield from _description_flaws(description, self.limits)
-        given = {field: fields[field] for field in extras if fields.get(field) is not None}
-        yield from _extra_flaws(given, extras)
+        present = {field: fields[field] for field in extras if fields.get(field) is not None}
+        yield from _extra_flaws(present, extras)
         own = fields.get(OWN_FIELD)
         yield from _own_flaws(own)
         parameters = fields.get(row.schema_field)
@@ -189,7 +189,7 @@ class _ToolParser:
         self.name = _label_of(name)
         options = own if isinstance(own, dict) else {}
         order: KeyOrder = options.get("key_order") or "declared"
-        self.tool = Tool(name, description or "", parameters, given, key_order=order)
+        self.tool = Tool(name, description or "", parameters, present, key_order=order)
         if options.get("input") is not None:
             yield from self._read_input(options["input"], fields.get(row.schema_field), row.schema_field)
 
@@ -294,8 +294,8 @@ def _description_flaws(description: Any, limits: Limits) -> Iterator[Flaw]:
         yield Flaw(("description",), "description", message)
 
 
-def _extra_flaws(given: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
-    for field, value in given.items():
+def _extra_flaws(extra_fields: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
+    for field, value in extra_fields.items():
         if not isinstance(value, extras[field]):
             message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {_type_name(value)}"
             yield Flaw((field,), field, message)

@@ -165,8 +165,8 @@ class Toolset:
         """
         first = 0 if after is None else self.tools.index(self[after]) + 1
         words = search.casefold().split()
-        found = (tool for tool in self.tools[first:] if _has_words(tool, words))
-        items = tuple(islice(found, limit + 1))
+        tools = (tool for tool in self.tools[first:] if _has_words(tool, words))
+        items = tuple(islice(tools, limit + 1))
         return Page(items[:limit], items[limit - 1].name if len(items) > limit else None)
 
     def with_tool(self, tool: Tool) -> "Toolset":
@@ -185,8 +185,8 @@ class Toolset:
 
     def with_source(self, source: PinnedSource) -> "Toolset":
         """The toolset with `source` in place of the source with the same id, or added last."""
-        by_id = {each.source_id: each for each in self.sources} | {source.source_id: source}
-        kept = tuple(each for each in by_id.values() if each.accepted or each.offered)
+        by_id = {known.source_id: known for known in self.sources} | {source.source_id: source}
+        kept = tuple(known for known in by_id.values() if known.accepted or known.offered)
         return replace(self, sources=kept, are_bundled=True)
 
     def accepting(self, source_id: str, names: Collection[str]) -> "Toolset":
@@ -197,9 +197,9 @@ class Toolset:
         """
         names = frozenset(names)
         source = self._offering(source_id, names)
-        taken = {tool.name: tool for tool in source.offered if tool.name in names}
+        newly_accepted = {tool.name: tool for tool in source.offered if tool.name in names}
         gone = {name for name in source.removed if name in names}
-        tools = {name: tool for name, tool in self.by_name.items() if name not in gone} | taken
+        tools = {name: tool for name, tool in self.by_name.items() if name not in gone} | newly_accepted
         accepted = replace(self, tools=tuple(tools.values()))
         return accepted.with_source(source.accepting(names))
 

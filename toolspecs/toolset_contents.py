@@ -69,11 +69,11 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
                 for source, offered in fields.get("sources", ())
             ),
         )
-        found = toolset.digest
+        digest_found = toolset.digest
         toolset.measure()  # here, in a thread
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
         raise ValueError(f"it is not a toolset: {error}") from error
-    if found != digest:
+    if digest_found != digest:
         raise ValueError("it is not the toolset that was written there: its digest differs")
     return toolset
 

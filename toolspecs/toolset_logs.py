@@ -119,13 +119,13 @@ class ToolsetLogs:
     async def heads(self, names: Sequence[str]) -> list[Record | DamagedEntry | None]:
         """The last record of each name, read in one round trip; errors instead of damaged ones."""
         keys = [HEADS + name for name in names]
-        found: list[Record | DamagedEntry | None] = []
+        heads: list[Record | DamagedEntry | None] = []
         for key, name, content in zip(keys, names, await self._store.get_many(keys), strict=True):
             try:
-                found.append(_decode(key, name, content))
+                heads.append(_decode(key, name, content))
             except DamagedEntry as error:
-                found.append(error)
-        return found
+                heads.append(error)
+        return heads
 
     async def last(self, name: str) -> Record | None:
         """The last record, for writers: a head that lags is moved on to it. Raises `DamagedEntry`."""
@@ -152,15 +152,15 @@ class ToolsetLogs:
     async def readable(self, name: str, numbers: Sequence[int]) -> list[Record]:
         """The records with these numbers, without missing ones; a damaged record is logged and left out."""
         keys = [record_key(name, number) for number in numbers]
-        found = []
+        records = []
         for key, content in zip(keys, await self._store.get_many(keys), strict=True):
             try:
                 record = _decode(key, name, content)
             except DamagedEntry as error:
                 _log.warning("%s", error)
             else:
-                found += [record] if record else []
-        return found
+                records += [record] if record else []
+        return records
 
     async def readable_head(self, name: str) -> Record | None:
         """The copy of the last record; None if it is not there or damaged."""

@@ -34,7 +34,7 @@ _MOST_ROUNDS = 40
 _ExprT = TypeVar("_ExprT", Expr, CharClass | RuleRef)
 
 
-def joined(grammar: Grammar) -> Grammar:
+def with_joined_rules(grammar: Grammar) -> Grammar:
     """The grammar with one rule for all with a lookahead that are equal."""
     classes = _Classes(grammar.rules).of_rules()
     first = {classes[grammar.root]: grammar.root}

@@ -21,7 +21,7 @@ from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.depth import too_deep
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
-from compiler.grammar.joining import joined as joined_rules
+from compiler.grammar.joining import with_joined_rules
 from compiler.grammar.passes import inline_single_uses, prune
 from compiler.guard.planner import Ambiguities, PathStep
 from compiler.lowering.alike_objects import PlacedObject, join_alternatives
@@ -92,7 +92,7 @@ class SchemaLowering(Lowering):
             # Written out in the root rule, so that xgrammar precomputes masks up to its very end.
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
-                return inline_single_uses(joined_rules(grammar), self.rules.inlinable_names)
+                return inline_single_uses(with_joined_rules(grammar), self.rules.inlinable_names)
         reason = "admits values, but none that can be written"
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)

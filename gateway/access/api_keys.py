@@ -106,8 +106,8 @@ class KeyRecord(msgspec.Struct, frozen=True):
         if self.is_expired(now):
             return False
         digest = _digest(sent)
-        good = [each for each in self.secrets if each.ends_at is None or each.ends_at > now]
-        return any(hmac.compare_digest(digest, each.digest) for each in good)
+        good = [secret for secret in self.secrets if secret.ends_at is None or secret.ends_at > now]
+        return any(hmac.compare_digest(digest, secret.digest) for secret in good)
 
     @property
     def grant(self) -> Grant:
@@ -169,8 +169,8 @@ class ApiKeys:
     async def records(self) -> list[KeyRecord]:
         """All keys, the oldest first; expired ones are among them until they are revoked."""
         ids = await self._ids()
-        found = await self._store.get_many([RECORDS + key_id for key_id in ids])
-        records = [_decoded(key_id, content) for key_id, content in zip(ids, found, strict=True)]
+        contents = await self._store.get_many([RECORDS + key_id for key_id in ids])
+        records = [_decoded(key_id, content) for key_id, content in zip(ids, contents, strict=True)]
         return sorted(
             (record for record in records if record), key=lambda record: (record.created_at, record.key_id)
         )

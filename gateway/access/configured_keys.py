@@ -82,10 +82,10 @@ def _keys_of_file(setting: str, path: str) -> list[str]:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(setting, path, str(error)) from error
-    found = list(_keys_in(text, setting, path))
-    if not found:
+    keys = list(_keys_in(text, setting, path))
+    if not keys:
         raise SettingsError(setting, path, "the file has no key; write one per line")
-    return found
+    return keys
 
 
 def _keys_in(text: str, setting: str, source: str) -> Iterator[str]:

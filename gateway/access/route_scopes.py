@@ -149,7 +149,9 @@ def _handlers(app: Litestar) -> Iterator[tuple[str, BaseRouteHandler]]:
     for route in app.routes:
         match route:
             case HTTPRoute():
-                handlers = [each for each in route.route_handlers if each.http_methods != {"OPTIONS"}]
-                yield from ((route.path, each) for each in handlers)
+                handlers = [
+                    handler for handler in route.route_handlers if handler.http_methods != {"OPTIONS"}
+                ]
+                yield from ((route.path, handler) for handler in handlers)
             case ASGIRoute():
                 yield route.path, route.route_handler

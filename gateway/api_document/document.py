@@ -50,23 +50,23 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
     )
     unused = {name: Provide(lambda: None, sync_to_thread=False) for name in ("services", "principal")}
     app = Litestar(routes, dependencies=unused, openapi_config=config, logging_config=None)
-    found = app.openapi_schema.to_schema()
+    schema = app.openapi_schema.to_schema()
     types = [*STRUCTS, *_answer_types(), AnthropicErrorBody, McpErrorBody, OpenAIErrorBody, ProblemDetails]
     refs, components = _components(types)
     described = _Described(dict(zip(map(repr, types), refs, strict=True)))
     bodies = request_schemas(components, dict(zip(types, refs, strict=True)))
-    schemas = {**components, **found["components"]["schemas"], **bodies}
-    assert len(schemas) == len(components) + len(found["components"]["schemas"]) + len(bodies), (
+    schemas = {**components, **schema["components"]["schemas"], **bodies}
+    assert len(schemas) == len(components) + len(schema["components"]["schemas"]) + len(bodies), (
         "names are unique"
     )
     paths = {
         path: {method: described.operation(path, item[method]) for method in _METHODS if method in item}
-        for path, item in sorted(found["paths"].items())
+        for path, item in sorted(schema["paths"].items())
     }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Callgate", "version": "1", "description": DESCRIPTION},
-        "tags": [{"name": tag} for tag in dict.fromkeys(each.tag for each in OPERATIONS.values())],
+        "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for operation in OPERATIONS.values())],
         "paths": paths,
         "components": {
             "schemas": {name: schemas[name] for name in sorted(reached(paths, schemas))},
@@ -120,12 +120,12 @@ class _Described:
     def __init__(self, refs: Mapping[str, JSON]) -> None:
         self._refs = refs
 
-    def operation(self, path: str, found: Mapping[str, Any]) -> JSON:
-        """One operation; `found` has the parameters and the docstring that Litestar took from the handler."""
-        operation_id = found["operationId"]
+    def operation(self, path: str, generated: Mapping[str, Any]) -> JSON:
+        """One operation; `generated` is what Litestar makes of the handler: its parameters and docstring."""
+        operation_id = generated["operationId"]
         name = operation_id.partition(":")[0]
         row = OPERATIONS[name]
-        parameters = [*found.get("parameters", ()), *map(_header, row.headers)]
+        parameters = [*generated.get("parameters", ()), *map(_header, row.headers)]
         body = (
             {"required": True, "content": {"application/json": {"schema": ref(row.body)}}}
             if row.body
@@ -134,8 +134,8 @@ class _Described:
         return {
             "operationId": operation_id,
             "tags": [row.tag],
-            "summary": found["description"].split("\n\n")[0].replace("\n", " "),
-            "description": found["description"],
+            "summary": generated["description"].split("\n\n")[0].replace("\n", " "),
+            "description": generated["description"],
             **({"parameters": list(map(_parameter, parameters))} if parameters else {}),
             **({"requestBody": body} if body else {}),
             "responses": {
@@ -152,7 +152,7 @@ class _Described:
             described["content"] = {row.media_type: {"schema": self._refs[repr(answer)]}}
         if row.events:
             # OpenAPI 3.1 has no word for the schema of each event; 3.2 calls it `itemSchema`.
-            event = {"anyOf": [self._refs[repr(each)] for each in row.events]}
+            event = {"anyOf": [self._refs[repr(event_type)] for event_type in row.events]}
             described["content"]["text/event-stream"] = {"schema": {"type": "string"}, "x-item-schema": event}
         if row.has_etag:
             described["headers"] = {"ETag": {"schema": {"type": "string"}}}
@@ -195,6 +195,6 @@ def _header(name: str) -> JSON:
     return {"name": name, "in": "header", "schema": schema, "description": HEADERS[name]}
 
 
-def _parameter(found: Mapping[str, Any]) -> JSON:
+def _parameter(parameter: Mapping[str, Any]) -> JSON:
     """A parameter, without fields that have their default values."""
-    return {name: value for name, value in found.items() if value not in (False, None)}
+    return {name: value for name, value in parameter.items() if value not in (False, None)}

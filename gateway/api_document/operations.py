@@ -136,8 +136,10 @@ class _Toolsets:
         return Operation("Toolsets", answers, (*self.errors, *errors), **fields)
 
     def writing(self, answers: Mapping[int, Any], *errors: type[Exception], **fields: Any) -> Operation:
-        found = (*self.errors, *WRITING, *errors)
-        return Operation("Toolsets", answers, found, **{"has_etag": True, "headers": (IF_MATCH,), **fields})
+        all_errors = (*self.errors, *WRITING, *errors)
+        return Operation(
+            "Toolsets", answers, all_errors, **{"has_etag": True, "headers": (IF_MATCH,), **fields}
+        )
 
 
 _TOOLSETS = _Toolsets()

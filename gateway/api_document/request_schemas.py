@@ -53,18 +53,20 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
     for struct in _LENIENT:
         for name in reached(refs[struct], components):
             components[name].pop("additionalProperties", None)
-    found = {name: _body_schema(body, components, refs) for name, body in BODIES.items()}
+    schemas = {name: _body_schema(body, components, refs) for name, body in BODIES.items()}
     message = components[_name(refs[MessageItem])]
-    found["ResponseRequest"]["properties"]["input"] = _input_schema(found, message)
-    found["TokenizeRequest"] = {"anyOf": [ref("ChatRequest"), ref("CompletionRequest")]}
-    found["ToolDefinition"] = {"anyOf": [_tool_schema(row) for row in SHAPES.values()]}
-    found["AnyToolDefinition"] = {"anyOf": [ref("ToolDefinition"), refs[NestedCustomTool], refs[CustomTool]]}
+    schemas["ResponseRequest"]["properties"]["input"] = _input_schema(schemas, message)
+    schemas["TokenizeRequest"] = {"anyOf": [ref("ChatRequest"), ref("CompletionRequest")]}
+    schemas["ToolDefinition"] = {"anyOf": [_tool_schema(row) for row in SHAPES.values()]}
+    schemas["AnyToolDefinition"] = {
+        "anyOf": [ref("ToolDefinition"), refs[NestedCustomTool], refs[CustomTool]]
+    }
     toolset = dict(components[_name(refs[ToolsetBody])])
     toolset["properties"] |= {
         "tools": {"type": "array", "items": ref("AnyToolDefinition")},
         "documents": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "boolean"]}},
     }
-    found["ToolsetRequest"] = toolset
+    schemas["ToolsetRequest"] = toolset
     listing = components[_name(refs[ToolListing])]
     listing["properties"]["tools"] = {"type": "array", "items": ref("AnyToolDefinition")}
     named = {
@@ -74,8 +76,8 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
         "ImportRequest": ImportBody,
         "DecisionRequest": DecisionBody,
     }
-    found |= {name: components[_name(refs[struct])] for name, struct in named.items()}
-    return found
+    schemas |= {name: components[_name(refs[struct])] for name, struct in named.items()}
+    return schemas
 
 
 def ref(name: str) -> JSON:
@@ -113,13 +115,13 @@ def _ruled(rules: FieldRules) -> Iterator[tuple[str, JSON]]:
         yield name, {"type": "null", "description": f"Refused: {reason}."}
 
 
-def _input_schema(found: Mapping[str, JSON], message: JSON) -> JSON:
+def _input_schema(schemas: Mapping[str, JSON], message: JSON) -> JSON:
     """The input of Responses: a text, or items. A message may leave out its type, an item may be stored."""
     untyped = {name: schema for name, schema in message["properties"].items() if name != "type"}
     reference = {"type": {"enum": ["item_reference"]}, "id": {"type": "string"}}
     items = {
         "anyOf": [
-            found["ResponseRequest"]["properties"]["input"]["items"],
+            schemas["ResponseRequest"]["properties"]["input"]["items"],
             {"type": "object", "properties": untyped, "required": ["role", "content"]},
             {"type": "object", "properties": reference, "required": ["type", "id"]},
         ]
@@ -169,20 +171,20 @@ def _tool_schema(row: ShapeRow) -> JSON:
 
 def reached(start: Any, components: Mapping[str, JSON]) -> set[str]:
     """The names of the components that a value refers to, however indirectly."""
-    found: set[str] = set()
+    names: set[str] = set()
     pending: list[Any] = [start]
     while pending:
         match pending.pop():
             case {"$ref": str()} as reference:
                 name = _name(reference)
-                if name not in found:
-                    found.add(name)
+                if name not in names:
+                    names.add(name)
                     pending.append(components[name])
             case dict() as schema:
                 pending += schema.values()
             case list() as schemas:
                 pending += schemas
-    return found
+    return names
 
 
 def _name(reference: Mapping[str, Any]) -> str:

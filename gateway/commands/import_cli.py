@@ -205,12 +205,12 @@ def show_differences(
     if not differences:
         return
     shown = table("tool", "change")
-    for each in differences:
-        shown.add_row(each.tool, each.change)
+    for difference in differences:
+        shown.add_row(difference.tool, difference.change)
     console.print(shown)
-    for each in differences:
-        if each.offered and (each.served or with_new):
-            for line in _diff(each.tool, each.served, each.offered):
+    for difference in differences:
+        if difference.offered and (difference.served or with_new):
+            for line in _diff(difference.tool, difference.served, difference.offered):
                 say(console, line, {"+": "green", "-": "red"}.get(line[:1]))
 
 

@@ -45,13 +45,21 @@ class _DifferencesReply(msgspec.Struct):
 
         A declined difference is matched only by its full name. Ends the command if a name matches nothing.
         """
-        differing = [each for each in self.differences if source in {None, each.source}]
+        differing = [difference for difference in self.differences if source in {None, difference.source}]
         if not names:
             return differing
-        declined = [each for each in self.declined if source in {None, each.source} and each.tool in names]
-        meant = [each for each in differing if any(fnmatchcase(each.tool, name) for name in names)] + declined
+        declined = [
+            difference
+            for difference in self.declined
+            if source in {None, difference.source} and difference.tool in names
+        ]
+        meant = [
+            difference
+            for difference in differing
+            if any(fnmatchcase(difference.tool, name) for name in names)
+        ] + declined
         for name in names:
-            if not any(fnmatchcase(each.tool, name) for each in meant):
+            if not any(fnmatchcase(difference.tool, name) for difference in meant):
                 reason = f"no tool {visible(name)} differs, so nothing was changed"
                 raise failure(f"{reason}; `callgate tools accept --dry-run` shows those that do")
         return meant
@@ -77,15 +85,15 @@ def accept_tools(
     A tool that was declined is accepted by its whole name.
     """
     with open_gateway(url, api_key) as (client, console):
-        found = _differences(client, toolset, source)
-        chosen = found.chosen(tool or (), source)
+        reply = _differences(client, toolset, source)
+        chosen = reply.chosen(tool or (), source)
         show_differences(console, chosen)
         if not chosen:
             say(console, NOTHING.format(toolset))
         if dry_run or not chosen:
             return
         with console.status("compiling …"):
-            answer = _decide(client, f"{toolset_path(toolset)}/accept", found, chosen if tool else (), source)
+            answer = _decide(client, f"{toolset_path(toolset)}/accept", reply, chosen if tool else (), source)
         summary = checked_answer(answer, ApplyReply)
         tools = count_tools(summary.num_tools)
         say(console, f"toolset {toolset} is now at revision {summary.revision}, {tools}")
@@ -102,15 +110,15 @@ def decline_tools(
 ) -> None:
     """Decline differences: they are not reported again until the source changes these tools again."""
     with open_gateway(url, api_key) as (client, console):
-        found = _differences(client, toolset, source)
-        chosen = found.chosen(tool or (), source)
+        reply = _differences(client, toolset, source)
+        chosen = reply.chosen(tool or (), source)
         if not chosen:
             say(console, NOTHING.format(toolset))
             return
-        answer = _decide(client, f"{toolset_path(toolset)}/decline", found, chosen if tool else (), source)
+        answer = _decide(client, f"{toolset_path(toolset)}/decline", reply, chosen if tool else (), source)
         revision = checked_answer(answer, _RevisionReply).revision
-        for each in chosen:
-            say(console, f"{visible(each.tool)}: {each.change}, declined")
+        for difference in chosen:
+            say(console, f"{visible(difference.tool)}: {difference.change}, declined")
         say(console, f"toolset {toolset} is now at revision {revision} and serves what it served")
 
 
@@ -122,11 +130,11 @@ def _differences(client: httpx.Client, toolset: str, source: str | None) -> _Dif
 def _decide(
     client: httpx.Client,
     path: str,
-    found: _DifferencesReply,
+    reply: _DifferencesReply,
     chosen: Sequence[DifferenceReply],
     source: str | None,
 ) -> httpx.Response:
     """Accept or decline the differences that were shown, or all of them if `chosen` is empty."""
-    names = {"tools": [each.tool for each in chosen]} if chosen else {}
+    names = {"tools": [difference.tool for difference in chosen]} if chosen else {}
     body: dict[str, Any] = {**names, **({"source": source} if source else {})}
-    return client.post(path, json=body, headers={"If-Match": found.etag})
+    return client.post(path, json=body, headers={"If-Match": reply.etag})

@@ -133,13 +133,13 @@ class _Watch:
 
     def _results(self, client: httpx.Client, console: Console, toolset: str) -> Iterator[int]:
         try:
-            found = checked_answer(client.get(toolset_path(toolset)), _SourcesReply).sources
-            if not found:
+            sources = checked_answer(client.get(toolset_path(toolset)), _SourcesReply).sources
+            if not sources:
                 raise failure(f"toolset {toolset} was not imported from any source")
         except typer.Exit:
             yield UNREAD
             return
-        for source in found:
+        for source in sources:
             try:
                 yield self._look(client, console, toolset, source)
             except typer.Exit:
@@ -196,8 +196,8 @@ class _Watch:
                 paths=source.filter.paths,
                 operations=source.filter.operations,
             )
-            found = asyncio.run(processes.read(order))
+            imported = asyncio.run(processes.read(order))
         except (ToolspecsError, GatewayError) as error:
             raise failure(str(error)) from error
-        unread = [str(fault.tool) for fault in found.found_faults()]
-        return {"kind": found.kind, "tools": found.tools, "unread": unread}
+        unread = [str(fault.tool) for fault in imported.found_faults()]
+        return {"kind": imported.kind, "tools": imported.tools, "unread": unread}

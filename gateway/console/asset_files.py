@@ -45,23 +45,23 @@ class Assets:
 @lru_cache(maxsize=1)
 def read_assets() -> Assets:
     """The files of the package."""
-    found = dict(sorted(_files_of(files("gateway.console") / "assets")))
+    assets = dict(sorted(_files_of(files("gateway.console") / "assets")))
     sha256 = hashlib.sha256()
-    for path, asset in found.items():
+    for path, asset in assets.items():
         sha256.update(b"%d %s %d " % (len(path), path.encode(), len(asset.content)))
         sha256.update(asset.content)
     digest = sha256.hexdigest()[:16]
-    page = found.pop(PAGE)
+    page = assets.pop(PAGE)
     content = page.content.replace(DIGEST_MARK, digest.encode())
-    return Assets(digest, Asset(content, page.media_type), found)
+    return Assets(digest, Asset(content, page.media_type), assets)
 
 
 def _files_of(folder: Traversable, prefix: str = "") -> list[tuple[str, Asset]]:
-    found = []
+    assets = []
     for entry in folder.iterdir():
         path = prefix + entry.name
         if entry.is_dir():
-            found += _files_of(entry, f"{path}/")
+            assets += _files_of(entry, f"{path}/")
         elif media_type := MEDIA_TYPES.get(entry.name.rpartition(".")[2]):
-            found.append((path, Asset(entry.read_bytes(), media_type)))
-    return found
+            assets.append((path, Asset(entry.read_bytes(), media_type)))
+    return assets

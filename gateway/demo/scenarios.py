@@ -276,8 +276,8 @@ def read_document(toolset: str) -> dict[str, Any]:
 
 def parameters_by_tool(document: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON Schema of every tool's arguments, by name, of `{"tools": [...]}` in OpenAI or MCP shape."""
-    found = {}
+    parameters = {}
     for tool in document["tools"]:
         fields = tool.get("function", tool)
-        found[fields["name"]] = fields["parameters"] if "parameters" in fields else fields["inputSchema"]
-    return found
+        parameters[fields["name"]] = fields["parameters"] if "parameters" in fields else fields["inputSchema"]
+    return parameters

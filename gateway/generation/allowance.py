@@ -150,8 +150,8 @@ class _Metered:
     def ended(self, error: BaseException | None) -> None:
         """See `Observer`; a generation ends once."""
         if len(self.finished) == self.num_choices:
-            stats = [one.stats for one in self.finished]
-            num_prompt = max(one.num_prompt_tokens for one in stats) + self.expected.images
+            stats = [finished.stats for finished in self.finished]
+            num_prompt = max(finished.num_prompt_tokens for finished in stats) + self.expected.images
             self.limits.settle(self.taken, num_prompt + sum(map(_num_written, stats)))
         else:
             num_prompt = self.expected.prompt + self.expected.images

@@ -134,10 +134,10 @@ class Completions:
         chat.uses(revisions)
         tools = await self._joined(revisions, turn.tools)
         choice = check_choice(turn, tools)
-        tools, found = await self._searcher.find(
+        tools, found_tools = await self._searcher.find(
             turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
         )
-        chat.found(found)
+        chat.found(found_tools)
         try:
             grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
         except UnsupportedToolset as error:
@@ -151,7 +151,7 @@ class Completions:
             trace_headers=chat.headers(),
             prefix_salt=self._tenant or "",
         )
-        return _PreparedTurn(turn, model, choice, tools, revisions, found, grammar, ignored, request)
+        return _PreparedTurn(turn, model, choice, tools, revisions, found_tools, grammar, ignored, request)
 
     async def _begun(
         self, prepared: _PreparedTurn, deadline: Deadline, chat: Chat, observer: Observer
@@ -234,15 +234,15 @@ class Completions:
 
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
         """The revisions; what is too large together is refused before more of it is read."""
-        found: dict[str, Revision] = {}
+        by_name: dict[str, Revision] = {}
         for reference in dict.fromkeys(references):
             revision = await self._catalog.resolve(reference)
-            other = found.setdefault(reference.name, revision)
+            other = by_name.setdefault(reference.name, revision)
             if other.number != revision.number:
                 reason = f"{reference.name!r} is named at revisions {other.number} and {revision.number}"
                 raise InvalidField("toolset", f"{reason}; name it once, at the revision that you mean")
-            check_together(tuple(found.values()), (), self._catalog.limits)
-        return tuple(found.values())
+            check_together(tuple(by_name.values()), (), self._catalog.limits)
+        return tuple(by_name.values())
 
     async def _joined(self, revisions: tuple[Revision, ...], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """The tools of a request; a thread joins them if needed. Raises what `join_tools` raises."""
@@ -267,7 +267,7 @@ class Completions:
             return None
         with chat.grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
-                found = await self._grammars.format(
+                cached = await self._grammars.format(
                     turn.response_format,
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
@@ -275,7 +275,7 @@ class Completions:
                     share=share,
                 )
             else:
-                found = await self._grammars.toolset(
+                cached = await self._grammars.toolset(
                     tools,
                     prepared=model.prepared,
                     syntax=model.syntax,
@@ -285,8 +285,8 @@ class Completions:
                     key_order=turn.key_order,
                     share=share,
                 )
-            span.found(found.grammar.digest, found.source, found.wait_ms)
-            return found
+            span.found(cached.grammar.digest, cached.source, cached.wait_ms)
+            return cached
 
 
 def fingerprint(model: ModelCard) -> str:
@@ -358,15 +358,15 @@ def join_tools(revisions: Sequence[Revision], inline: tuple[Tool, ...], limits: 
     """
     check_together(revisions, inline, limits)
     sources = {_named(revision): revision.toolset.tools for revision in revisions} | {INLINE: inline}
-    joined: dict[str, Tool] = {}
+    by_name: dict[str, Tool] = {}
     source_of: dict[str, str] = {}
     for source, tools in sources.items():
         for tool in tools:
-            if tool.name in joined:
+            if tool.name in by_name:
                 raise ToolsetConflict(tool.name, source_of[tool.name], source)
-            joined[tool.name] = tool
+            by_name[tool.name] = tool
             source_of[tool.name] = source
-    return tuple(joined.values())
+    return tuple(by_name.values())
 
 
 def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:

@@ -78,8 +78,8 @@ def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
     """
     if effort is None:
         return {}
-    taken = {"reasoning_effort": effort, **dict.fromkeys(_THINKING_SWITCHES, effort != "none")}
-    return {name: value for name, value in taken.items() if name in model.template_variables}
+    known_options = {"reasoning_effort": effort, **dict.fromkeys(_THINKING_SWITCHES, effort != "none")}
+    return {name: value for name, value in known_options.items() if name in model.template_variables}
 
 
 def without_oldest(

@@ -171,7 +171,7 @@ class StoredResponses:
             together.
         """
         wanted = _references(items)
-        found: dict[str, JSON] = {}
+        items_by_id: dict[str, JSON] = {}
         num_bytes = 0
         for response_id in _referred(items):
             output = await self._referred_output(response_id, items, owner)
@@ -181,9 +181,9 @@ class StoredResponses:
                 raise InvalidField(
                     "input", f"the items that it refers to have more than {MAX_ENTRY_BYTES} bytes"
                 )
-            found |= {item["id"]: item for item in used}
+            items_by_id |= {item["id"]: item for item in used}
         return [
-            _item(found, item["id"], position) if _is_reference(item) else item
+            _item(items_by_id, item["id"], position) if _is_reference(item) else item
             for position, item in enumerate(items)
         ]
 
@@ -276,25 +276,25 @@ def _size(items: list[JSON]) -> int:
 
 def _referred(items: list[Any]) -> Iterable[str]:
     """The ids of the responses whose items are referenced."""
-    found: dict[str, None] = {}
+    response_ids: dict[str, None] = {}
     for position, item in enumerate(items):
         if _is_reference(item):
             response_id = _response_of(item)
             if response_id is None:
                 raise _no_item(item.get("id"), position)
-            found[response_id] = None
-    if len(found) > MAX_REFERRED:
+            response_ids[response_id] = None
+    if len(response_ids) > MAX_REFERRED:
         raise InvalidField(
             "input",
             f"the items refer to more than {MAX_REFERRED} responses; send some of the items themselves",
         )
-    return found
+    return response_ids
 
 
-def _item(found: Mapping[str, JSON], item_id: str, position: int) -> JSON:
-    if item_id not in found:
+def _item(items_by_id: Mapping[str, JSON], item_id: str, position: int) -> JSON:
+    if item_id not in items_by_id:
         raise _no_item(item_id, position)
-    return found[item_id]
+    return items_by_id[item_id]
 
 
 def _no_item(item_id: Any, position: int) -> InvalidField:

@@ -134,16 +134,16 @@ class ToolSearcher:
             return [None] * len(groups)
         wait_s = PATIENCE_S if remaining_s is None else min(PATIENCE_S, remaining_s / 2)
         until = time.monotonic() + wait_s
-        found = []
+        vectors = []
         for group in groups:
             texts = _texts(turn, group.search)
             left_s = max(0.0, until - time.monotonic())
-            found.append(
+            vectors.append(
                 await self.vectors.scores(
                     group.tools, texts, key=group.key, tenant=self.tenant, share=share, wait_s=left_s
                 )
             )
-        return found if all(scores is not None for scores in found) else [None] * len(groups)
+        return vectors if all(scores is not None for scores in vectors) else [None] * len(groups)
 
     def _search(self, group: _Group, turn: Turn, meaning: Scores | None) -> list[SearchedTool]:
         """The tools that a group keeps, in its order: those that must stay, then the best up to the limit."""
@@ -153,10 +153,10 @@ class ToolSearcher:
         reasons = _kept(turn, group.search)
         is_kept = np.array([tool.name in reasons for tool in group.tools])
         order = np.lexsort((-np.asarray(scores), ~is_kept))  # stable: of equal scores, the first registered
-        found = sorted(order[: max(group.search.limit, is_kept.sum())].tolist())
+        indexes = sorted(order[: max(group.search.limit, is_kept.sum())].tolist())
         return [
             SearchedTool(group.tools[i].name, round(scores[i], 4), reasons.get(group.tools[i].name, "found"))
-            for i in found
+            for i in indexes
         ]
 
 

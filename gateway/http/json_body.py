@@ -154,10 +154,10 @@ def _flaw(scalar: str) -> tuple[int, str]:
 def _too_deep(text: str, limit: int) -> UnreadableBody:
     """The error for a text that is nested more than `limit` deep."""
     depth = 0
-    for found in _BRACKET.finditer(text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+    for bracket in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
         if depth > limit:
-            return UnreadableBody(f"it is nested more than {limit} deep", *_position(text[: found.start()]))
+            return UnreadableBody(f"it is nested more than {limit} deep", *_position(text[: bracket.start()]))
     return UnreadableBody("it is nested too deeply")
 
 
@@ -194,15 +194,15 @@ def expected_at(shape: Any, path: str, value: Any) -> Expected:
     types = list(types_of(shape))
     for step in _STEP.finditer(path):
         types = list(types_below(types, step[1]))
-    structs = [each for each in types if isinstance(each, inspect.StructType)]
-    literals = [each for each in types if isinstance(each, inspect.LiteralType)]
-    tag_field = next((each.tag_field for each in structs if each.tag_field), "")
+    structs = [kind for kind in types if isinstance(kind, inspect.StructType)]
+    literals = [kind for kind in types if isinstance(kind, inspect.LiteralType)]
+    tag_field = next((kind.tag_field for kind in structs if kind.tag_field), "")
     tag = value.get(tag_field) if isinstance(value, dict) else None
-    meant = [each for each in structs if not each.tag_field or each.tag == tag]
-    fields = [tag_field, *(field.encode_name for each in meant for field in each.fields)]
+    meant = [kind for kind in structs if not kind.tag_field or kind.tag == tag]
+    fields = [tag_field, *(field.encode_name for kind in meant for field in kind.fields)]
     return Expected(
-        tuple(str(text) for each in literals for text in each.values),
-        tuple(str(each.tag) for each in structs if each.tag_field),
+        tuple(str(text) for kind in literals for text in kind.values),
+        tuple(str(kind.tag) for kind in structs if kind.tag_field),
         tag_field,
         tuple(dict.fromkeys(filter(None, fields))),
     )
@@ -238,9 +238,10 @@ def struct_of(value: Any, types: Iterable[inspect.Type]) -> inspect.StructType |
     """The struct among the types that matches the tag of `value`; None if none does."""
     if not isinstance(value, dict):
         return None
-    structs = (each for each in types if isinstance(each, inspect.StructType))
+    structs = (struct for struct in types if isinstance(struct, inspect.StructType))
     return next(
-        (each for each in structs if not each.tag_field or value.get(each.tag_field) == each.tag), None
+        (struct for struct in structs if not struct.tag_field or value.get(struct.tag_field) == struct.tag),
+        None,
     )
 
 
@@ -260,12 +261,12 @@ def _below(outer: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
             yield from _alternatives(inner)
 
 
-def _alternatives(found: inspect.Type) -> Iterator[inspect.Type]:
-    match found:
+def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    match kind:
         case inspect.UnionType(types=types):
-            for each in types:
-                yield from _alternatives(each)
+            for alternative in types:
+                yield from _alternatives(alternative)
         case inspect.Metadata(type=inner):
             yield from _alternatives(inner)
         case _:
-            yield found
+            yield kind

@@ -211,8 +211,8 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, path))
     if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        taken = ", ".join(sorted(problem.headers["allow"].split(", ")))
-        detail = f"{path} takes {taken}, not {request.method}"
+        methods = ", ".join(sorted(problem.headers["allow"].split(", ")))
+        detail = f"{path} takes {methods}, not {request.method}"
         problem = replace(problem, detail=detail)
     if problem.is_gateway_failure:
         _log.error(

@@ -68,7 +68,7 @@ class RequestBodies:
             raise LargeBody(limit)
         received = bytearray()
         is_large = has_more = False
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as resources:
             while True:
                 message: Any = await request.receive()
                 if message["type"] == "http.disconnect":
@@ -79,7 +79,7 @@ class RequestBodies:
                     raise LargeBody(limit)
                 if len(received) > LARGE and not is_large:
                     is_large = True
-                    await held.enter_async_context(self._room_for(share))
+                    await resources.enter_async_context(self._room_for(share))
                 if not has_more:
                     break
             raw = bytes(received)

@@ -153,10 +153,10 @@ class ImportController(Controller):
 
         With `source`, only of that source. Very large differences are returned for one source at a time only.
         """
-        found, differences = await services.imports.differences(
+        compared, differences = await services.imports.differences(
             toolset, revision, source, principal=principal
         )
-        return tagged(found, differences_json(found, differences))
+        return tagged(compared, differences_json(compared, differences))
 
     @post("/{toolset:str}/accept", status_code=200)
     async def accept_tools(
@@ -222,9 +222,11 @@ async def _read_source(body: ImportBody, services: Services, principal: Principa
             paths=body.openapi.paths,
             operations=body.openapi.operations,
         )
-    found = await services.sources.read(order, principal.share)
+    imported = await services.sources.read(order, principal.share)
     selection = selection_of(order.tags, order.paths, order.operations)
-    return Offer(found.kind, found.location, found.tools, found.found_faults(), selection=selection)
+    return Offer(
+        imported.kind, imported.location, imported.tools, imported.found_faults(), selection=selection
+    )
 
 
 def _text(document: str | dict[str, Any] | None) -> str | None:

@@ -65,7 +65,7 @@ class OperationsController(Controller):
         owner = _visible_owner(request)
         page = services.requests.page(owner, before=before, limit=limit)
         return {
-            "requests": [request_json(each, owner) for each in page.items],
+            "requests": [request_json(recent, owner) for recent in page.items],
             "next": int(page.next_key) if page.next_key else None,
             "is_off": services.requests.is_off,
         }
@@ -77,10 +77,10 @@ class OperationsController(Controller):
         """The last request with this id; an answer has its request's id in `X-Request-ID`."""
         name = request_id.removeprefix("/")
         owner = _visible_owner(request)
-        found = services.requests.find(owner, name)
-        if found is None:
+        recent = services.requests.find(owner, name)
+        if recent is None:
             raise UnknownRequest(name, is_off=services.requests.is_off)
-        return request_json(found, owner)
+        return request_json(recent, owner)
 
     @get("/system")
     async def system(self, services: WiredServices) -> JSON:
@@ -112,10 +112,10 @@ class OperationsController(Controller):
         The digest is that of a request's grammar, or of a tool's grammar in a report. Tenants share grammars,
         so this needs the scope `admin`.
         """
-        found = await services.grammars.find(digest)
-        if found is None:
+        grammar = await services.grammars.find(digest)
+        if grammar is None:
             raise UnknownGrammar(digest)
-        return await asyncio.to_thread(grammar_json, found)
+        return await asyncio.to_thread(grammar_json, grammar)
 
 
 def _visible_owner(request: HttpRequest) -> str | None:
@@ -165,13 +165,13 @@ def state_json(state: EngineState) -> JSON:
     }
 
 
-def grammar_json(found: CachedGrammar) -> JSON:
+def grammar_json(grammar: CachedGrammar) -> JSON:
     """A grammar with its parts; a single part also has its text, if it is still in memory."""
-    recipe = found.recipe
-    alone = found.parts[0].entry if recipe is None else None
-    parts = [_part_json(part, found.are_stored) for part in found.parts]
+    recipe = grammar.recipe
+    alone = grammar.parts[0].entry if recipe is None else None
+    parts = [_part_json(part, grammar.are_stored) for part in grammar.parts]
     return {
-        "digest": found.digest,
+        "digest": grammar.digest,
         "syntax": recipe.syntax if recipe else None,
         "tool_choice": recipe.choice.mode.value if recipe and recipe.choice else None,
         "parts": parts,

@@ -68,11 +68,11 @@ def listed_tool_json(tool: Tool) -> JSON:
 
 def reports_json(reports: Iterable[ToolReport]) -> list[JSON]:
     """How tools are enforced; the entries of tools that do not fit into one answer are null."""
-    told, num_left = [], MAX_REPORT
+    shown, num_left = [], MAX_REPORT
     for report in reports:
         num_left -= report.report.num_characters
-        told.append(_report_json(report, has_entries=num_left >= 0))
-    return told
+        shown.append(_report_json(report, has_entries=num_left >= 0))
+    return shown
 
 
 def _report_json(report: ToolReport, *, has_entries: bool) -> JSON:
@@ -101,13 +101,13 @@ def dry_run_json(dry_run: DryRun) -> JSON:
     }
 
 
-def revision_changes_json(found: RevisionChanges) -> JSON:
+def revision_changes_json(changes: RevisionChanges) -> JSON:
     """What differs between two revisions."""
     return {
-        "revision": found.revision.number,
-        "since": found.since,
-        "changes": _different(found.changes),
-        "documents": _different(found.document_changes),
+        "revision": changes.revision.number,
+        "since": changes.since,
+        "changes": _different(changes.changes),
+        "documents": _different(changes.document_changes),
     }
 
 
@@ -136,8 +136,10 @@ def differences_json(revision: Revision, differences: Iterable[Difference]) -> J
 def _differences_json(differences: Sequence[Difference]) -> JSON:
     """The differences to decide on, and those that were declined."""
     return {
-        "differences": [_difference_json(each) for each in differences if not each.is_declined],
-        "declined": [_difference_json(each) for each in differences if each.is_declined],
+        "differences": [
+            _difference_json(difference) for difference in differences if not difference.is_declined
+        ],
+        "declined": [_difference_json(difference) for difference in differences if difference.is_declined],
     }
 
 

@@ -243,8 +243,10 @@ class ToolsetController(Controller):
 
         Equal tools and documents are left out. If there is no earlier revision, all count as added.
         """
-        found = await services.registry.compare_revisions(toolset, number, since, principal=principal)
-        return revision_changes_json(found)
+        revision_changes = await services.registry.compare_revisions(
+            toolset, number, since, principal=principal
+        )
+        return revision_changes_json(revision_changes)
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
     async def restore(

@@ -234,8 +234,8 @@ class GuardedRequests:
         url = request.url
         headers = type(request.headers)(request.headers)
         headers["Accept-Encoding"] = "identity"
-        made: Any = type(request)
-        directed: RequestT = made(
+        request_type: Any = type(request)
+        directed: RequestT = request_type(
             request.method,
             url.copy_with(host=self.hosts.address_of(url.scheme, url.host, url.port)),
             headers=headers,

@@ -289,6 +289,6 @@ def _bound(processor_s: int) -> None:
         (resource.RLIMIT_CPU, processor_s),
         (resource.RLIMIT_DATA, MEMORY_BYTES),
     )
-    for what, most in bounds:
+    for limit, most in bounds:
         with suppress(OSError, ValueError):
-            resource.setrlimit(what, (most, most))
+            resource.setrlimit(limit, (most, most))

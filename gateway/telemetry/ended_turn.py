@@ -58,22 +58,22 @@ class EndedTurn:
     @property
     def stats(self) -> list[GenerationStats]:
         """The statistics of each choice."""
-        return [one.stats for one in self.finished]
+        return [finished.stats for finished in self.finished]
 
     @property
     def num_prompt_tokens(self) -> int:
         """Tokens of the prompt, which all choices share."""
-        return max(one.num_prompt_tokens for one in self.stats)
+        return max(stats.num_prompt_tokens for stats in self.stats)
 
     @property
     def num_output_tokens(self) -> int:
         """Tokens of all choices."""
-        return sum(one.num_output_tokens for one in self.stats)
+        return sum(stats.num_output_tokens for stats in self.stats)
 
     @property
     def num_forced_tokens(self) -> int:
         """Tokens of all choices that the grammar forced."""
-        return sum(one.num_forced_tokens for one in self.stats)
+        return sum(stats.num_forced_tokens for stats in self.stats)
 
     @property
     def num_rescued_tokens(self) -> int | None:
@@ -88,12 +88,12 @@ class EndedTurn:
     @property
     def finish_reasons(self) -> list[str]:
         """Why each choice ended."""
-        return [one.reason.value for one in self.finished]
+        return [finished.reason.value for finished in self.finished]
 
     @property
     def closed_by(self) -> str | None:
         """What closed the first choice that did not end by itself; None if all ended by themselves."""
-        return next((one.closed_by for one in self.finished if one.closed_by), None)
+        return next((finished.closed_by for finished in self.finished if finished.closed_by), None)
 
     @property
     def time_to_first_token_s(self) -> float | None:
@@ -153,31 +153,31 @@ class EndedTurn:
     def _record_tokens(self, metrics: Metrics, labels: Labels) -> None:
         metrics.record(TOKEN_USAGE, self.num_prompt_tokens, {**labels, TOKEN_TYPE: "input"})
         metrics.record(TOKEN_USAGE, self.num_output_tokens, {**labels, TOKEN_TYPE: "output"})
-        longest = max(one.num_output_tokens for one in self.stats)
+        longest = max(choice.num_output_tokens for choice in self.stats)
         if self.first_at is not None and longest > 1:
             metrics.record(TIME_PER_OUTPUT_TOKEN, (self.end - self.first_at) / (longest - 1), labels)
 
     def _record_masks(self, metrics: Metrics, labels: Labels) -> None:
         """Record what masks cost and changed, as far as the engine reports it."""
         stats = self.stats
-        metrics.add(PROMPT_TOKENS, sum(one.num_prompt_tokens for one in stats), labels)
-        metrics.add(CACHED_TOKENS, sum(one.num_cached_tokens for one in stats), labels)
-        metrics.add(MASKED_TOKENS, sum(one.num_masked_steps for one in stats), labels)
+        metrics.add(PROMPT_TOKENS, sum(choice.num_prompt_tokens for choice in stats), labels)
+        metrics.add(CACHED_TOKENS, sum(choice.num_cached_tokens for choice in stats), labels)
+        metrics.add(MASKED_TOKENS, sum(choice.num_masked_steps for choice in stats), labels)
         metrics.add(FORCED_TOKENS, self.num_forced_tokens, labels)
-        metrics.add(REFUSED_TOKENS, sum(one.num_refused_tokens for one in stats), labels)
-        metrics.add(CLOSED_OUTPUTS, sum(one.closed_by is not None for one in self.finished), labels)
+        metrics.add(REFUSED_TOKENS, sum(choice.num_refused_tokens for choice in stats), labels)
+        metrics.add(CLOSED_OUTPUTS, sum(choice.closed_by is not None for choice in self.finished), labels)
         metrics.add(RESCUED_TOKENS, self.num_rescued_tokens or 0, labels)
-        if num_masks := sum(one.num_masks for one in stats):
+        if num_masks := sum(choice.num_masks for choice in stats):
             metrics.add(MASKS, num_masks, labels)
-            metrics.add(FILL_TIME, sum(one.mask_fill_us_sum for one in stats) / 1e6, labels)
-            metrics.record(SLOWEST_FILL, max(one.mask_fill_us_max for one in stats) / 1e6, labels)
+            metrics.add(FILL_TIME, sum(choice.mask_fill_us_sum for choice in stats) / 1e6, labels)
+            metrics.record(SLOWEST_FILL, max(choice.mask_fill_us_max for choice in stats) / 1e6, labels)
         removed = self.mass_removed
-        if removed is not None and any(one.num_masked_steps for one in stats):
+        if removed is not None and any(choice.num_masked_steps for choice in stats):
             metrics.record(MASS_REMOVED, removed, labels)
 
     def _record_drafts(self, metrics: Metrics, labels: Labels) -> None:
         """Record the outcomes of drafts, if there were any."""
-        for selection in (one.selection for one in self.stats if one.selection is not None):
+        for selection in (choice.selection for choice in self.stats if choice.selection is not None):
             ends = [draft.place.part for draft in selection.broken]
             for end in (*ends, "taken") if selection.is_exact else ends:
                 metrics.add(DRAFTS, 1, {**labels, DRAFT_END: end})

@@ -53,13 +53,13 @@ class EngineMeasures:
         self._measured: tuple[Measured, ...] = ()
         self._measured_at = 0.0
         self._sources: tuple[Runtime, GrammarCache, Store, asyncio.AbstractEventLoop] | None = None
-        for each in METRICS:
-            callbacks = [partial(self._observations, each)]
-            match each.kind:
+        for metric in METRICS:
+            callbacks = [partial(self._observations, metric)]
+            match metric.kind:
                 case Kind.OBSERVABLE_GAUGE:
-                    meter.create_observable_gauge(each.name, callbacks, each.unit, each.description)
+                    meter.create_observable_gauge(metric.name, callbacks, metric.unit, metric.description)
                 case Kind.OBSERVABLE_COUNTER:
-                    meter.create_observable_counter(each.name, callbacks, each.unit, each.description)
+                    meter.create_observable_counter(metric.name, callbacks, metric.unit, metric.description)
 
     @asynccontextmanager
     async def of(self, runtime: Runtime, grammars: GrammarCache, store: Store) -> AsyncIterator[None]:
@@ -72,7 +72,9 @@ class EngineMeasures:
             self._measured = await _measure(runtime, grammars, store)
 
     def _observations(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(value, labels) for each, value, labels in self._current() if each is metric]
+        return [
+            Observation(value, labels) for measured, value, labels in self._current() if measured is metric
+        ]
 
     def _current(self) -> tuple[Measured, ...]:
         with self._lock:

@@ -121,14 +121,14 @@ class FewRepeats(logging.Filter):
 
     def _repeated(self, kind: object) -> tuple[_Repeated, int]:
         """The lines of a kind, and the number left out in the period that has just ended, if one has."""
-        found, now = self._kinds.get(kind), self._clock()
-        if found is not None and now - found.start < REPEATS_S:
-            return found, 0
+        kind_seen, now = self._kinds.get(kind), self._clock()
+        if kind_seen is not None and now - kind_seen.start < REPEATS_S:
+            return kind_seen, 0
         self._kinds.pop(kind, None)
         if len(self._kinds) >= _MAX_KINDS:
             del self._kinds[next(iter(self._kinds))]  # the oldest
         self._kinds[kind] = _Repeated(now)
-        return self._kinds[kind], found.num_left_out if found else 0
+        return self._kinds[kind], kind_seen.num_left_out if kind_seen else 0
 
 
 def set_up_logging(settings: Settings) -> None:

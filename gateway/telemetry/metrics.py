@@ -306,18 +306,18 @@ class Metrics:
         self._counted: dict[str, dict[frozenset[tuple[str, str | int]], float]] = {}
         self._histograms: dict[str, Histogram] = {}
         self._lock = Lock()
-        for each in METRICS:
-            match each.kind:
+        for metric in METRICS:
+            match metric.kind:
                 case Kind.COUNTER:
-                    self._counted[each.name] = {}
-                    callbacks = [partial(self._observations, each.name)]
-                    meter.create_observable_counter(each.name, callbacks, each.unit, each.description)
+                    self._counted[metric.name] = {}
+                    callbacks = [partial(self._observations, metric.name)]
+                    meter.create_observable_counter(metric.name, callbacks, metric.unit, metric.description)
                 case Kind.HISTOGRAM:
-                    self._histograms[each.name] = meter.create_histogram(
-                        each.name,
-                        each.unit,
-                        each.description,
-                        explicit_bucket_boundaries_advisory=each.buckets,
+                    self._histograms[metric.name] = meter.create_histogram(
+                        metric.name,
+                        metric.unit,
+                        metric.description,
+                        explicit_bucket_boundaries_advisory=metric.buckets,
                     )
         self._labels_toolsets = labels_toolsets
         self._toolsets: set[str] = set()

@@ -84,24 +84,24 @@ class RequestRing:
     def page(self, owner: str | None, *, before: int | None = None, limit: int = 100) -> Page[RecentRequest]:
         """The requests of an owner (None: of all) with numbers below `before`, the newest first."""
         kept = self._newest_first(owner)
-        older = (each for each in kept if before is None or each.number_for(owner) < before)
+        older = (request for request in kept if before is None or request.number_for(owner) < before)
         items = tuple(islice(older, limit + 1))
         has_more = len(items) > limit
         return Page(items[:limit], str(items[limit - 1].number_for(owner)) if has_more else None)
 
     def find(self, owner: str | None, request_id: str) -> RecentRequest | None:
         """The last request with an id, of an owner (None: of anyone); None if it is not kept."""
-        found = (each for each in self._newest_first(owner) if each.values["id"] == request_id)
-        return next(found, None)
+        requests = (request for request in self._newest_first(owner) if request.values["id"] == request_id)
+        return next(requests, None)
 
     def _newest_first(self, owner: str | None) -> Iterator[RecentRequest]:
         if owner is not None:
             return reversed(self._by_owner.get(owner, deque()))
-        every = (each for kept in self._by_owner.values() for each in kept)
-        return iter(sorted(every, key=lambda each: each.number, reverse=True))
+        every = (request for kept in self._by_owner.values() for request in kept)
+        return iter(sorted(every, key=lambda request: request.number, reverse=True))
 
     def _drop_one(self) -> None:
-        owner = max(self._by_owner, key=lambda each: len(self._by_owner[each]))
+        owner = max(self._by_owner, key=lambda name: len(self._by_owner[name]))
         self._by_owner[owner].popleft()
         self._num_kept -= 1
         if not self._by_owner[owner]:

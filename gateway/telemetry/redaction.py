@@ -22,11 +22,11 @@ def read_redactor(settings: Settings) -> Redactor | None:
     if name is None:
         return as_it_is
     try:
-        found = pkgutil.resolve_name(name)
+        named = pkgutil.resolve_name(name)
     except Exception as error:
         reason = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
         raise SettingsError("content_redactor", "", reason) from error
-    if not callable(found):
+    if not callable(named):
         raise SettingsError("content_redactor", "", f"{name!r} is not a function")
-    redactor: Redactor = found
+    redactor: Redactor = named
     return redactor

@@ -86,11 +86,11 @@ def response_attributes(names: Mapping[str, str], turn: EndedTurn, request_id: s
     }
     return {
         **answered,
-        "callgate.mask.fill_us.sum": sum(one.mask_fill_us_sum for one in turn.stats),
-        "callgate.mask.fill_us.max": max(one.mask_fill_us_max for one in turn.stats),
+        "callgate.mask.fill_us.sum": sum(stats.mask_fill_us_sum for stats in turn.stats),
+        "callgate.mask.fill_us.max": max(stats.mask_fill_us_max for stats in turn.stats),
         "callgate.tokens.forced": turn.num_forced_tokens,
         **{name: value for name, value in known.items() if value is not None},
-        **_selection_attributes([one.selection for one in turn.stats if one.selection is not None]),
+        **_selection_attributes([stats.selection for stats in turn.stats if stats.selection is not None]),
     }
 
 
@@ -98,13 +98,15 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
     """The attributes of how a turn's answers were selected, over all choices; empty if none was."""
     if not selections:
         return {}
-    sizes = [one.effective_size for one in selections if one.effective_size is not None]
-    computed = [one.num_computed_tokens for one in selections if one.num_computed_tokens is not None]
-    broken = [draft.place for one in selections for draft in one.broken]
+    sizes = [selection.effective_size for selection in selections if selection.effective_size is not None]
+    computed = [
+        selection.num_computed_tokens for selection in selections if selection.num_computed_tokens is not None
+    ]
+    broken = [draft.place for selection in selections for draft in selection.broken]
     return {
         "callgate.selection.strategy": selections[0].strategy,
-        "callgate.selection.answers": sum(one.num_sequences for one in selections),
-        "callgate.selection.accepted": sum(one.is_exact for one in selections),
+        "callgate.selection.answers": sum(selection.num_sequences for selection in selections),
+        "callgate.selection.accepted": sum(selection.is_exact for selection in selections),
         **({"callgate.selection.computed_tokens": sum(computed)} if computed else {}),
         **({"callgate.selection.broken": [_place(place) for place in broken]} if broken else {}),
         **({"callgate.selection.effective_size": min(sizes)} if sizes else {}),

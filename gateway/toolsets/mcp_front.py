@@ -248,10 +248,17 @@ def _verdict(name: str, faults: Sequence[ArgumentFault]) -> types.CallToolResult
     """The verdict, as text for models and JSON for programs; invalid arguments are no protocol error."""
     lines = [f"{fault.pointer or 'the arguments'}: {fault.message} ({fault.keyword})" for fault in faults]
     text = "\n".join(lines) or f"The arguments are valid for {name!r}."
-    told = [{"pointer": each.pointer, "keyword": each.keyword, "message": each.message} for each in faults]
+    shown = [
+        {
+            "pointer": fault.pointer,
+            "keyword": fault.keyword,
+            "message": fault.message,
+        }
+        for fault in faults
+    ]
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],
-        structured_content={"valid": not faults, "faults": told},
+        structured_content={"valid": not faults, "faults": shown},
     )
 
 

@@ -166,8 +166,8 @@ class Registry:
     async def _earlier(self, name: str, number: int, since: int | None) -> Revision | None:
         if since is not None:
             return await self.catalog.get(name, since)
-        found = (await self.catalog.revisions(name, before=number, limit=1)).items
-        return await self.catalog.get(name, found[0].number) if found else None
+        summaries = (await self.catalog.revisions(name, before=number, limit=1)).items
+        return await self.catalog.get(name, summaries[0].number) if summaries else None
 
     async def report(
         self, name: str, number: int | None = None, tool_name: str | None = None, *, principal: Principal

@@ -67,11 +67,11 @@ def read_any_format(
     Raises:
         InvalidField: two fields ask for a format, or a schema that is written as text is no JSON.
     """
-    found = ({own_field: own} if own else {}) | dict(_formats(fields))
-    if len(found) > 1:
-        first, second, *_ = found
+    formats = ({own_field: own} if own else {}) | dict(_formats(fields))
+    if len(formats) > 1:
+        first, second, *_ = formats
         raise InvalidField(second, f"an answer has one format, and {first} asks for one already")
-    return next(iter(found.values()), None)
+    return next(iter(formats.values()), None)
 
 
 def _formats(fields: EngineFormats) -> Iterator[tuple[str, ResponseFormat]]:

@@ -24,7 +24,7 @@ from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 from runtime.slow_grammars import MAX_SLOW_S
 from runtime.text.detokenizer import TokenBytes
-from runtime.transcript import Transcript, joined
+from runtime.transcript import Transcript, joined_deltas
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 MAX_FORCED = 512
@@ -172,7 +172,7 @@ class VerifiedOutput:
         self._note_time(time.thread_time() - start_s)
         if self._slow_s > MAX_SLOW_S and not self.is_finished:
             raise GrammarTooSlow(MAX_SLOW_S)
-        return joined(events)
+        return joined_deltas(events)
 
     def _note_time(self, spent_s: float) -> None:
         """Note the processor time of a verification. Waiting for other threads does not count."""

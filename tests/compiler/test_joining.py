@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.grammar.grammar import CharClass, Grammar, Literal, Rule, RuleRef, choice, concat
-from compiler.grammar.joining import joined
+from compiler.grammar.joining import with_joined_rules
 
 AHEAD = CharClass.of(";")
 NAMES = ("a", "b", "c", "d", "e", "f")
@@ -34,7 +34,7 @@ def texts(grammar, name, length):
 def test_no_text_is_lost_or_won(bodies):
     rules = {name: rule(options) for name, options in zip(NAMES, bodies, strict=True)}
     grammar = Grammar({"root": rule([("x", "a"), ("y", "b")], ahead=None), **rules})
-    found = joined(grammar)
+    found = with_joined_rules(grammar)
     assert texts(found, "root", 6) == texts(grammar, "root", 6)
 
 
@@ -45,7 +45,7 @@ def test_circles_of_equal_rules_become_one():
         for part, other in ("ab", "ba")
     }  # fmt: skip
     grammar = Grammar({"root": rule([("x", "a1"), ("y", "a2"), ("x", "b3")], ahead=None), **circles})
-    assert set(joined(grammar).rules) == {"root", "a1", "b1"}
+    assert set(with_joined_rules(grammar).rules) == {"root", "a1", "b1"}
 
 
 def test_rules_that_differ_far_inside_stay_apart():
@@ -56,14 +56,14 @@ def test_rules_that_differ_far_inside_stay_apart():
     }
     chains["b30"] = rule([("y", None), ("y", "b1")])
     grammar = Grammar({"root": rule([("x", "a1"), ("y", "b1")], ahead=None), **chains})
-    assert len(joined(grammar).rules) == 61
+    assert len(with_joined_rules(grammar).rules) == 61
     chains["b30"] = rule([("x", None), ("y", "b1")])
     grammar = Grammar({"root": rule([("x", "a1"), ("y", "b1")], ahead=None), **chains})
-    assert len(joined(grammar).rules) == 31
+    assert len(with_joined_rules(grammar).rules) == 31
 
 
 def test_rules_without_a_lookahead_stay_apart():
     """Of one that stands at a single place, xgrammar knows what follows it."""
     rules = {name: rule([("x", name), ("y", None)], ahead=None) for name in "ab"}
     grammar = Grammar({"root": rule([("x", "a"), ("y", "b")], ahead=None), **rules})
-    assert joined(grammar) is grammar
+    assert with_joined_rules(grammar) is grammar

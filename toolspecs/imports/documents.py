@@ -149,12 +149,12 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
         self.flatten_mapping(node)
-        found = {}
+        mapping = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key is not text", key.start_mark)
-            found[key.value] = self.construct_object(value, deep=deep)
-        return found
+            mapping[key.value] = self.construct_object(value, deep=deep)
+        return mapping
 
 
 def _integer(loader: Any, node: Any) -> int:

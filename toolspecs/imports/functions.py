@@ -31,10 +31,10 @@ def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
     """Import functions and pydantic models as tools; `objects` maps the tools' names to them."""
     names, tools = UniqueNames(), dict[str, Tool]()
     faults: list[Fault] = []
-    for known_as, found in objects.items():
+    for known_as, function in objects.items():
         name = names.name(known_as.rpartition(".")[2])
         try:
-            tools[name] = with_source_note(_tool(name, found), {"object": known_as})
+            tools[name] = with_source_note(_tool(name, function), {"object": known_as})
         except (PydanticUserError, NameError, TypeError, ValueError) as error:
             reason = shorten(str(error).partition("\n")[0], 500)
             suggestion = "give each argument a name and a type that JSON can hold"
@@ -42,13 +42,13 @@ def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
     return Imported("python", title, tuple(tools.values()), tuple(faults))
 
 
-def _tool(name: str, found: Any) -> Tool:
-    docstring = parse(inspect.getdoc(found) or "")
+def _tool(name: str, function: Any) -> Tool:
+    docstring = parse(inspect.getdoc(function) or "")
     description = "\n\n".join(filter(None, (docstring.short_description, docstring.long_description)))
-    if inspect.isclass(found) and issubclass(found, BaseModel):
-        schema = found.model_json_schema(schema_generator=_Untitled)
-    elif callable(found) and not inspect.isclass(found):
-        schema = TypeAdapter(found).json_schema(schema_generator=_Untitled)
+    if inspect.isclass(function) and issubclass(function, BaseModel):
+        schema = function.model_json_schema(schema_generator=_Untitled)
+    elif callable(function) and not inspect.isclass(function):
+        schema = TypeAdapter(function).json_schema(schema_generator=_Untitled)
     else:
         raise TypeError(f"{name} is neither a function nor a pydantic model")
     if schema.get("type") != "object":
@@ -58,9 +58,11 @@ def _tool(name: str, found: Any) -> Tool:
 
 def _described(schema: dict[str, Any], docstring: Docstring) -> dict[str, Any]:
     """The schema with the docstring's description of each argument that has none."""
-    told = {param.arg_name: param.description for param in docstring.params if param.description}
+    descriptions = {param.arg_name: param.description for param in docstring.params if param.description}
     properties = {
-        name: {**value, "description": told[name]} if name in told and "description" not in value else value
+        name: {**value, "description": descriptions[name]}
+        if name in descriptions and "description" not in value
+        else value
         for name, value in schema.get("properties", {}).items()
     }
     others = {key: value for key, value in schema.items() if key not in {"title", "description"}}

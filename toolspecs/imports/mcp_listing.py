@@ -21,4 +21,4 @@ def import_listing(title: str, listed: Iterable[Mapping[str, Any]]) -> Imported:
         for tool in listed
     ]
     checked, faults = read_tools(tools, limits=Limits())
-    return Imported("mcp", title, tuple(each.tool for each in checked), tuple(faults))
+    return Imported("mcp", title, tuple(checked_tool.tool for checked_tool in checked), tuple(faults))

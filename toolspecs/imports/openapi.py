@@ -71,17 +71,17 @@ class _Operation:
     @property
     def title(self) -> str:
         """The operation's own id, else its method and path."""
-        given = self.fields.get("operationId")
-        return given if isinstance(given, str) and given else f"{self.method} {self.route}"
+        operation_id = self.fields.get("operationId")
+        return (
+            operation_id if isinstance(operation_id, str) and operation_id else f"{self.method} {self.route}"
+        )
 
     @property
     def tags(self) -> frozenset[str]:
         """The operation's tags."""
-        given = self.fields.get("tags")
+        tags = self.fields.get("tags")
         return (
-            frozenset(tag for tag in given if isinstance(tag, str))
-            if isinstance(given, list)
-            else frozenset()
+            frozenset(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else frozenset()
         )
 
     def is_selected(self, selection: OperationFilter) -> bool:
@@ -142,17 +142,17 @@ def _version(uri: str, document: Any) -> str:
         raise UnreadableSource(uri, f"an OpenAPI document has the field `openapi`{way_out}")
     version = ".".join(document["openapi"].split(".")[:2])
     if version not in _VERSIONS:
-        found = shorten(document["openapi"], 50)
-        raise UnreadableSource(uri, f"OpenAPI {found} cannot be read, only {', '.join(_VERSIONS)}")
+        shown = shorten(document["openapi"], 50)
+        raise UnreadableSource(uri, f"OpenAPI {shown} cannot be read, only {', '.join(_VERSIONS)}")
     if not isinstance(document.get("paths", {}), dict):
         raise UnreadableSource(uri, "at /paths: paths are an object")
     return version
 
 
 def _operations(documents: LinkedDocuments) -> Iterator[_Operation]:
-    for route, given in documents.root.get("paths", {}).items():
+    for route, path_item in documents.root.get("paths", {}).items():
         try:
-            base, item = documents.follow(documents.uri, given)
+            base, item = documents.follow(documents.uri, path_item)
         except LookupError as error:
             raise UnreadableSource(documents.uri, f"at the path {route}: {error.args[0]}") from None
         if not isinstance(item, dict):
@@ -213,28 +213,28 @@ def _parameters(
     operation: _Operation, documents: LinkedDocuments
 ) -> Iterator[tuple[dict[str, Any], str, _Path]]:
     """Each parameter of an operation, with its place; its own replace those of the path."""
-    found: dict[tuple[str, str], tuple[dict[str, Any], str, _Path]] = {}
+    parameters: dict[tuple[str, str], tuple[dict[str, Any], str, _Path]] = {}
     for fields, path in ((operation.item, operation.path[:-1]), (operation.fields, operation.path)):
-        given = fields.get("parameters")
-        for index, each in enumerate(given if isinstance(given, list) else ()):
+        listed = fields.get("parameters")
+        for index, reference in enumerate(listed if isinstance(listed, list) else ()):
             here = (*path, "parameters", index)
-            base, parameter = _follow(documents, operation.base, each, here)
+            base, parameter = _follow(documents, operation.base, reference, here)
             is_whole = isinstance(parameter.get("name"), str) and parameter.get("in") in _PLACES
             if not is_whole:
                 message = "a parameter has a name, and is in " + ", ".join(_PLACES)
                 raise Unsupported(Flaw(here, "in", message))
-            found[parameter["name"], parameter["in"]] = parameter, base, here
-    yield from found.values()
+            parameters[parameter["name"], parameter["in"]] = parameter, base, here
+    yield from parameters.values()
 
 
 def _follow(documents: LinkedDocuments, base: str, value: Any, path: _Path) -> tuple[str, dict[str, Any]]:
     try:
-        uri, found = documents.follow(base, value)
+        uri, target = documents.follow(base, value)
     except LookupError as error:
         raise Unsupported(Flaw((*path, "$ref"), "$ref", str(error.args[0]))) from None
-    if not isinstance(found, dict):
+    if not isinstance(target, dict):
         raise Unsupported(Flaw(path, "", "this is an object"))
-    return uri, found
+    return uri, target
 
 
 def _parameter_schema(parameter: dict[str, Any], base: str, path: _Path, schemas: ToolSchemas) -> Any:

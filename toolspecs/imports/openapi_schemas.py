@@ -83,7 +83,9 @@ class ToolSchemas:
         for keyword, value in schema.items():
             here = (*path, keyword)
             if keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
-                copied[keyword] = {name: self.copy(each, base, (*here, name)) for name, each in value.items()}
+                copied[keyword] = {
+                    name: self.copy(member, base, (*here, name)) for name, member in value.items()
+                }
             elif keyword in {"oneOf", "anyOf"} and isinstance(value, list) and _discriminator(schema):
                 copied[keyword] = list(self._alternatives(schema, keyword, base, here))
             elif keyword == "example":
@@ -177,8 +179,8 @@ class ToolSchemas:
             target = self._documents.resolve(base, part["$ref"])
             values = [value for value, mapped in targets.items() if mapped == target]
             values = values or [pointer_keys(target[1])[-1] if target[1] else ""]
-            told = {"type": "object", "properties": {name: {"enum": values}}, "required": [name]}
-            yield {"allOf": [copied, told]}
+            named_value = {"type": "object", "properties": {name: {"enum": values}}, "required": [name]}
+            yield {"allOf": [copied, named_value]}
 
     def _mapped(self, base: str, target: str) -> tuple[str, str]:
         """What a mapping's value names: a schema of the document by its name, or any by a reference."""
@@ -191,8 +193,8 @@ class ToolSchemas:
 
 def _discriminator(schema: Mapping[str, Any]) -> str:
     """The name of the property that tells a schema's alternatives apart, if it has one."""
-    given = schema.get("discriminator")
-    name = given.get("propertyName") if isinstance(given, dict) else None
+    declared = schema.get("discriminator")
+    name = declared.get("propertyName") if isinstance(declared, dict) else None
     return name if isinstance(name, str) else ""
 
 
@@ -200,7 +202,9 @@ def _without(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
     """An object's schema without some of its properties."""
     changed = dict(schema)
     if isinstance(schema.get("properties"), dict):
-        changed["properties"] = {key: each for key, each in schema["properties"].items() if key not in names}
+        changed["properties"] = {
+            key: subschema for key, subschema in schema["properties"].items() if key not in names
+        }
     if isinstance(schema.get("required"), list):
         changed["required"] = [
             name for name in schema["required"] if not isinstance(name, str) or name not in names

@@ -96,8 +96,8 @@ class SQLiteStore:
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Store.get_many`."""
         rows = await self._execute(GET_MANY, keys=json.dumps(keys))
-        found = {key: bytes(value) for key, value in rows}
-        return [found.get(key) for key in keys]
+        values = {key: bytes(value) for key, value in rows}
+        return [values.get(key) for key in keys]
 
     async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
         """See `Store.set`."""

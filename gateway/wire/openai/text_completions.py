@@ -196,12 +196,12 @@ class TextCompletionWriter:
 
     def _logprobs(self, index: int, tokens: Iterable[TokenLogprob]) -> JSON:
         """The log probabilities as lists over the tokens; offsets are into the answer."""
-        found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        logprobs: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token in tokens:
-            found["tokens"].append(token.token)
-            found["token_logprobs"].append(token.logprob)
+            logprobs["tokens"].append(token.token)
+            logprobs["token_logprobs"].append(token.logprob)
             top = {other.token: other.logprob for other in token.top}
-            found["top_logprobs"].append(msgspec.Raw(msgspec.json.encode(top)))
-            found["text_offset"].append(self._offsets[index])
+            logprobs["top_logprobs"].append(msgspec.Raw(msgspec.json.encode(top)))
+            logprobs["text_offset"].append(self._offsets[index])
             self._offsets[index] += len(token.token)
-        return found
+        return logprobs

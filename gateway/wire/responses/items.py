@@ -181,8 +181,8 @@ def _with_type(item: Any) -> Any:
     """An item with its type and without null fields, which some clients add to what they send back."""
     if not isinstance(item, dict):
         return item
-    given = {name: value for name, value in item.items() if value is not None}
-    return {"type": "message", **given} if "role" in given else given
+    present = {name: value for name, value in item.items() if value is not None}
+    return {"type": "message", **present} if "role" in present else present
 
 
 def _calls_message(run: Iterable[InputItem]) -> Message:
