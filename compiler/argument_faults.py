@@ -57,8 +57,8 @@ def _schema_faults(
     parameters: Mapping[str, Any], documents: Mapping[str, Any], arguments: Any
 ) -> Iterator[ArgumentFault]:
     if not isinstance(arguments, dict):
-        found = TYPE_NAMES.get(type(arguments), type(arguments).__name__)
-        yield ArgumentFault("", "type", f"the arguments of a call are an object, not {found}")
+        type_name = TYPE_NAMES.get(type(arguments), type(arguments).__name__)
+        yield ArgumentFault("", "type", f"the arguments of a call are an object, not {type_name}")
         return
     schema = in_declared_dialect(dict(parameters), documents)
     registry = jsonschema_rs.Registry(list(documents.items()), draft=draft_of(schema)) if documents else None

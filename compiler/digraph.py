@@ -12,14 +12,14 @@ def reachable(starts: Iterable[NodeT], successors: Callable[[NodeT], Iterable[No
     >>> reachable([1], {1: [2], 2: [], 3: [1]}.__getitem__)
     {1, 2}
     """
-    found = set(starts)
-    pending = list(found)
+    reached = set(starts)
+    pending = list(reached)
     while pending:
         for node in successors(pending.pop()):
-            if node not in found:
-                found.add(node)
+            if node not in reached:
+                reached.add(node)
                 pending.append(node)
-    return found
+    return reached
 
 
 def coreachable(ends: Iterable[NodeT], edges: Iterable[tuple[NodeT, Iterable[NodeT]]]) -> set[NodeT]:
@@ -81,7 +81,7 @@ def strongly_connected_components(successors: Mapping[NodeT, Iterable[NodeT]]) -
     for node, targets in successors.items():
         for target in targets:
             predecessors[target].append(node)
-    found: list[set[NodeT]] = []
+    components: list[set[NodeT]] = []
     assigned: set[NodeT] = set()
 
     def unassigned_predecessors(node: NodeT) -> Iterable[NodeT]:
@@ -91,8 +91,8 @@ def strongly_connected_components(successors: Mapping[NodeT, Iterable[NodeT]]) -
         if node not in assigned:
             component = reachable([node], unassigned_predecessors)
             assigned |= component
-            found.append(component)
-    return found
+            components.append(component)
+    return components
 
 
 def _post_order(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[NodeT]:

@@ -43,8 +43,8 @@ def json_patterns(types: tuple[str, ...]) -> list[str]:
     blanks = r"[\t\n\r ]*"
     scalars = [text for name, text in _SCALARS.items() if name in types]
     openings = [re.escape(char) for name, char in _OPENINGS.items() if name in types]
-    found = [f"^{blanks}(?:{'|'.join(scalars)}){blanks}$"] if scalars else []
-    return found + ([f"^{blanks}(?:{'|'.join(openings)})"] if openings else [])
+    patterns = [f"^{blanks}(?:{'|'.join(scalars)}){blanks}$"] if scalars else []
+    return patterns + ([f"^{blanks}(?:{'|'.join(openings)})"] if openings else [])
 
 
 def admits_containers(types: tuple[str, ...]) -> bool:

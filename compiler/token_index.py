@@ -96,20 +96,20 @@ class TokenIndex:
 
     def containing(self, infix: bytes) -> Sequence[int]:
         """Positions of the spellings that contain `infix`; cached, since a syntax asks for few texts."""
-        found = self._containing.get(infix)
-        if found is None:
-            found = self._containing[infix] = self._find(infix)
-        return found
+        token_ids = self._containing.get(infix)
+        if token_ids is None:
+            token_ids = self._containing[infix] = self._find(infix)
+        return token_ids
 
     def _find(self, infix: bytes) -> Sequence[int]:
         """Search all spellings at once, joined by a byte that no UTF-8 text contains."""
         text, starts = self._joined
-        found: dict[int, None] = {}
+        token_ids: dict[int, None] = {}
         offset = text.find(infix)
         while offset >= 0:
-            found[int(np.searchsorted(starts, offset, side="right")) - 1] = None
+            token_ids[int(np.searchsorted(starts, offset, side="right")) - 1] = None
             offset = text.find(infix, offset + 1)
-        return tuple(found)
+        return tuple(token_ids)
 
     @cached_property
     def _joined(self) -> tuple[bytes, NDArray[np.int64]]:
@@ -175,8 +175,8 @@ class TokenSet:
 
     def allowed(self, row: Row) -> list[int]:
         """The ids of the set that a row allows."""
-        found: list[int] = self._ids[(row[self._words] & self._bits) != 0].tolist()
-        return found
+        allowed_ids: list[int] = self._ids[(row[self._words] & self._bits) != 0].tolist()
+        return allowed_ids
 
 
 def bits_of(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

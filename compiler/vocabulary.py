@@ -157,11 +157,11 @@ class Vocabulary:
     def pieces(self, text: bytes) -> Iterator[bytes | int]:
         """The parts of a grammar's text: bytes of text, and ids of markers."""
         at = 0
-        for found in _SENTINEL.finditer(text):
-            if found.start() > at:
-                yield text[at : found.start()]
-            yield self._marker_of[found.group()]
-            at = found.end()
+        for sentinel in _SENTINEL.finditer(text):
+            if sentinel.start() > at:
+                yield text[at : sentinel.start()]
+            yield self._marker_of[sentinel.group()]
+            at = sentinel.end()
         if at < len(text):
             yield text[at:]
 

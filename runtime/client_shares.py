@@ -57,8 +57,8 @@ class ClientShares:
 
     def in_order(self, running: Several[Sequence]) -> list[Sequence]:
         """The running sequences; those of the share that holds most pages come last, as they may give way."""
-        held = self._pages(running)
-        return sorted(running, key=lambda sequence: held[sequence.share])
+        num_pages = self._pages(running)
+        return sorted(running, key=lambda sequence: num_pages[sequence.share])
 
     def next_of(self, waiting: Iterable[Sequence]) -> Sequence:
         """The waiting sequence that is to start next."""
@@ -91,19 +91,19 @@ class ClientShares:
 
     def giving_place(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
         """The running sequence that gives its place in a full batch to `waiting`; None if none has to."""
-        held = Counter(sequence.share for sequence in running)
-        return self._giving_way(running, held, waiting, limit=held[waiting.share] + 1)
+        num_running = Counter(sequence.share for sequence in running)
+        return self._giving_way(running, num_running, waiting, limit=num_running[waiting.share] + 1)
 
     def giving_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
         """The running sequence that gives its pages to `waiting`, which needs `num_pages`, if one has to."""
-        held = self._pages(running)
-        return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
+        pages_of = self._pages(running)
+        return self._giving_way(running, pages_of, waiting, limit=2 * (pages_of[waiting.share] + num_pages))
 
     def last_of_largest(self, running: Several[Sequence]) -> Sequence:
         """The last sequence of the share that holds most pages."""
-        held = self._pages(running)
-        most = max(held.values())
-        return next(sequence for sequence in reversed(running) if held[sequence.share] == most)
+        num_pages = self._pages(running)
+        most = max(num_pages.values())
+        return next(sequence for sequence in reversed(running) if num_pages[sequence.share] == most)
 
     def _giving_way(
         self, running: Several[Sequence], held: Counter[str], waiting: Sequence, limit: int
@@ -119,10 +119,10 @@ class ClientShares:
 
     @staticmethod
     def _pages(running: Iterable[Sequence]) -> Counter[str]:
-        held: Counter[str] = Counter()
+        num_pages: Counter[str] = Counter()
         for sequence in running:
-            held[sequence.share] += len(sequence.page_table)
-        return held
+            num_pages[sequence.share] += len(sequence.page_table)
+        return num_pages
 
     def served(self, share: str) -> float:
         """The tokens that a share has had. Only differences mean anything."""

@@ -136,16 +136,16 @@ class GenerationStats:
 
 def num_rescued(stats: Iterable[GenerationStats]) -> int | None:
     """The rescued tokens of several choices together; None if one is unknown."""
-    counts = [one.num_rescued_tokens for one in stats]
+    counts = [choice.num_rescued_tokens for choice in stats]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def mass_removed(stats: Iterable[GenerationStats]) -> float | None:
     """The mean probability that masks removed, over the masked steps of all choices; None if unknown."""
-    found = [(one.mass_removed, one.num_masked_steps) for one in stats]
-    known = [(mass, num_steps) for mass, num_steps in found if mass is not None]
-    if len(known) != len(found):
+    removed = [(choice.mass_removed, choice.num_masked_steps) for choice in stats]
+    known = [(mass, num_steps) for mass, num_steps in removed if mass is not None]
+    if len(known) != len(removed):
         return None
     return sum(mass * num_steps for mass, num_steps in known) / max(1, sum(n for _, n in known))
 

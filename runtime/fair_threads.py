@@ -54,8 +54,8 @@ class FairThreads:
 
     def _serve(self) -> None:
         """Run waiting work, until no waiting share may have another thread."""
-        while (found := self._next()) is not None:
-            share, (future, work) = found
+        while (job := self._next()) is not None:
+            share, (future, work) = job
             try:
                 _do(future, work)
             finally:

@@ -116,10 +116,10 @@ class JumpForward:
                 alternatives = [None] * len(ids)  # nothing is merged with a marker
                 continue
             whole = _whole_characters(piece)
-            found = self._encode(whole)
-            alternatives += self._alternatives(whole, found)
-            ids += found
-            if not found or len(whole) < len(piece):
+            token_ids = self._encode(whole)
+            alternatives += self._alternatives(whole, token_ids)
+            ids += token_ids
+            if not token_ids or len(whole) < len(piece):
                 break
         return ForcedTokens(tuple(ids[: len(alternatives)]), tuple(alternatives))
 
@@ -145,8 +145,8 @@ class JumpForward:
             elif any(start < boundary < end for boundary in boundaries):
                 return
             else:
-                found = self._index.beginnings(text[start:])
-                yield tuple(token_id for position in found for token_id in self._index.ids[position])
+                alternatives = self._index.beginnings(text[start:])
+                yield tuple(token_id for position in alternatives for token_id in self._index.ids[position])
 
     def _boundaries(self, text: bytes, starts: list[int]) -> Iterator[int]:
         """The offsets in `text` where a token may start that extends past its end."""
@@ -184,14 +184,14 @@ def _piece(text: bytes) -> bytes:
 
 def _num_certain(forced: ForcedTokens) -> int:
     """How many tokens are certain before the first that is not."""
-    uncertain = (at for at, found in enumerate(forced.alternatives) if found is not None)
+    uncertain = (at for at, alternatives in enumerate(forced.alternatives) if alternatives is not None)
     return next(uncertain, len(forced.ids))
 
 
 def _num_shared(ids: list[int], others: list[int]) -> int:
     """The length of the longest common prefix."""
     pairs = zip(ids, others, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(ids), len(others)))
+    return next((at for at, (own, other) in enumerate(pairs) if own != other), min(len(ids), len(others)))
 
 
 def _whole_characters(text: bytes) -> bytes:

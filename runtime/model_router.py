@@ -50,18 +50,18 @@ class ModelRouter:
 
     async def health(self) -> Health:
         """Ready if one model is; the reason names those that are not. Lost if one is: a restart helps it."""
-        found = {name: await runtime.health() for name, runtime in self._runtimes.items()}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        reasons = [f"{name}: {health.reason}" for name, health in found.items() if health.reason]
+        by_model = {name: await runtime.health() for name, runtime in self._runtimes.items()}
+        if len(by_model) == 1:
+            return next(iter(by_model.values()))
+        reasons = [f"{name}: {health.reason}" for name, health in by_model.items() if health.reason]
         return Health(
-            is_ready=any(health.is_ready for health in found.values()),
+            is_ready=any(health.is_ready for health in by_model.values()),
             reason="; ".join(reasons),
-            is_lost=any(health.is_lost for health in found.values()),
-            num_running=sum(health.num_running for health in found.values()),
-            num_waiting=sum(health.num_waiting for health in found.values()),
-            engines=tuple(engine for health in found.values() for engine in health.engines),
-            loads=tuple(load for health in found.values() for load in health.loads),
+            is_lost=any(health.is_lost for health in by_model.values()),
+            num_running=sum(health.num_running for health in by_model.values()),
+            num_waiting=sum(health.num_waiting for health in by_model.values()),
+            engines=tuple(engine for health in by_model.values() for engine in health.engines),
+            loads=tuple(load for health in by_model.values() for load in health.loads),
         )
 
     async def models(self) -> tuple[ModelCard, ...]:

@@ -52,9 +52,9 @@ def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToke
     chosen = _choose(probabilities, sequences)
     logprobs = _logprobs(probabilities, chosen, sequences)
     token_ids = torch.where(is_valid, chosen, -1).tolist()
-    found = _download(logprobs, sequences)
+    values = _download(logprobs, sequences)
     return [
-        SampledToken(token_id, *found.get(row, (None, ()))) if token_id >= 0 else None
+        SampledToken(token_id, *values.get(row, (None, ()))) if token_id >= 0 else None
         for row, token_id in enumerate(token_ids)
     ]
 
@@ -170,11 +170,11 @@ def _download(
     if logprobs is None:
         return {}
     most = logprobs.shape[1] // 2
-    found = {}
+    values = {}
     for (row, number), (own, *top) in zip(_with_logprobs(sequences).items(), logprobs.tolist(), strict=True):
         pairs = list(zip(top[most:], top[:most], strict=True))[:number]
-        found[row] = own, tuple((int(i), value) for i, value in pairs if value != float("-inf"))
-    return found
+        values[row] = own, tuple((int(i), value) for i, value in pairs if value != float("-inf"))
+    return values
 
 
 def _with_logprobs(sequences: list[Sequence]) -> dict[int, int]:

@@ -175,8 +175,8 @@ class Transcript:
         return [ThoughtDelta(self._choice, text)] if text else []
 
     def _start_events(self, name: str) -> list[Event]:
-        held = self._scanner.finish()
-        events: list[Event] = [self._text(held)] if held else []
+        rest = self._scanner.finish()
+        events: list[Event] = [self._text(rest)] if rest else []
         if self._syntax is not None and self._syntax.tags is not None:
             self._parameters = ParameterReader(self._syntax, self._types_of(name) if self._types_of else {})
         self.num_calls += 1
@@ -206,16 +206,16 @@ class Transcript:
 
 def joined_deltas(events: list[Event]) -> list[Event]:
     """The events with neighbours of the same text, thought or call as one."""
-    found: list[Event] = []
+    joined: list[Event] = []
     for event in events:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         match last, event:
             case TextDelta(), TextDelta():
-                found[-1] = TextDelta(event.choice, last.text + event.text, last.logprobs + event.logprobs)
+                joined[-1] = TextDelta(event.choice, last.text + event.text, last.logprobs + event.logprobs)
             case ThoughtDelta(), ThoughtDelta():
-                found[-1] = ThoughtDelta(event.choice, last.text + event.text)
+                joined[-1] = ThoughtDelta(event.choice, last.text + event.text)
             case ArgumentsDelta(), ArgumentsDelta() if last.index == event.index:
-                found[-1] = ArgumentsDelta(event.choice, event.index, last.text + event.text)
+                joined[-1] = ArgumentsDelta(event.choice, event.index, last.text + event.text)
             case _:
-                found.append(event)
-    return found
+                joined.append(event)
+    return joined

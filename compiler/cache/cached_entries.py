@@ -156,8 +156,10 @@ class CachedEntries:
             is_own = flight not in self._wanted
             try:
                 with nullcontext() if is_own else self._observer.joining(key):
-                    found = await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
-                return FoundEntry(key, *found)
+                    entry_found = await self._wanted.join(
+                        flight, lambda: self._fetch(key, job, prepared, budget)
+                    )
+                return FoundEntry(key, *entry_found)
             except NotTried:
                 if is_own:
                     raise  # otherwise the budget of another request is used up, not this one's

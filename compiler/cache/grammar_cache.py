@@ -134,13 +134,13 @@ class GrammarCache:
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
         budget = self.compile_budget(share)
-        found = await self._tools(tools, syntax, prepared, budget, key_order)
-        keys = [(tool.name, one.key) for tool, one in zip(tools, found, strict=True)]
+        entries = await self._tools(tools, syntax, prepared, budget, key_order)
+        keys = [(tool.name, entry.key) for tool, entry in zip(tools, entries, strict=True)]
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
             job = CompileJob.format(response_format, key_order or "declared")
-            found.append(await self._format(job, prepared, budget))
-            answer = FormatKey(response_format.kind, found[-1].key)
+            entries.append(await self._format(job, prepared, budget))
+            answer = FormatKey(response_format.kind, entries[-1].key)
         recipe = GrammarRecipe.of_tools(
             keys,
             vocabulary=prepared.vocabulary.digest,
@@ -149,7 +149,7 @@ class GrammarCache:
             is_parallel=parallel,
             answer=answer,
         )
-        return self._linked(recipe, found, prepared, start)
+        return self._linked(recipe, entries, prepared, start)
 
     async def format(
         self,
@@ -168,10 +168,10 @@ class GrammarCache:
         """
         start = time.perf_counter()
         budget = self.compile_budget(share)
-        found = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
-        answer = FormatKey(response_format.kind, found.key)
+        entry = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
+        answer = FormatKey(response_format.kind, entry.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
-        return self._linked(recipe, [found], prepared, start)
+        return self._linked(recipe, [entry], prepared, start)
 
     async def check(
         self,
@@ -185,10 +185,10 @@ class GrammarCache:
 
         `budget` is for requests that ask for several such things.
         """
-        found = await self._tools(tools, syntax, prepared, budget or self.compile_budget())
+        entries = await self._tools(tools, syntax, prepared, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
-            for tool, entry in zip(tools, (one.entry for one in found), strict=True)
+            for tool, entry in zip(tools, (found_entry.entry for found_entry in entries), strict=True)
         ]
 
     async def publish(self, keys: Sequence[str], share: str | None) -> bool:
@@ -214,9 +214,9 @@ class GrammarCache:
 
     def entries(self, recipe: GrammarRecipe) -> Mapping[str, CacheEntry] | None:
         """The entries of a recipe by their keys; None if some are not, or no longer, in memory."""
-        found = {key: self._entries.memory.get(key) for key in recipe.keys}
-        kept = {key: entry for key, entry in found.items() if entry is not None}
-        return kept if len(kept) == len(found) else None
+        entries = {key: self._entries.memory.get(key) for key in recipe.keys}
+        kept = {key: entry for key, entry in entries.items() if entry is not None}
+        return kept if len(kept) == len(entries) else None
 
     async def find(self, digest: str) -> CachedGrammar | None:
         """The grammar or the part of that digest; None if this process has not used it, or not for long.
@@ -304,16 +304,16 @@ class GrammarCache:
     async def _format(
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> FoundEntry:
-        found = await self._entries.find(job, prepared, budget)
-        self._count([found])
-        return found
+        entry = await self._entries.find(job, prepared, budget)
+        self._count([entry])
+        return entry
 
     def _linked(
-        self, recipe: GrammarRecipe, found: Sequence[FoundEntry], prepared: PreparedVocabulary, start: float
+        self, recipe: GrammarRecipe, entries: Sequence[FoundEntry], prepared: PreparedVocabulary, start: float
     ) -> GrammarLookup:
-        grammar = recipe.link({one.key: one.entry for one in found}, prepared)
+        grammar = recipe.link({entry.key: entry.entry for entry in entries}, prepared)
         self._index.add_recipe(grammar.digest, recipe)
-        source = max((one.source for one in found), key=_SOURCES.index, default="memory")
+        source = max((entry.source for entry in entries), key=_SOURCES.index, default="memory")
         return GrammarLookup(grammar, source, milliseconds_since(start), recipe)
 
     def _count(self, results: Iterable[FoundEntry | BaseException]) -> None:

@@ -61,8 +61,8 @@ class GrammarIndex:
         if recipe := self._recipes.get(digest):
             parts = [(name, TOOL, key) for name, key in recipe.tools]
             return recipe, parts + ([("", recipe.answer.kind, recipe.answer.key)] if recipe.answer else [])
-        if found := self._keys.get(digest):
-            key, kind = found
+        if keys := self._keys.get(digest):
+            key, kind = keys
             return None, [("", kind, key)]
         return None, []
 

@@ -57,9 +57,9 @@ class GrammarStore:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 stored = await store.get_many([UNIT_PREFIX + key for key in keys])
-                found = [UNIT_PREFIX + key for key, value in zip(keys, stored, strict=True) if value]
-                if found:
-                    await store.touch(found, LIFETIME_S)
+                stored_keys = [UNIT_PREFIX + key for key, value in zip(keys, stored, strict=True) if value]
+                if stored_keys:
+                    await store.touch(stored_keys, LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._failed(error)
             return {}
@@ -85,9 +85,9 @@ class GrammarStore:
         """
         if self._store is None:
             return []
-        found = await self.load_many(keys)
+        contents = await self.load_many(keys)
         self.check()
-        return [key for key in keys if key not in found]
+        return [key for key in keys if key not in contents]
 
     def check(self) -> None:
         """Raise StoreUnavailable if the store has just failed."""

@@ -258,12 +258,12 @@ class Segmentation:
 
     def _beginnings(self, window: bytes) -> tuple[tuple[int, int, int], ...]:
         """The tokens that `window` begins with: bytes, id, position in the index; partly cached."""
-        found = self._cache.get(window)
-        if found is None:
+        beginnings = self._cache.get(window)
+        if beginnings is None:
             if len(self._cache) >= _MAX_CACHED_WINDOWS:
                 self._cache.clear()
             index = self._index
-            found = self._cache[window] = tuple(
+            beginnings = self._cache[window] = tuple(
                 (len(index.spellings[at]), index.ids[at][0], at) for at in index.beginnings(window)
             )
-        return found
+        return beginnings

@@ -123,8 +123,8 @@ def _defined(
             copies.at(pointer)[keyword] = f"{uri}#{quote(inner, safe=_UNQUOTED)}"
     for definition, place in written_at.items():
         uri, inner = split_uri(definition)
-        held = copies.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
-        held[pointer_keys(inner)[1]] = copies.at(place)
+        root_definitions = copies.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
+        root_definitions[pointer_keys(inner)[1]] = copies.at(place)
         for schema in inside(copies.at(place)):  # where it was written, these named nothing
             for keyword in _NAMES:
                 if isinstance(schema.get(keyword), str):

@@ -137,9 +137,11 @@ class _ReferenceTable:
             if pointer in seen:
                 continue
             seen.add(pointer)
-            found = [ref for ref in self._references(pointer, bases) if ref.is_certain or not only_certain]
-            yield pointer, found
-            pending += [(reference.target, reference.bases) for reference in found]
+            references = [
+                ref for ref in self._references(pointer, bases) if ref.is_certain or not only_certain
+            ]
+            yield pointer, references
+            pending += [(reference.target, reference.bases) for reference in references]
             pending += [(inner, bases) for inner in self.children(pointer)]
 
     def children(self, pointer: str, keywords: Container[str] | None = None) -> Iterator[str]:

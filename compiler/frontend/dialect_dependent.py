@@ -71,12 +71,12 @@ def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
     >>> dialect_dependent({"dependencies": {}, "type": "object"}, draft=20)
     ['dependencies']
     """
-    found = ["dependencies"] if draft >= FIRST_WITH_DEPENDENT_REQUIRED else []
-    found += ["contentEncoding", "contentMediaType"] if draft in _ASSERTING_CONTENT else []
+    keywords = ["dependencies"] if draft >= FIRST_WITH_DEPENDENT_REQUIRED else []
+    keywords += ["contentEncoding", "contentMediaType"] if draft in _ASSERTING_CONTENT else []
     name = schema.get("format")
     if isinstance(name, str) and name in FORMATS and not is_known(name, draft):
-        found.append("format")
-    return [keyword for keyword in found if keyword in schema]
+        keywords.append("format")
+    return [keyword for keyword in keywords if keyword in schema]
 
 
 def can_mislead(schemas: Collection[Mapping[str, Any]], draft: int) -> bool:

@@ -61,7 +61,7 @@ def _evaluating(pointer: str, reached: Mapping[str, Mapping[str, Any]]) -> Itera
 
 
 def _refusal(pointer: str, keyword: str) -> UnsupportedSchema:
-    what = "items" if keyword == "contains" else "keys"
-    disagree = f"validators of draft 2019-09 disagree on whether the {what} that it admits are evaluated"
+    members = "items" if keyword == "contains" else "keys"
+    disagree = f"validators of draft 2019-09 disagree on whether the {members} that it admits are evaluated"
     reason = f"stands beside `unevaluated*`, and {disagree}"
     return UnsupportedSchema(pointer, keyword, reason, _INSTEAD)

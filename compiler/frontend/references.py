@@ -41,8 +41,8 @@ class References:
         target, fragment = absolute(split_uri(pointer)[0] or self._base, uri)
         if target not in self.documents or target == self._base:
             return None
-        found = f"{target}#{fragment}"
-        return found if self.at(found) is not None else None
+        location = f"{target}#{fragment}"
+        return location if self.at(location) is not None else None
 
     @cached_property
     def _base(self) -> str:

@@ -172,12 +172,12 @@ class SourceMap:
         target = self.references.target("", uri)
         if not target:
             return location
-        found = self._location((target,), location)
+        target_location = self._location((target,), location)
         paths_of = self._branches.get(location, {})
-        others = [pointer for pointer in location.pointers if pointer not in found.pointers]
+        others = [pointer for pointer in location.pointers if pointer not in target_location.pointers]
         if any(() in paths_of.get(pointer, ((),)) and self._describes_parts(pointer) for pointer in others):
             return location
-        return found
+        return target_location
 
     def _describes_parts(self, pointer: str) -> bool:
         schema = self.at(pointer)
@@ -190,21 +190,21 @@ class SourceMap:
         return self._properties[location, key]
 
     def _property(self, location: SchemaLocation, key: str) -> SchemaLocation:
-        found: list[str] = []
+        pointers: list[str] = []
         for pointer, schema in self.schemas(location):
             own = self._own_properties(pointer, schema, key)
             if not own and isinstance(schema.get("additionalProperties"), dict):
                 own = [child(pointer, "additionalProperties")]
-            found += own
-        return self._location((*found, *self._all_under(location, "unevaluatedProperties")), location)
+            pointers += own
+        return self._location((*pointers, *self._all_under(location, "unevaluatedProperties")), location)
 
     def _own_properties(self, pointer: str, schema: Mapping[str, Any], key: str) -> list[str]:
         """What `properties` and `patternProperties` of one schema say of the value under a key."""
         properties, patterns = schema.get("properties"), schema.get("patternProperties")
         is_declared = isinstance(properties, dict) and key in properties
         matching = [p for p in patterns if self._matches(p, key)] if isinstance(patterns, dict) else []
-        found = [child(pointer, "properties", key)] if is_declared else []
-        return found + [child(pointer, "patternProperties", pattern) for pattern in matching]
+        pointers = [child(pointer, "properties", key)] if is_declared else []
+        return pointers + [child(pointer, "patternProperties", pattern) for pattern in matching]
 
     def _matches(self, pattern: str, key: str) -> bool:
         if pattern not in self._patterns:
@@ -213,13 +213,15 @@ class SourceMap:
 
     def undeclared(self, location: SchemaLocation, patterns: tuple[str, ...]) -> SchemaLocation:
         """The location of the values under undeclared keys that match `patterns`."""
-        found: list[str] = []
+        pointers: list[str] = []
         for pointer, schema in self.schemas(location):
             own = schema.get("patternProperties") or {}
-            found += [child(pointer, "patternProperties", p) for p in own if {p, unfolded(p)} & {*patterns}]
+            pointers += [
+                child(pointer, "patternProperties", p) for p in own if {p, unfolded(p)} & {*patterns}
+            ]
             if not patterns and isinstance(schema.get("additionalProperties"), dict):
-                found.append(child(pointer, "additionalProperties"))
-        return self._location((*found, *self._all_under(location, "unevaluatedProperties")), location)
+                pointers.append(child(pointer, "additionalProperties"))
+        return self._location((*pointers, *self._all_under(location, "unevaluatedProperties")), location)
 
     def names(self, location: SchemaLocation) -> SchemaLocation:
         """The location of the keys of an object, taken as strings."""
@@ -232,16 +234,16 @@ class SourceMap:
         return self._items[location, index]
 
     def _item(self, location: SchemaLocation, index: int) -> SchemaLocation:
-        found: list[str] = []
+        pointers: list[str] = []
         for pointer, schema in self.schemas(location):
             for keyword in ("prefixItems", "items"):
                 items = schema.get(keyword)
                 if isinstance(items, dict):
-                    found.append(child(pointer, keyword))
+                    pointers.append(child(pointer, keyword))
                 elif isinstance(items, list) and index < len(items):
-                    found.append(child(pointer, keyword, str(index)))
+                    pointers.append(child(pointer, keyword, str(index)))
         others = ("additionalItems", "contains", "unevaluatedItems")
-        return self._location((*found, *self._all_under(location, *others)), location)
+        return self._location((*pointers, *self._all_under(location, *others)), location)
 
     def _all_under(self, location: SchemaLocation, *keywords: str) -> Iterator[str]:
         """The schemas under keywords that may apply to any member or item."""

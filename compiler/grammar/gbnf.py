@@ -123,5 +123,5 @@ def _without(texts: Sequence[str], name: str) -> Iterator[str]:
             if not read.endswith(tuple(texts)):
                 target = next(read[at:] for at in range(len(read) + 1) if read[at:] in names)
                 by_target.setdefault(target, []).append(letter)
-        options = [f"[{''.join(map(_escape, found))}] {names[to]}" for to, found in by_target.items()]
+        options = [f"[{''.join(map(_escape, symbols))}] {names[to]}" for to, symbols in by_target.items()]
         yield f"{names[state]} ::= " + " | ".join([*options, f"{others} {name}", '""']) + "\n"

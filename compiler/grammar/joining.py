@@ -59,11 +59,11 @@ class _Classes:
         self._shapes: dict[str, int] = {}
         self._references: dict[str, list[str]] = {}
         for name, rule in rules.items():
-            found: list[str] = []
+            names: list[str] = []
             shape: Hashable = name
             if rule.lookahead is not None:
-                shape = _shape(rule.body, found), _shape(rule.lookahead, found)
-            self._shapes[name], self._references[name] = self._number(shape), found
+                shape = _shape(rule.body, names), _shape(rule.lookahead, names)
+            self._shapes[name], self._references[name] = self._number(shape), names
         self._found: dict[str, int] = {}
 
     def of_rules(self) -> Mapping[str, int]:

@@ -150,15 +150,15 @@ def inlined(grammar: Grammar) -> Grammar:
 
 def _inline(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
     again = RuleRef(name)
-    found: list[Expr] = []
+    inlined: list[Expr] = []
     for option in body.options if isinstance(body, Choice) else (body,):
         match option:
             case Concatenation((RuleRef() as item, RuleRef() as last)) if last == again != item:
                 parts = islice(_alternatives(item, rules, _MAX_DEPTH), _MAX_OPTIONS + 1)
-                found += [concat(part, again) for part in parts]
+                inlined += [concat(part, again) for part in parts]
             case _:
-                found.append(option)
-    return choice(*found) if len(found) <= _MAX_OPTIONS else body
+                inlined.append(option)
+    return choice(*inlined) if len(inlined) <= _MAX_OPTIONS else body
 
 
 def _alternatives(expr: Expr, rules: Mapping[str, Rule], depth: int) -> Iterator[Expr]:

@@ -118,17 +118,17 @@ def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
 
 def _referees(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
     """What each rule refers to, itself included."""
-    found: dict[_Node, set[_Node]] = {name: set() for name in rules}
+    referees: dict[_Node, set[_Node]] = {name: set() for name in rules}
     pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
     while pending:
         node, body = pending.pop()
         for item in (item for option in _options(body) for item in _items(option)):
             match item:
                 case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                    found[node].add(name)
+                    referees[node].add(name)
                 case Choice():
-                    inner = len(found)
-                    found[inner] = set()
-                    found[node].add(inner)
+                    inner = len(referees)
+                    referees[inner] = set()
+                    referees[node].add(inner)
                     pending.append((inner, item))
-    return found
+    return referees

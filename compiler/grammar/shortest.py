@@ -66,8 +66,8 @@ class ShortestSentences:
             for option in rule.body.options if isinstance(rule.body, Choice) else (rule.body,):
                 for used in {part.name for part in subexpressions(option) if isinstance(part, RuleRef)}:
                     users[used].append((name, option))
-        found = [(self.of(rule.body), name) for name, rule in grammar.rules.items()]
-        heap = [entry for entry in found if entry[0] < NEVER]
+        sentences = [(self.of(rule.body), name) for name, rule in grammar.rules.items()]
+        heap = [entry for entry in sentences if entry[0] < NEVER]
         heapq.heapify(heap)
         while heap:
             cost, name = heapq.heappop(heap)

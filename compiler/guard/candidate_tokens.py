@@ -115,12 +115,12 @@ class GuardedTokens:
     @cached_property
     def by_whole_string(self) -> dict[bytes, list[int]]:
         """The same by the string that they open and complete, if it has no escapes."""
-        found: dict[bytes, list[int]] = {}
+        token_ids: dict[bytes, list[int]] = {}
         for token_id, token in self._not_only_characters.items():
             string = _WHOLE_STRING.match(token)
             if string is not None:
-                found.setdefault(string.group(1), []).append(token_id)
-        return found
+                token_ids.setdefault(string.group(1), []).append(token_id)
+        return token_ids
 
     @cached_property
     def structural(self) -> TokenSet:
@@ -165,8 +165,8 @@ class CandidateTokens:
         json = cursor.json
         seen = list(json.seen_elements())
         in_sets = chain.from_iterable(tokens.allowed(row) for tokens in self._sets(json, seen))
-        found = chain(self._writing(seen, json), self._whole_keys(json))
-        writing = (i for i in found if row[i >> 5] >> (i & 31) & 1)
+        candidates = chain(self._writing(seen, json), self._whole_keys(json))
+        writing = (i for i in candidates if row[i >> 5] >> (i & 31) & 1)
         for token_id in dict.fromkeys(chain(in_sets, writing)):
             yield token_id, cursor.advance(self._spellings[token_id])
 
@@ -189,8 +189,8 @@ class CandidateTokens:
     def _find_beginning(self, text: bytes) -> TokenSet | None:
         """The tokens that begin with a text; None if there is none."""
         index = self._tokens.index
-        found = [token_id for at in range(*index.narrow(text)) for token_id in index.ids[at]]
-        return TokenSet(np.array(found, np.int64), self._tokens.vocabulary.width) if found else None
+        token_ids = [token_id for at in range(*index.narrow(text)) for token_id in index.ids[at]]
+        return TokenSet(np.array(token_ids, np.int64), self._tokens.vocabulary.width) if token_ids else None
 
     def are_all_allowed(self, row: Row, cursor: Cursor) -> bool:
         """Whether a row allows candidates only."""

@@ -401,8 +401,8 @@ def num_characters_begun(text: bytes, escape: bytes) -> int:
         assert whole is not None, "the rest of an element completes the escape"
         text = text[whole.end() - len(escape) :]
     text, count = text.lstrip(_CONTINUATION), 0
-    while (found := _CANONICAL_CHARACTER.match(text)) is not None:
-        count, text = count + 1, text[found.end() :]
+    while (character := _CANONICAL_CHARACTER.match(text)) is not None:
+        count, text = count + 1, text[character.end() :]
     return count
 
 

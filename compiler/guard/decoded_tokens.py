@@ -83,8 +83,8 @@ class DecodedTokens:
         self._end_of = np.array(end_of, np.int64)[order]
         has_partial = np.array([bool(partial) for partial, _ in self._ends], np.int32)[self._end_of]
         self._num_added = num_chars + has_partial - (lead == BACKSLASH)
-        joined = "".join(texts[at] for at in order.tolist()).encode("utf-32-le")
-        self._codes, codes = _numbered(np.frombuffer(joined, np.uint32))
+        all_texts = "".join(texts[at] for at in order.tolist()).encode("utf-32-le")
+        self._codes, codes = _numbered(np.frombuffer(all_texts, np.uint32))
         first = np.cumsum(num_chars, dtype=np.int64) - num_chars
         self._columns = [
             codes[first[: np.searchsorted(-num_chars, -at)] + at] for at in range(num_chars.max(initial=0))
@@ -176,9 +176,13 @@ class TokenGroups:
         for number, (classes, is_closed) in enumerate(groups.ends):
             those = groups.end_of == number
             if is_closed:
-                num_more[those] = [0 if automaton.may_end(each) else FAR for each in states[those].tolist()]
+                num_more[those] = [
+                    0 if automaton.may_end(end_state) else FAR for end_state in states[those].tolist()
+                ]
             elif classes is not None:
-                num_more[those] = [automaton.distance_after(each, classes) for each in states[those].tolist()]
+                num_more[those] = [
+                    automaton.distance_after(end_state, classes) for end_state in states[those].tolist()
+                ]
         return np.append(groups.num_added + num_more, np.int32(self._others))
 
 

@@ -97,12 +97,12 @@ class GuardPlan:
         """The marked keys of an object in these states, as a cursor compares them."""
         if not self.marks_keys:
             return frozenset()
-        found = self._marked_keys.get(states)
-        if found is None:
+        marked_keys = self._marked_keys.get(states)
+        if marked_keys is None:
             keys = frozenset[str]().union(*(self.states[state].marked_keys for state in states))
             spelled = (json.dumps(key, ensure_ascii=False).encode() for key in keys)
-            found = self._marked_keys[states] = frozenset(spelled)
-        return found
+            marked_keys = self._marked_keys[states] = frozenset(spelled)
+        return marked_keys
 
     @cached_property
     def _marked_keys(self) -> dict[PathStates, frozenset[bytes]]:
@@ -114,11 +114,11 @@ class GuardPlan:
 
     def of_parameter(self, key: str) -> "GuardPlan":
         """The plan of the JSON in the tag of a key that is in `tags.types`."""
-        found = self._of_parameters.get(key)
-        if found is None:
+        plan = self._of_parameters.get(key)
+        if plan is None:
             start = self.inside(self.start, key)
-            found = self._of_parameters[key] = replace(self, start=start, tags=None)
-        return found
+            plan = self._of_parameters[key] = replace(self, start=start, tags=None)
+        return plan
 
     @cached_property
     def _of_parameters(self) -> dict[str, "GuardPlan"]:
@@ -129,11 +129,11 @@ class GuardPlan:
         if not states:
             return states
         known = self._known(step)
-        found = self._inside.get((states, known))
-        if found is None:
+        inner_states = self._inside.get((states, known))
+        if inner_states is None:
             inner = [_child_states(self.states[state], known) for state in states]
-            found = self._inside[states, known] = frozenset().union(*inner)
-        return found
+            inner_states = self._inside[states, known] = frozenset().union(*inner)
+        return inner_states
 
     def _known(self, step: str | int) -> str | int | None:
         """The step as a key of the table `_inside`; None for every key that no state names.

@@ -44,9 +44,9 @@ class Ambiguities:
 class AmbiguousPaths(Exception):
     """A schema must be lowered again, so that rules tell apart what a guard cannot."""
 
-    def __init__(self, found: Ambiguities) -> None:
-        self.found = found
-        super().__init__(found)
+    def __init__(self, ambiguities: Ambiguities) -> None:
+        self.found = ambiguities
+        super().__init__(ambiguities)
 
 
 class _ObjectKeys(NamedTuple):
@@ -291,8 +291,8 @@ class Planner:
         for group in marking:
             for pointer, keys in group.unreadable(separated):
                 marked_beside[pointer] = marked_beside.get(pointer, frozenset()) | keys
-        if found := Ambiguities(counted, separated, marked_beside):
-            raise AmbiguousPaths(found)
+        if ambiguities := Ambiguities(counted, separated, marked_beside):
+            raise AmbiguousPaths(ambiguities)
 
     def _make_all_distinct(self, group: list[_DraftState]) -> None:
         """Keep all arrays at one path distinct if some of them must be: the guard cannot tell them apart."""
@@ -377,13 +377,13 @@ def _ambiguous_bounds(groups: list[_PathGroup]) -> frozenset[str]:
     for group in groups:
         for draft in group.drafts:
             groups_of.setdefault(draft.pointer, []).append(group)
-    pending, found = {id(group): group for group in groups}, set[str]()
+    pending, ambiguous = {id(group): group for group in groups}, set[str]()
     while pending:
         _, group = pending.popitem()
-        pointers = group.ambiguous_bounds(found)
-        found |= pointers
+        pointers = group.ambiguous_bounds(ambiguous)
+        ambiguous |= pointers
         pending |= {id(other): other for pointer in pointers for other in groups_of[pointer]}
-    return frozenset(found)
+    return frozenset(ambiguous)
 
 
 def _successors(drafts: list[_DraftState]) -> Iterator[tuple[ContainerType, set[int]]]:

@@ -88,13 +88,13 @@ class StringAutomaton:
         for state, targets in enumerate(self.transitions):
             for target in targets:
                 sources.setdefault(target, set()).add(state)
-        found = dict.fromkeys(self.accepting, 0)
+        distances = dict.fromkeys(self.accepting, 0)
         queue = list(self.accepting)
         for target in queue:
-            for state in sources.get(target, set()) - found.keys():
-                found[state] = found[target] + 1
+            for state in sources.get(target, set()) - distances.keys():
+                distances[state] = distances[target] + 1
                 queue.append(state)
-        return tuple(found.get(state, self._dead_distance) for state in range(len(self.transitions)))
+        return tuple(distances.get(state, self._dead_distance) for state in range(len(self.transitions)))
 
     def may_end(self, state: int) -> bool:
         """Whether a text may end there, as far as the guard has to know."""
@@ -112,7 +112,7 @@ class StringAutomaton:
     @cached_property
     def num_bytes(self) -> tuple[int, ...]:
         """By state, the fewest bytes to the end of a text in JSON; `FAR` where there is no end."""
-        found = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
+        num_bytes_from = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
         heap = [(0, state) for state in self.accepting]
         steps: dict[int, list[tuple[int, int]]] = {}
         for state in range(len(self.transitions) - 1):
@@ -120,11 +120,11 @@ class StringAutomaton:
                 steps.setdefault(target, []).append((_width(ranges), state))
         while heap:
             cost, state = heappop(heap)
-            for width, source in steps.get(state, ()) if cost == found[state] else ():
-                if cost + width < found[source]:
-                    found[source] = cost + width
+            for width, source in steps.get(state, ()) if cost == num_bytes_from[state] else ():
+                if cost + width < num_bytes_from[source]:
+                    num_bytes_from[source] = cost + width
                     heappush(heap, (cost + width, source))
-        return tuple(found)
+        return tuple(num_bytes_from)
 
     def targets(self, state: int) -> dict[int, Ranges]:
         """The characters that lead to each state but the dead one."""
@@ -135,10 +135,10 @@ class StringAutomaton:
             target = self.transitions[state][char_class]
             if target != len(self.transitions) - 1:
                 spans.setdefault(target, []).append((low, end - 1))
-        found = {
+        targets = {
             target: charset.intersection(charset.union(each), charset.ALL) for target, each in spans.items()
         }
-        return {target: ranges for target, ranges in found.items() if ranges}
+        return {target: ranges for target, ranges in targets.items() if ranges}
 
     @cached_property
     def characters(self) -> Ranges:
@@ -155,8 +155,8 @@ class StringAutomaton:
     def classes_of(self, codes: NDArray[np.int64]) -> NDArray[np.int32]:
         """The class of each code point."""
         ranges = np.searchsorted(np.array(self.starts), codes, side="right") - 1
-        found: NDArray[np.int32] = np.array(self.classes, np.int32)[ranges]
-        return found
+        classes: NDArray[np.int32] = np.array(self.classes, np.int32)[ranges]
+        return classes
 
     def after(self, state: int, text: Iterable[int]) -> int:
         """The state after more code points."""
@@ -175,10 +175,10 @@ class StringAutomaton:
         """
         if partial not in self._within:
             is_escape = partial[:1] == b"\\"
-            found = self._class_set(_ESCAPED.get(partial, ())) if is_escape else self._utf8_classes(partial)
+            classes = self._class_set(_ESCAPED.get(partial, ())) if is_escape else self._utf8_classes(partial)
             # Where rules escape more characters than those, all characters lead to the same state.
             leads_anywhere = is_escape and not self.is_whole
-            self._within[partial] = frozenset(found | ({_ANY} if leads_anywhere else set()))
+            self._within[partial] = frozenset(classes | ({_ANY} if leads_anywhere else set()))
         return self._within[partial]
 
     @cached_property
@@ -188,10 +188,10 @@ class StringAutomaton:
     def distance_after(self, state: int, classes: frozenset[int]) -> int:
         """The fewest characters to an end after one character of these classes."""
         if (state, classes) not in self._distances:
-            found = self._distances_after(state, classes - {_ANY})
-            if not found and _ANY in classes:
-                found = [max(self._distances_after(state, self.classes), default=0)]
-            self._distances[state, classes] = min(found, default=self._dead_distance)
+            distances = self._distances_after(state, classes - {_ANY})
+            if not distances and _ANY in classes:
+                distances = [max(self._distances_after(state, self.classes), default=0)]
+            self._distances[state, classes] = min(distances, default=self._dead_distance)
         return self._distances[state, classes]
 
     def distance_within(self, state: int, partial: bytes) -> int:

@@ -113,26 +113,26 @@ class CompileQueue:
     def _grant(self) -> None:
         """Grant free slots, as long as somebody may have one."""
         while len(self._running) < self._num_workers:
-            held = Counter(slot.share for slot in self._running)
+            num_running = Counter(slot.share for slot in self._running)
             num_long = sum(slot.is_long for slot in self._running)
             able = [
                 slot
                 for slot in self._waiting
                 if not slot.granted.done()  # its job was cancelled just now
-                and held[slot.share] < self._most
+                and num_running[slot.share] < self._most
                 and not (slot.is_long and num_long >= self._most)
             ]
             if not able:
                 return
-            slot = min(able, key=lambda slot: self._served(slot.share, held))  # the first of equals
+            slot = min(able, key=lambda slot: self._served(slot.share, num_running))  # the first of equals
             self._waiting.remove(slot)
             self._running.add(slot)
             slot.started = self._clock()
             slot.granted.set_result(None)
 
-    def _served(self, share: str, held: Counter[str]) -> float:
+    def _served(self, share: str, num_running: Counter[str]) -> float:
         """The time that a share has had; its jobs that still run count as first tries."""
-        return self._shares.served(share) + held[share] * self._limits.first_seconds
+        return self._shares.served(share) + num_running[share] * self._limits.first_seconds
 
     def _make_room(self, share: str) -> None:
         """Raise if the queue is full for a share; if it is full in all, the largest share gives way."""

@@ -235,7 +235,7 @@ class WorkerPool:
 
     async def _idle_or_new(self, prepared: PreparedVocabulary, share: str) -> _Worker:
         """An idle worker that has worked only for `share`, or a new one in place of other idle workers."""
-        for worker in [each for each in reversed(self._idle) if each.share in {None, share}]:
+        for worker in [idle for idle in reversed(self._idle) if idle.share in {None, share}]:
             self._idle.remove(worker)
             if worker.is_alive and prepared.vocabulary.digest in worker.known:
                 worker.share = share

@@ -77,16 +77,16 @@ class _LarkLowering:
     def text(self) -> Expr | None:
         """A whole text; None if there is none."""
         ends = self._ends.of(START, _BEGINNING)
-        found = union([self._rule(START, _BEGINNING, end) for end in ends])
+        rule = union([self._rule(START, _BEGINNING, end) for end in ends])
         pending = list(self._refs)
         for key in pending:
             name, begin, end = key
-            alternatives = [self._sequence(each, begin, end) for each in self._source.rules[name]]
+            alternatives = [self._sequence(symbols, begin, end) for symbols in self._source.rules[name]]
             body = union(alternatives)
             # A rule without texts refers to itself, and is pruned.
             self.rules.fill(self._refs[key], Rule(self._refs[key] if body is None else body))
             pending += list(self._refs)[len(pending) :]
-        return found
+        return rule
 
     def _rule(self, name: str, begin: Border, end: Border) -> RuleRef:
         """The texts of a rule between two borders."""
@@ -131,8 +131,8 @@ class _LarkLowering:
                     self._text(name, self._borders[ignored].forbidden),
                 )
                 options.append(concat(*texts))
-        found = union(options)
-        return found if found is None or len(options) == 1 else self.rules.define("token", Rule(found))
+        token = union(options)
+        return token if token is None or len(options) == 1 else self.rules.define("token", Rule(token))
 
     def _text(self, name: str, forbidden: Ranges) -> Expr | None:
         """The texts of a terminal that begin with none of some characters."""

@@ -127,7 +127,10 @@ def read_source(definition: str) -> LarkSource:
     except LarkError as error:
         raise refusal(_said(error)) from error
     source = LarkSource(
-        definition, {each.name: each for each in terminals}, _expansions(rules), tuple(dict.fromkeys(ignored))
+        definition,
+        {terminal.name: terminal for terminal in terminals},
+        _expansions(rules),
+        tuple(dict.fromkeys(ignored)),
     )
     _check(source)
     return source
@@ -170,22 +173,24 @@ def _apart(rule_defs: Iterable[Any]) -> Iterator[Any]:
             yield name, parameters, tree, options
             continue
         names = [f"{_ALTERNATIVE}{number}:{name}" for number in range(len(tree.children))]
-        choices = [Tree("expansion", [Tree("value", [NonTerminal(each)])]) for each in names]
+        choices = [Tree("expansion", [Tree("value", [NonTerminal(alternative)])]) for alternative in names]
         yield name, parameters, Tree("expansions", choices), options
-        for each, child in zip(names, tree.children, strict=True):
-            yield each, parameters, Tree("expansions", [child]), options
+        for alternative, child in zip(names, tree.children, strict=True):
+            yield alternative, parameters, Tree("expansions", [child]), options
 
 
 def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ...]]:
-    found: dict[str, list[SymbolSequence]] = {}
+    by_name: dict[str, list[SymbolSequence]] = {}
     for rule in rules:
         symbols = tuple(Symbol(symbol.name, symbol.is_term) for symbol in rule.expansion)
-        found.setdefault(rule.origin.name, []).append(symbols)
-    for name, expansions in found.items():
+        by_name.setdefault(rule.origin.name, []).append(symbols)
+    for name, expansions in by_name.items():
         if expansions[0] and expansions[0][0].name.startswith(_ALTERNATIVE):
-            found[name] = [symbols for (alternative,) in expansions for symbols in found[alternative.name]]
-    found = {name: each for name, each in found.items() if not name.startswith(_ALTERNATIVE)}
-    return {name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in found.items()}
+            by_name[name] = [
+                symbols for (alternative,) in expansions for symbols in by_name[alternative.name]
+            ]
+    by_name = {name: each for name, each in by_name.items() if not name.startswith(_ALTERNATIVE)}
+    return {name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in by_name.items()}
 
 
 def _right_recursive(name: str, expansions: tuple[SymbolSequence, ...]) -> tuple[SymbolSequence, ...]:
@@ -194,8 +199,8 @@ def _right_recursive(name: str, expansions: tuple[SymbolSequence, ...]) -> tuple
     The texts are the same, and masks are much faster (see `compiler.grammar.grammar`).
     """
     again = Symbol(name, is_terminal=False)
-    heads = [each for each in expansions if again not in each]
-    tails = [each[1:] for each in expansions if each[:1] == (again,)]
+    heads = [expansion for expansion in expansions if again not in expansion]
+    tails = [expansion[1:] for expansion in expansions if expansion[:1] == (again,)]
     if not tails or set(heads) != set(tails) or len(heads) + len(tails) != len(expansions):
         return expansions
     return (*heads, *((*head, again) for head in heads))
@@ -204,7 +209,7 @@ def _right_recursive(name: str, expansions: tuple[SymbolSequence, ...]) -> tuple
 def _check(source: LarkSource) -> None:
     if START not in source.rules:
         raise refusal(f"there is no rule {START!r}", f"Name the rule of the whole text {START!r}.")
-    symbols = [s for expansions in source.rules.values() for each in expansions for s in each]
+    symbols = [s for expansions in source.rules.values() for expansion in expansions for s in expansion]
     if len(symbols) > MAX_SYMBOLS:
         raise refusal(f"its rules expand into more than {MAX_SYMBOLS} symbols", "Lower the counts.")
     for terminal in source.terminals.values():

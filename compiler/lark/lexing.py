@@ -36,13 +36,13 @@ def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dic
 def reserved(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
     """For each terminal that is not a literal, the literals that compete with it and that a lexer prefers."""
     follows = _follows(source)
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    reserved_names: defaultdict[str, set[str]] = defaultdict(set)
     for following in follows.values():
         literals = {text for name in following if (text := terminals[name].literal) is not None}
         for name in following:
             if terminals[name].literal is None:
-                found[name] |= {text for text in literals if terminals[name].written.accepts(text)}
-    return {name: tuple(sorted(texts)) for name, texts in found.items()}
+                reserved_names[name] |= {text for text in literals if terminals[name].written.accepts(text)}
+    return {name: tuple(sorted(texts)) for name, texts in reserved_names.items()}
 
 
 def _follows(source: LarkSource) -> dict[str, set[str]]:
@@ -79,25 +79,27 @@ class _Sets:
         return cls(nullable, first, _ends(source.rules, nullable, -1))
 
     def first_of(self, expansion: SymbolSequence) -> set[str]:
-        found: set[str] = set()
+        first: set[str] = set()
         for symbol in expansion:
-            found |= {symbol.name} if symbol.is_terminal else self.first[symbol.name]
+            first |= {symbol.name} if symbol.is_terminal else self.first[symbol.name]
             if symbol.is_terminal or symbol.name not in self.nullable:
                 break
-        return found
+        return first
 
 
 def _nullable(rules: Mapping[str, Iterable[SymbolSequence]]) -> frozenset[str]:
-    found: set[str] = set()
+    nullable: set[str] = set()
     while True:
         more = {
             name
             for name, expansions in rules.items()
-            if any(all(not s.is_terminal and s.name in found for s in each) for each in expansions)
+            if any(
+                all(not s.is_terminal and s.name in nullable for s in expansion) for expansion in expansions
+            )
         }
-        if more == found:
-            return frozenset(found)
-        found = more
+        if more == nullable:
+            return frozenset(nullable)
+        nullable = more
 
 
 def _ends(
@@ -124,16 +126,16 @@ def _extensions(written: Dfa, taken: Dfa) -> Ranges:
     written, taken = written.over(alphabet), taken.over(alphabet)
     seen = {(0, 0)}
     pending = [(0, 0)]
-    found: set[int] = set()
+    symbols: set[int] = set()
     while pending:
         here, there = pending.pop()
         if here in written.accepting:
-            found |= {symbol for symbol, target in enumerate(taken.table[there]) if target != DEAD}
+            symbols |= {symbol for symbol, target in enumerate(taken.table[there]) if target != DEAD}
         for pair in zip(written.table[here], taken.table[there], strict=True):
             if DEAD not in pair and pair not in seen:
                 seen.add(pair)
                 pending.append(pair)
-    return charset.union(*(alphabet.atoms[symbol] for symbol in found)) if found else ()
+    return charset.union(*(alphabet.atoms[symbol] for symbol in symbols)) if symbols else ()
 
 
 def beginning_outside(dfa: Dfa, forbidden: Ranges) -> Dfa:

@@ -76,10 +76,10 @@ class BoundaryTokens:
                     yield at, len(suffix)
             for at in self._index.containing(self._tail + first):
                 spelling = self._index.spellings[at]
-                found = spelling.find(self._tail + first, 1)
-                while found > 0:
-                    yield at, found + len(self._tail)
-                    found = spelling.find(self._tail + first, found + 1)
+                offset = spelling.find(self._tail + first, 1)
+                while offset > 0:
+                    yield at, offset + len(self._tail)
+                    offset = spelling.find(self._tail + first, offset + 1)
 
 
 def _completes(matcher: xgr.GrammarMatcher, suffix: bytes, as_read: AsRead) -> bool:

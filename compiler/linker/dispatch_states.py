@@ -101,11 +101,11 @@ class FreeText:
 
         They contain the pattern, or begin with what is missing of it.
         """
-        found = set(self._containing)
+        token_ids = set(self._containing)
         while state:
-            found.update(range(*self._index.narrow(self.pattern[state:])))
+            token_ids.update(range(*self._index.narrow(self.pattern[state:])))
             state = self._borders[state]
-        return found
+        return token_ids
 
 
 HeaderTarget = str | FreeText | CompiledSchema
@@ -204,12 +204,12 @@ class DispatchState:
 
     def fits(self, text: bytes) -> bool:
         """Whether the output can go on with `text` from this state."""
-        found = self.step(text)
-        if not isinstance(found, HeaderMatch):
-            return found is not None
-        if isinstance(found.target, str):
-            return self._enters(found.target, found.rest)
-        return found.target.fits(found.rest)
+        after = self.step(text)
+        if not isinstance(after, HeaderMatch):
+            return after is not None
+        if isinstance(after.target, str):
+            return self._enters(after.target, after.rest)
+        return after.target.fits(after.rest)
 
     def reach(self, text: bytes) -> tuple[int, int]:
         """The range of headers that are still possible after `text`."""

@@ -82,17 +82,17 @@ class StateSet:
 
     def first_bytes(self) -> set[int]:
         """The bytes that may follow; those of prose are left out."""
-        found: set[int] = set()
+        first_bytes: set[int] = set()
         for state in self.consuming:
             match state:
                 case LiteralState(text, at):
-                    found.add(text[at])
+                    first_bytes.add(text[at])
                 case RepeatState(Repeat(chars)):
                     firsts = (ranges[0] for ranges in byte_sequences(chars.ranges))
-                    found.update(byte for low, high in firsts for byte in range(low, high + 1))
+                    first_bytes.update(byte for low, high in firsts for byte in range(low, high + 1))
                 case CharTailState(ranges):
-                    found.update(range(ranges[0][0], ranges[0][1] + 1))
-        return found
+                    first_bytes.update(range(ranges[0][0], ranges[0][1] + 1))
+        return first_bytes
 
 
 _PREFERRED = "a0 "
@@ -144,9 +144,9 @@ class Network:
             return states.steps[byte]
         except KeyError:
             successors = [after for state in states.consuming for after in self._successors(state, byte)]
-            found = self._closure(successors) if successors else None
-            states.steps[byte] = found
-            return found
+            closure = self._closure(successors) if successors else None
+            states.steps[byte] = closure
+            return closure
 
     def read_plain(self, states: StateSet, data: bytes, at: int) -> tuple[StateSet | None, int]:
         """Read the bytes from `at` on that lead from plain states to plain ones; and where that ends.

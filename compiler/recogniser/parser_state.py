@@ -132,13 +132,13 @@ class _StackClosure:
         while pending:
             frame, states = pending.pop()
             known = self._live.get(frame)
-            joined = states if known is None else self._network.union(known, states)
-            if joined is known:
+            all_states = states if known is None else self._network.union(known, states)
+            if all_states is known:
                 continue
-            self._live[frame] = joined
-            for call in joined.calls:
+            self._live[frame] = all_states
+            for call in all_states.calls:
                 pending += self._call(call.name, self._network.after(call), frame)
-            if joined.is_end:
+            if all_states.is_end:
                 pending += [(caller, after) for after, caller in frame.callers]
 
     def state(self) -> ParserState | None:

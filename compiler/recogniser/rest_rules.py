@@ -87,12 +87,12 @@ class RestRules:
         network = state.network
         if any(_is_in_character(one) for states in state.live.values() for one in states.consuming):
             return None
-        found = union(
+        body = union(
             concat(self._live(network, states, is_bottom=frame is state.bottom), self._after(network, frame))
             for frame, states in state.live.items()
         )
         self._fill_pending()
-        return found
+        return body
 
     def _live(self, network: Network, states: StateSet, *, is_bottom: bool) -> Expr | None:
         """What completes the rule; what it calls is live in a frame of its own."""

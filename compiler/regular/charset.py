@@ -44,17 +44,17 @@ def complement(ranges: Ranges) -> Ranges:
 
 def intersection(first: Ranges, second: Ranges) -> Ranges:
     """The characters that are in both sets."""
-    found = []
+    common = []
     i = j = 0
     while i < len(first) and j < len(second):
         low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
         if low <= high:
-            found.append((low, high))
+            common.append((low, high))
         if first[i][1] < second[j][1]:
             i += 1
         else:
             j += 1
-    return tuple(found)
+    return tuple(common)
 
 
 def of(chars: Iterable[str]) -> Ranges:
@@ -107,15 +107,15 @@ _CIRCLED_LETTERS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0
 
 
 def _where(test: Callable[[str], bool]) -> Ranges:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for low, high in _VARIED:
         for code in range(low, high + 1):
             if test(chr(code)):
-                if found and found[-1][1] == code - 1:
-                    found[-1] = (found[-1][0], code)
+                if ranges and ranges[-1][1] == code - 1:
+                    ranges[-1] = (ranges[-1][0], code)
                 else:
-                    found.append((code, code))
-    return union(found, (span for span in _UNIFORM if test(chr(span[0]))))
+                    ranges.append((code, code))
+    return union(ranges, (span for span in _UNIFORM if test(chr(span[0]))))
 
 
 _VARIED = ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xE0000, 0xE0FFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, LAST))

@@ -209,12 +209,12 @@ def union(automata: Sequence[Dfa]) -> Dfa:
 
     def successors(states: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
         dead = (DEAD,) * len(automata[0].alphabet.atoms)
-        rows = [dead if s == DEAD else each.table[s] for each, s in zip(automata, states, strict=True)]
+        rows = [dead if s == DEAD else dfa.table[s] for dfa, s in zip(automata, states, strict=True)]
         columns = zip(*rows, strict=True)
         return (targets if any(target != DEAD for target in targets) else None for targets in columns)
 
     def is_accepting(states: tuple[int, ...]) -> bool:
-        return any(state in each.accepting for each, state in zip(automata, states, strict=True))
+        return any(state in dfa.accepting for dfa, state in zip(automata, states, strict=True))
 
     return build_dfa(automata[0].alphabet, (0,) * len(automata), successors, is_accepting)
 
@@ -231,11 +231,11 @@ def intersection(automata: Sequence[Dfa]) -> Dfa:
         return reduce(Dfa.intersect, automata)
 
     def successors(states: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
-        columns = zip(*(each.table[s] for each, s in zip(automata, states, strict=True)), strict=True)
+        columns = zip(*(dfa.table[s] for dfa, s in zip(automata, states, strict=True)), strict=True)
         return (None if DEAD in targets else targets for targets in columns)
 
     def is_accepting(states: tuple[int, ...]) -> bool:
-        return all(state in each.accepting for each, state in zip(automata, states, strict=True))
+        return all(state in dfa.accepting for dfa, state in zip(automata, states, strict=True))
 
     start = (0,) * len(automata)
     try:

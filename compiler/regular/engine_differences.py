@@ -193,8 +193,8 @@ def refused_at(pattern: str, position: int, place: Place) -> tuple[RefusedConstr
     ('a count without a lower bound', '{,2}')
     """
     for opening, construct in _openings(place):
-        if found := opening.match(pattern, position):
-            return construct, found.group()
+        if match := opening.match(pattern, position):
+            return construct, match.group()
     return None
 
 

@@ -209,11 +209,11 @@ def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
             del items[-2]
     if not conditions:
         return _with_lookaheads(Concat(tuple(items)), alphabet)
-    found = _search(Concat(tuple(items)), alphabet)
+    automaton = _search(Concat(tuple(items)), alphabet)
     for condition, is_negative in conditions:
         dfa = _search(condition, alphabet)
-        found = found.intersect(dfa.complement() if is_negative else dfa)
-    return found
+        automaton = automaton.intersect(dfa.complement() if is_negative else dfa)
+    return automaton
 
 
 def _with_lookaheads(node: PatternNode, alphabet: Alphabet) -> Dfa:
@@ -260,13 +260,13 @@ def overlaps(patterns: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
     Raises:
         TooManyOverlaps: there are more than `most`.
     """
-    found: list[tuple[str, ...]] = [()]
+    overlapping: list[tuple[str, ...]] = [()]
     for index, pattern in enumerate(patterns):
         disjoint = {other for other in patterns[:index] if _exclude(pattern, other)}
-        found += [(*others, pattern) for others in found if disjoint.isdisjoint(others)]
-        if len(found) > most:
+        overlapping += [(*others, pattern) for others in overlapping if disjoint.isdisjoint(others)]
+        if len(overlapping) > most:
             raise TooManyOverlaps
-    return found
+    return overlapping
 
 
 def _exclude(first: str, second: str) -> bool:

@@ -44,18 +44,18 @@ def _split(first: bytes, last: bytes) -> list[tuple[ByteRange, ...]]:
     lowest, highest = b"\x80" * num_more, b"\xbf" * num_more
     if first[0] == last[0]:
         return [((first[0], first[0]), *rest) for rest in _split(first[1:], last[1:])]
-    found = []
+    parts = []
     low, high = first[0], last[0]
     if first[1:] != lowest:
-        found += [((low, low), *rest) for rest in _split(first[1:], highest)]
+        parts += [((low, low), *rest) for rest in _split(first[1:], highest)]
         low += 1
     if last[1:] != highest:
         high -= 1
     if low <= high:
-        found.append(((low, high), *(((0x80, 0xBF),) * num_more)))
+        parts.append(((low, high), *(((0x80, 0xBF),) * num_more)))
     if last[1:] != highest:
-        found += [((last[0], last[0]), *rest) for rest in _split(lowest, last[1:])]
-    return found
+        parts += [((last[0], last[0]), *rest) for rest in _split(lowest, last[1:])]
+    return parts
 
 
 def num_characters(text: bytes) -> int:

@@ -125,7 +125,7 @@ def bounded_by_count(
     max_count = low if high is None else high
     suffixes: dict[CountedState, Suffix] = {}
     transitions: dict[CountedState, dict[CountedState, Ranges]] = {}
-    queue, found = [START], {START}
+    queue, seen = [START], {START}
     for state in queue:
         number, count = state
         transitions[state] = {}
@@ -133,8 +133,8 @@ def bounded_by_count(
             suffixes[state] = suffixes_of[number].within(low - count, None if high is None else high - count)
         elif high is None or count < high:
             transitions[state] = {(t, min(count + 1, max_count)): s for t, s in targets_of[number].items()}
-        new = [target for target in transitions[state] if target not in found]
-        found.update(new)
+        new = [target for target in transitions[state] if target not in seen]
+        seen.update(new)
         queue += new
         if len(queue) > MAX_STATES:
             raise TooManyStates
@@ -269,22 +269,24 @@ def _path_lengths(
 
 def _suffixes(dfa: Dfa, targets_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Suffix]:
     """The states in which the rest of every text is a suffix that is worth sharing."""
-    found: dict[int, Suffix] = {}
+    suffixes: dict[int, Suffix] = {}
     predecessors: dict[int, list[int]] = {}
     for number, targets in enumerate(targets_of):
         if number in dfa.accepting and (not targets or list(targets) == [number]):
-            found[number] = Suffix(targets.get(number, ()), 0, None if targets else 0)
+            suffixes[number] = Suffix(targets.get(number, ()), 0, None if targets else 0)
         elif len(targets) == 1:
             predecessors.setdefault(next(iter(targets)), []).append(number)
-    stack = list(found)
+    stack = list(suffixes)
     while stack:
         target = stack.pop()
         for number in predecessors.get(target, ()):
-            suffix = _prepended(targets_of[number][target], found[target], may_end=number in dfa.accepting)
+            suffix = _prepended(targets_of[number][target], suffixes[target], may_end=number in dfa.accepting)
             if suffix is not None:
-                found[number] = suffix
+                suffixes[number] = suffix
                 stack.append(number)
-    return {number: suffix for number, suffix in found.items() if suffix.high is None or suffix.high >= SHORT}
+    return {
+        number: suffix for number, suffix in suffixes.items() if suffix.high is None or suffix.high >= SHORT
+    }
 
 
 def _prepended(ranges: Ranges, rest: Suffix, *, may_end: bool) -> Suffix | None:

@@ -51,7 +51,9 @@ class StringConstraint:
         return {
             "minLength": (self.min_length,),
             "maxLength": (self.max_length,),
-            "pattern": [pattern for each in (self, *self.alternatives) for pattern in each.patterns],
+            "pattern": [
+                pattern for constraint in (self, *self.alternatives) for pattern in constraint.patterns
+            ],
             "format": self.formats,
         }
 
@@ -88,7 +90,7 @@ class StringConstraint:
     def any_of(cls, alternatives: "Sequence[StringConstraint]") -> "StringConstraint":
         """What satisfies one of some constraints that `can_be_joined` and have the same lengths."""
         first = alternatives[0]
-        unbounded = tuple(replace(each, min_length=0, max_length=None) for each in alternatives)
+        unbounded = tuple(replace(constraint, min_length=0, max_length=None) for constraint in alternatives)
         return cls(first.min_length, first.max_length, draft=first.draft, alternatives=unbounded)
 
     @property
@@ -104,7 +106,7 @@ class StringConstraint:
         By the specification an unknown format has none; the report says so.
         """
         known = [FORMATS[name] for name in self.formats if name in FORMATS]
-        return known if is_guarded else [each.where_counted(self.max_length) for each in known]
+        return known if is_guarded else [form.where_counted(self.max_length) for form in known]
 
     def conditions(self, *, is_guarded: bool = False) -> tuple[list[PatternCondition], list[Note]]:
         """Everything but lengths and single values as patterns, and notes on what these leave out.
@@ -193,7 +195,9 @@ class StringConstraint:
         """
         if not self.alternatives:
             return language(conditions, self.excluded, most=most)
-        return union_of(each.language(each.conditions()[0], most) for each in self.alternatives)
+        return union_of(
+            alternative.language(alternative.conditions()[0], most) for alternative in self.alternatives
+        )
 
     def automaton(self) -> Dfa:
         """The texts that are admitted however far counts are lowered; lengths are not considered.

@@ -169,7 +169,7 @@ class StringLowering:
             return self._of_bounded(other_than(constraint.excluded))
         attempts = _attempts(constraint)
         for number, attempt in enumerate(attempts, start=1):
-            read = [replace(each, is_begun=attempt.is_begun) for each in conditions]
+            read = [replace(condition, is_begun=attempt.is_begun) for condition in conditions]
             try:
                 lowered = self._of_dfa(constraint.language(read, attempt.most), constraint, attempt.max_cost)
             except (TooManyStates, UnsupportedKeyword):
@@ -206,7 +206,7 @@ class StringLowering:
         """
         formats = constraint.known_formats(is_guarded=True)
         highs = [constraint.max_length, *(known.max_length for known in formats)]
-        high = min((each for each in highs if each is not None), default=None)
+        high = min((high_bound for high_bound in highs if high_bound is not None), default=None)
         if high is None or all(known.counted is None for known in formats):
             return None
         conditions, notes = constraint.conditions(is_guarded=True)

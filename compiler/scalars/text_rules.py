@@ -241,14 +241,14 @@ def _blocks(ranges: Ranges) -> tuple[Ranges, ...]:
     open object have hundreds of such states, each with other characters. Blocks are as large as powers of two
     within ASCII allow, so that the states share most of them, and each is compiled once.
     """
-    found = [charset.intersection(ranges, part) for part in (ESCAPED, charset.OUTSIDE_ASCII)]
+    blocks = [charset.intersection(ranges, part) for part in (ESCAPED, charset.OUTSIDE_ASCII)]
     unescaped = charset.intersection(ranges, charset.intersection(UNESCAPED, ((0, 0x7F),)))
     pending = [(0, 0x80)]
     while pending:
         low, size = pending.pop()
         part = charset.intersection(unescaped, ((low, low + size - 1),))
         if part == charset.intersection(UNESCAPED, ((low, low + size - 1),)):
-            found.append(part)
+            blocks.append(part)
         elif part:
             pending += [(low + size // 2, size // 2), (low, size // 2)]
-    return tuple(part for part in found if part)
+    return tuple(part for part in blocks if part)

@@ -57,7 +57,7 @@ class Canary:
         self._token_bytes = TokenBytes(text.vocabulary)
         index = text.prepared.index
         spelled = dict(zip(index.spellings, index.ids, strict=True))
-        self._letter_id = next((spelled[one][0] for one in LETTERS if one in spelled), 0)
+        self._letter_id = next((spelled[letter][0] for letter in LETTERS if letter in spelled), 0)
 
     async def check(self, client: EngineClient, model: ServedModel) -> None:
         """Run the canary on one engine.
@@ -79,15 +79,15 @@ class Canary:
 
     async def _grammar(self, tool: Tool) -> GrammarLookup:
         """The grammar of one call of a tool, stored where the engine reads it."""
-        found = await self._grammars.toolset(
+        cached = await self._grammars.toolset(
             (tool,),
             prepared=self._text.prepared,
             syntax=self._text.syntax,
             choice=ToolChoice(ChoiceMode.REQUIRED),
             parallel=False,
         )
-        await self._sent.publish_own(found)
-        return found
+        await self._sent.publish_own(cached)
+        return cached
 
     async def _check_call(self, client: EngineClient, model: ServedModel, grammar: GrammarLookup) -> None:
         written = self._sent.of_lookup(grammar)

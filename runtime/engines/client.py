@@ -95,14 +95,14 @@ def join_chunks(chunks: Iterable[EngineChunk]) -> Iterator[EngineChunk]:
 
     If reading a chunk fails, those before it come first.
     """
-    joined = EngineChunk()
+    whole = EngineChunk()
     try:
         for chunk in chunks:
-            joined = joined.followed_by(chunk)
+            whole = whole.followed_by(chunk)
     except Exception:
-        yield joined
+        yield whole
         raise
-    yield joined
+    yield whole
 
 
 class EngineClient(Protocol):
@@ -256,8 +256,8 @@ class HttpEngine:
 
     async def models(self) -> list[ServedModel]:
         """The models that it serves, as vLLM and SGLang list them."""
-        found = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.max_model_len) for model in found.data]
+        listed = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.max_model_len) for model in listed.data]
 
 
 async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
@@ -268,14 +268,14 @@ async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
     line = bytearray()
     async for received in answer.aiter_raw():
         *ends, beginning = received.split(b"\n")
-        found = []
+        lines = []
         for end in ends:
             line += end
             if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
-                found.append(data)
+                lines.append(data)
             line.clear()
-        if found:
-            yield found
+        if lines:
+            yield lines
         line += beginning
         if len(line) > MAX_EVENT_BYTES:
             raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")

@@ -54,11 +54,11 @@ class KnownEngine:
 
     def check_hook(self, hook: EngineHook, version: str) -> None:
         """Raise UnknownEngine if a method is missing, or has other parameters."""
-        found = getattr(hook.owner_class(), hook.method, None)
-        parameters = tuple(inspect.signature(found).parameters) if found is not None else None
+        method = getattr(hook.owner_class(), hook.method, None)
+        parameters = tuple(inspect.signature(method).parameters) if method is not None else None
         if parameters != hook.parameters:
-            what = f"{hook.owner}.{hook.method}"
+            hook_name = f"{hook.owner}.{hook.method}"
             raise UnknownEngine(
-                f"{self.name} {version} has another {what} than callgate expects: {parameters}, not"
+                f"{self.name} {version} has another {hook_name} than callgate expects: {parameters}, not"
                 f" {hook.parameters}"
             )

@@ -112,8 +112,8 @@ class GrammarLoader:
                 f" {self.prepared.vocabulary.digest[:12]}: give the gateway the tokenizer of the model that"
                 " this engine serves"
             )
-        found = self._linked.get(recipe.digest)
-        return found or await self._flights.join(recipe.digest, lambda: self._link(recipe, parts))
+        linked = self._linked.get(recipe.digest)
+        return linked or await self._flights.join(recipe.digest, lambda: self._link(recipe, parts))
 
     async def _link(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> OwnGrammar:
         entries = await self._found(recipe, parts)

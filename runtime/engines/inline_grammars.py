@@ -55,10 +55,10 @@ class InlineGrammars:
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
         """The signed parts by their keys; raises RequestRefused if they are no longer in memory."""
-        found = self._found(recipe)
-        if found is None:
+        parts_found = self._found(recipe)
+        if parts_found is None:
             raise _gone()
-        return found
+        return parts_found
 
     async def close(self) -> None:
         """Do nothing: nothing runs in the background."""

@@ -107,8 +107,8 @@ class LlamaClient(HttpEngine):
 
     async def models(self) -> list[ServedModel]:
         """The models that it serves; the context length is that of one slot."""
-        found = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in found.data]
+        listed = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in listed.data]
 
     async def num_running(self) -> int | None:
         """The number of busy slots; None if the server does not show its slots."""
@@ -139,18 +139,18 @@ class LlamaClient(HttpEngine):
 
     async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
         """The chunks of an answer, without the token that ended it, which may be outside our vocabulary."""
-        held: EngineChunk | None = None
+        held_back: EngineChunk | None = None
         with self._connection.reading():
             async for received in events:
                 for data in received:
                     event = msgspec.json.decode(data, type=_Event)
                     if event.error is not None:
                         raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
-                    if held is not None and event.stop_type != "eos":
-                        yield held
+                    if held_back is not None and event.stop_type != "eos":
+                        yield held_back
                     chunk = self._chunk(event)
-                    held = chunk if self._may_end(chunk) else None
-                    if held is None:
+                    held_back = chunk if self._may_end(chunk) else None
+                    if held_back is None:
                         yield chunk
                     if event.stop:
                         return
@@ -177,12 +177,12 @@ class LlamaClient(HttpEngine):
             segmentation = Segmentation(self._index)
             if segmentation.count(text) < len(text) + 1:
                 ids = segmentation.ids(text)
-        found = {one.id: one for one in event.completion_probabilities}
+        probabilities = {sampled.id: sampled for sampled in event.completion_probabilities}
         return [
             SampledToken(
                 token_id,
-                found[token_id].logprob if token_id in found else None,
-                _top(found[token_id]) if token_id in found else (),
+                probabilities[token_id].logprob if token_id in probabilities else None,
+                _top(probabilities[token_id]) if token_id in probabilities else (),
             )
             for token_id in ids
         ]
@@ -190,7 +190,7 @@ class LlamaClient(HttpEngine):
 
 def _top(probability: _Probability) -> tuple[tuple[int, float], ...]:
     tops = probability.top_logprobs
-    return tuple((one.id, one.logprob) for one in tops if one.logprob is not None)
+    return tuple((token.id, token.logprob) for token in tops if token.logprob is not None)
 
 
 def llama_body(request: CompletionRequest) -> dict[str, Any]:

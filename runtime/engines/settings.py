@@ -67,10 +67,10 @@ class PluginSettings:
 
 def _secret(secret: str | None, path: str | None) -> bytes:
     if secret:
-        found = secret.encode()
+        key = secret.encode()
     elif path:
         try:
-            found = Path(path).read_bytes()
+            key = Path(path).read_bytes()
         except OSError as error:
             raise PluginSettingsError(
                 f"{_SECRET_FILE}: {path!r} cannot be read ({error.strerror})"
@@ -79,11 +79,11 @@ def _secret(secret: str | None, path: str | None) -> bytes:
         raise PluginSettingsError(
             f"neither {_SECRET} nor {_SECRET_FILE} is set; the engine needs the secret of its gateway"
         )
-    if len(found) < _MIN_SECRET_BYTES:
+    if len(key) < _MIN_SECRET_BYTES:
         raise PluginSettingsError(
-            f"the secret has {len(found)} bytes, but it needs at least {_MIN_SECRET_BYTES}"
+            f"the secret has {len(key)} bytes, but it needs at least {_MIN_SECRET_BYTES}"
         )
-    return found
+    return key
 
 
 def _positive(text: str | None, default: int) -> int:

@@ -152,8 +152,8 @@ class VerifiedOutput:
         if self._matcher is None:
             return ()
         bits = np.unpackbits(self._mask().view(np.uint8), bitorder="little")[: self._width]
-        found = np.flatnonzero(bits)
-        return tuple(found.tolist()) if len(found) <= most else ()
+        token_ids = np.flatnonzero(bits)
+        return tuple(token_ids.tolist()) if len(token_ids) <= most else ()
 
     def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
         """The events of an engine's tokens, up to a token that is refused or ends the output.

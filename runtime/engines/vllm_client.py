@@ -97,14 +97,14 @@ class VllmClient(HttpEngine):
         """The version of vLLM; empty if the server does not say."""
         with self._connection.reading():
             answer = await self._connection.get("/version")
-            found = answer.json() if answer.is_success else {}
-            return str(found.get("version", ""))[:40] if isinstance(found, dict) else ""
+            reply = answer.json() if answer.is_success else {}
+            return str(reply.get("version", ""))[:40] if isinstance(reply, dict) else ""
 
     async def num_running(self) -> int | None:
         """The number of running requests, by its metrics; None if it has no such metric."""
         answer = await self._connection.get("/metrics")
-        found = _RUNNING.findall(answer.text)
-        return int(sum(map(float, found))) if answer.is_success and found else None
+        counts = _RUNNING.findall(answer.text)
+        return int(sum(map(float, counts))) if answer.is_success and counts else None
 
     @asynccontextmanager
     async def completion(
@@ -153,8 +153,10 @@ class VllmClient(HttpEngine):
 def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
     if logprobs is not None and logprobs.content is not None and len(logprobs.content) == len(ids):
         return [
-            SampledToken(one.token_id, one.logprob, tuple((t.token_id, t.logprob) for t in one.top_logprobs))
-            for one in logprobs.content
+            SampledToken(
+                token.token_id, token.logprob, tuple((t.token_id, t.logprob) for t in token.top_logprobs)
+            )
+            for token in logprobs.content
         ]
     if logprobs is None or len(logprobs.token_logprobs) != len(ids):
         return [SampledToken(token_id) for token_id in ids]
@@ -167,8 +169,8 @@ def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
 
 def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
     """The alternatives by their ids; the engine is asked to write a token as `token_id:5`."""
-    found = ((_TOKEN_ID.fullmatch(token), value) for token, value in (top or {}).items())
-    return tuple((int(matched[1]), value) for matched, value in found if matched)
+    matches = ((_TOKEN_ID.fullmatch(token), value) for token, value in (top or {}).items())
+    return tuple((int(matched[1]), value) for matched, value in matches if matched)
 
 
 def completion_body(request: CompletionRequest) -> dict[str, Any]:

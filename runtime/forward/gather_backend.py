@@ -45,12 +45,12 @@ class KeySpan:
         """The keys or values of a layer as [rows, num_kv_heads, num_keys, head_dim]."""
         first = self.pages[0]
         if len(self.pages) == 1 and first[-1] - first[0] == len(first) - 1 and first == sorted(first):
-            found = states[None, first[0] : first[-1] + 1]
+            rows = states[None, first[0] : first[-1] + 1]
         else:
             if self._index is None:
                 self._index = pad_tables(self.pages, states.device)
-            found = states[self._index]
-        return found.flatten(1, 2).transpose(1, 2)
+            rows = states[self._index]
+        return rows.flatten(1, 2).transpose(1, 2)
 
     def bias(
         self, positions: Tensor, window: int | None, dtype: torch.dtype, repeats: int, rows: slice = ALL
@@ -128,14 +128,16 @@ class GatherBackend:
             )
             members[next(shared, alone)].append((offset, chunk))
             offset += chunk.num_tokens
-        return cls(tuple(_prefix_group(found, page_size, device) for found in members.values()))
+        return cls(
+            tuple(_prefix_group(group_members, page_size, device) for group_members in members.values())
+        )
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
         output = query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
         for group in self.prefix_groups:
-            found = _attend_group(query.index_select(1, group.tokens), keys, values, group, scoring)
-            output[group.tokens] = found
+            attended = _attend_group(query.index_select(1, group.tokens), keys, values, group, scoring)
+            output[group.tokens] = attended
         return output
 
 
@@ -218,8 +220,8 @@ def _attend_alone(query: Tensor, keys: Tensor, values: Tensor, group: QueryGroup
         tiles = causal_tiles(query.shape[1], first_key, scoring.window, size=_FUSED_TILE_QUERIES)
     query = _by_sequence(query, positions)
     key, value = span.read(keys), span.read(values)
-    found = [_attend_tile(query, key, value, tile=tile, group=group, scoring=scoring) for tile in tiles]
-    return found[0] if len(found) == 1 else torch.cat(found)
+    attended = [_attend_tile(query, key, value, tile=tile, group=group, scoring=scoring) for tile in tiles]
+    return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
 def _attend_tile(
@@ -275,8 +277,8 @@ def _attend_to_span(
         return output, lse
     batch = _batched(_by_sequence(query, positions), keys.shape[2])
     bias = span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1])
-    found = _attend_to_keys(batch, span.read(keys), span.read(values), bias, scoring)
-    output, lse = (_unbatched(states, positions, heads) for states in found)
+    attended = _attend_to_keys(batch, span.read(keys), span.read(values), bias, scoring)
+    output, lse = (_unbatched(states, positions, heads) for states in attended)
     return output, lse
 
 

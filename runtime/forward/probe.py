@@ -119,9 +119,9 @@ def _by_itself(model: Any, text: list[int]) -> Tensor:
     return logits
 
 
-def _compare(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+def _compare(computed: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     """Compare the median token: single tokens may differ a lot, if rounding selects another expert."""
     spread = (expected - expected.mean(dim=-1, keepdim=True)).norm(dim=-1)
-    difference = float(((found - expected).norm(dim=-1) / spread).nanmedian())
+    difference = float(((computed - expected).norm(dim=-1) / spread).nanmedian())
     if difference > TOLERANCE.get(dtype, TOLERANCE_ROUNDED):
         raise Unfit(f"over pages it computes other logits than by itself: they differ by {difference:.0%}")

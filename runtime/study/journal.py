@@ -56,21 +56,21 @@ class Journal:
 
     def __init__(self, folder: Path, asked: Mapping[str, Any]) -> None:
         self._answers = folder / ANSWERS
-        found = _begun(folder)
-        if found is not None and found != asked:
-            what = next(key for key in {**asked, **found} if asked.get(key) != found.get(key))
+        recorded = _begun(folder)
+        if recorded is not None and recorded != asked:
+            differing = next(key for key in {**asked, **recorded} if asked.get(key) != recorded.get(key))
             raise RequestRefused(
-                f"{folder} has answers of another study, which was stopped: its {what} is"
-                f" {found.get(what)!r}, and this one's is {asked.get(what)!r};"
+                f"{folder} has answers of another study, which was stopped: its {differing} is"
+                f" {recorded.get(differing)!r}, and this one's is {asked.get(differing)!r};"
                 " name another folder, or delete that one",
                 "out",
             )
-        entries = [] if found is None else list(_entries(self._answers))
+        entries = [] if recorded is None else list(_entries(self._answers))
         self.entries: tuple[Entry, ...] = tuple(entries)
         """What the study has answered already."""
         try:
             (folder / ASKED).write_text(json.dumps({**asked, "is_whole": False}, indent=1) + "\n", "utf-8")
-            if found is None:
+            if recorded is None:
                 self._answers.write_text("", "utf-8")
             else:
                 _cut(self._answers, sum(len(entry.line.encode()) for entry in entries))

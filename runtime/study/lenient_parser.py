@@ -91,8 +91,8 @@ def syntax_fault(text: str, start: int, error: ValueError | RecursionError) -> O
 
 def schema_fault(errors: Iterable[jsonschema_rs.ValidationError]) -> OutputFault | None:
     """The first kind of a validator's errors; None if there are no errors."""
-    found = {_KEYWORDS.get(error.kind.name, OutputFault.BAD_VALUE) for error in errors}
-    return next((fault for fault in OutputFault if fault in found), None)
+    faults = {_KEYWORDS.get(error.kind.name, OutputFault.BAD_VALUE) for error in errors}
+    return next((fault for fault in OutputFault if fault in faults), None)
 
 
 _KEYWORDS = {
@@ -212,16 +212,16 @@ def parse_output(text: str, syntax: Syntax) -> ParsedOutput:
     if syntax.thought is not None:
         text = text.rpartition(syntax.thought.end)[2]
     shape = _shape(syntax)
-    found = shape.first.search(text)
-    if found is None:
+    first = shape.first.search(text)
+    if first is None:
         return _without_call(text, syntax)
-    prefix = text[: found.start()]
+    prefix = text[: first.start()]
     calls: list[ParsedCall] = []
     end = 0
-    while found is not None:
-        call, end = _read_call(text, found, shape)
+    while first is not None:
+        call, end = _read_call(text, first, shape)
         calls.append(call)
-        found = shape.next.match(text, end) if shape.next is not None else None
+        first = shape.next.match(text, end) if shape.next is not None else None
     closing = shape.closing.match(text, end)
     suffix = text[closing.end() if closing else end :]
     if prose := (prefix + suffix).strip():
@@ -298,8 +298,8 @@ def _read_call(text: str, header: re.Match[str], shape: _Shape) -> tuple[ParsedC
     if name_after is not None:
         name, at = _unescaped(name_after[1]), name_after.end()
     has_name = name_after is not None or header[1] is not None
-    if has_name and (found := shape.end.match(text, at)) is not None:
-        return ParsedCall(name, arguments), found.end()
+    if has_name and (closing := shape.end.match(text, at)) is not None:
+        return ParsedCall(name, arguments), closing.end()
     body, end = _end_of(text, at, shape)
     fault = _end_fault(text[at:body].strip(), has_end=shape.end.match(text, body) is not None)
     return ParsedCall(name, None, fault, "the call does not end after its arguments"), end
@@ -316,8 +316,8 @@ def _end_fault(rest: str, *, has_end: bool) -> OutputFault:
 
 def _end_of(text: str, start: int, shape: _Shape) -> tuple[int, int]:
     """The positions before and after a call's end; both are the text's end if it has none."""
-    if found := shape.end.search(text, start):
-        return found.span()
+    if end := shape.end.search(text, start):
+        return end.span()
     at = text.find(shape.tail, start) if shape.tail else -1
     return (at, at + len(shape.tail)) if at >= 0 else (len(text), len(text))
 

@@ -154,10 +154,10 @@ def _fault_labels(report: StudyReport) -> dict[str, list[str]]:
     for row in report.rows:
         for kind, count in row.faults.items():
             counts[kind] += count
-    found = [kind for kind, count in counts.items() if count]
-    frequent = sorted(found, key=lambda kind: -counts[kind])[:NUM_KINDS]
-    rare = [kind for kind in found if kind not in frequent]
-    return {kind: [kind] for kind in found if kind in frequent} | ({OTHER: rare} if rare else {})
+    kinds = [kind for kind, count in counts.items() if count]
+    frequent = sorted(kinds, key=lambda kind: -counts[kind])[:NUM_KINDS]
+    rare = [kind for kind in kinds if kind not in frequent]
+    return {kind: [kind] for kind in kinds if kind in frequent} | ({OTHER: rare} if rare else {})
 
 
 def _round_end(highest: float) -> float:

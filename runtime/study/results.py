@@ -169,24 +169,24 @@ class Comparison:
 def compare(unmasked: Cell, masked: Cell) -> Comparison:
     """Pair the answers by question."""
     pairs = list(zip(unmasked.answers, masked.answers, strict=True))
-    valid = [(one.verdict, other.verdict) for one, other in pairs if one.verdict.is_valid]
-    changed = [one for one, other in valid if one.calls != other.calls]
-    others = [other.verdict for one, other in pairs if not one.verdict.is_valid]
+    valid = [(before.verdict, after.verdict) for before, after in pairs if before.verdict.is_valid]
+    changed = [before for before, after in valid if before.calls != after.calls]
+    others = [after.verdict for before, after in pairs if not before.verdict.is_valid]
     return Comparison(
         masked.questions,
         masked.strategy,
         masked.temperature,
         num_valid=len(valid),
-        same_tool=share([_names(one.calls) == _names(other.calls) for one, other in valid]),
-        same_call=share([one.calls == other.calls for one, other in valid]),
-        right_unmasked=share([one.is_right for one, _ in valid]),
-        right_masked=share([other.is_right for _, other in valid]),
+        same_tool=share([_names(before.calls) == _names(after.calls) for before, after in valid]),
+        same_call=share([before.calls == after.calls for before, after in valid]),
+        right_unmasked=share([before.is_right for before, _ in valid]),
+        right_masked=share([after.is_right for _, after in valid]),
         num_invalid=len(others),
         rescued_tool=share([verdict.is_tool for verdict in others]),
         rescued_right=share([verdict.is_right for verdict in others]),
         num_changed=len(changed),
-        num_reordered=sum(one.is_reordered for one, _ in valid),
-        num_reordered_changed=sum(one.is_reordered for one in changed),
+        num_reordered=sum(before.is_reordered for before, _ in valid),
+        num_reordered_changed=sum(before.is_reordered for before in changed),
         num_rescued=sum(verdict.is_right for verdict in others),
     )
 
@@ -215,8 +215,10 @@ def pair(cell: Cell, rival: Cell) -> Pairing:
     won = sum(one.verdict.is_right and not other.verdict.is_right for one, other in pairs)
     lost = sum(other.verdict.is_right and not one.verdict.is_right for one, other in pairs)
     low, high = difference_interval(won, lost, len(pairs))
-    medians = [quantile(sorted(answer.seconds for answer in each.answers), 0.5) for each in (cell, rival)]
-    computed = [sum(answer.num_computed for answer in each.answers) for each in (cell, rival)]
+    medians = [
+        quantile(sorted(answer.seconds for answer in compared.answers), 0.5) for compared in (cell, rival)
+    ]
+    computed = [sum(answer.num_computed for answer in compared.answers) for compared in (cell, rival)]
     return Pairing(
         len(pairs),
         right=share([one.verdict.is_right for one, _ in pairs]),
@@ -289,19 +291,19 @@ class Findings:
 
     def grammar_seconds(self) -> dict[tuple[str, str], list[float]]:
         """By set and strategy, how long it took to make each grammar. All temperatures share it."""
-        found: dict[tuple[str, str], list[float]] = {}
+        seconds: dict[tuple[str, str], list[float]] = {}
         for questions, strategy, answer in self._first_answers():
             if answer.grammar_seconds is not None:
-                found.setdefault((questions, strategy), []).append(answer.grammar_seconds)
-        return found
+                seconds.setdefault((questions, strategy), []).append(answer.grammar_seconds)
+        return seconds
 
     def refusals(self) -> dict[tuple[str, str], list[str]]:
         """By set and strategy, why questions have no grammar."""
-        found: dict[tuple[str, str], list[str]] = {}
+        refusals: dict[tuple[str, str], list[str]] = {}
         for questions, strategy, answer in self._first_answers():
             if answer.verdict.fault is OutputFault.REFUSED:
-                found.setdefault((questions, strategy), []).append(answer.verdict.reason)
-        return found
+                refusals.setdefault((questions, strategy), []).append(answer.verdict.reason)
+        return refusals
 
     def _first_answers(self) -> Iterator[tuple[str, str, StudyAnswer]]:
         """One answer to each question, with its set and strategy."""

@@ -80,39 +80,39 @@ class StudyReport:
 
     def as_json(self) -> str:
         """All numbers, with the settings and the machine."""
-        found = self._findings
-        settings = {k: str(v) if k == "bfcl" and v else v for k, v in asdict(found.settings).items()}
+        findings = self._findings
+        settings = {k: str(v) if k == "bfcl" and v else v for k, v in asdict(findings.settings).items()}
         content = {
-            "model": found.model,
-            "num_parameters": found.num_parameters,
-            "can_think": found.can_think,
-            "machine": dict(found.machine),
+            "model": findings.model,
+            "num_parameters": findings.num_parameters,
+            "can_think": findings.can_think,
+            "machine": dict(findings.machine),
             "settings": settings,
-            "seconds": round(found.seconds, 1),
-            "is_whole": found.is_whole,
-            "num_left_out": found.num_left_out,
+            "seconds": round(findings.seconds, 1),
+            "is_whole": findings.is_whole,
+            "num_left_out": findings.num_left_out,
             "rows": [row.as_json for row in self.rows],
             "comparisons": [asdict(comparison) for comparison in self.comparisons()],
             "grammar_seconds": [
                 {"questions": name, "strategy": strategy, "seconds": seconds}
-                for (name, strategy), seconds in found.grammar_seconds().items()
+                for (name, strategy), seconds in findings.grammar_seconds().items()
             ],
             "refusals": [
                 {"questions": name, "strategy": strategy, "reasons": reasons}
-                for (name, strategy), reasons in found.refusals().items()
+                for (name, strategy), reasons in findings.refusals().items()
             ],
         }
         return json.dumps(content, indent=1) + "\n"
 
     def _heading(self) -> str:
-        found = self._findings
+        findings = self._findings
         counts = [row.num_questions for row in self.rows]
-        threads, torch = found.machine["threads"], found.machine["torch"]
+        threads, torch = findings.machine["threads"], findings.machine["torch"]
         sentences = [
-            f"Model `{found.model}`, {found.num_parameters / 1e6:.1f} M parameters.",
-            f"Answers of at most {found.settings.max_tokens} tokens.",
-            f"Threads of torch {torch}: {threads}; questions at a time: {found.settings.num_at_once};",
-            f"{found.seconds / 60:.1f} minutes in all.",
+            f"Model `{findings.model}`, {findings.num_parameters / 1e6:.1f} M parameters.",
+            f"Answers of at most {findings.settings.max_tokens} tokens.",
+            f"Threads of torch {torch}: {threads}; questions at a time: {findings.settings.num_at_once};",
+            f"{findings.seconds / 60:.1f} minutes in all.",
         ]
         if len(self.temperatures) > 1:
             temperatures = _each(self.temperatures, "{:g}".format)
@@ -122,11 +122,11 @@ class StudyReport:
         if counts:
             points = _points(interval(0.5, min(counts))[1] - 0.5)
             sentences.append(f"A share of {min(counts)} questions is good to ±{points} points at worst.")
-        if not found.can_think and found.settings.strategies is None:
+        if not findings.can_think and findings.settings.strategies is None:
             sentences.append(
                 "There is no row for free thinking first: this model's template has no thoughts."
             )
-        if not found.is_whole:
+        if not findings.is_whole:
             sentences.append("**It was interrupted**: not all questions were asked.")
         return " ".join(sentences)
 
@@ -165,9 +165,14 @@ class StudyReport:
         """Each strategy of Callgate beside drawing until valid, above temperature 0: by set, and in all."""
         groups = [[name] for name in self.sets] + ([self.sets] if len(self.sets) > 1 else [])
         rows = [
-            ["all" if len(sets) > 1 else sets[0], TITLES[strategy], f"{temperature:g}", *_pairing_row(found)]
+            [
+                "all" if len(sets) > 1 else sets[0],
+                TITLES[strategy],
+                f"{temperature:g}",
+                *_pairing_row(pairing),
+            ]
             for sets, strategy, temperature in itertools.product(groups, self.strategies, self.temperatures)
-            if (found := self._paired(sets, strategy, temperature)) is not None
+            if (pairing := self._paired(sets, strategy, temperature)) is not None
         ]
         return _table(_PAIRS, rows, num_texts=2) if rows else ""
 
@@ -212,8 +217,8 @@ class StudyReport:
 
     def _cost_row(self, questions: str, strategy: str) -> list[str]:
         row = self.pooled(questions, strategy)
-        made = sorted(self._findings.grammar_seconds().get((questions, strategy), []))
-        times = [1e3 * quantile(made, part) for part in (0.5, 0.99)] if made else []
+        seconds = sorted(self._findings.grammar_seconds().get((questions, strategy), []))
+        times = [1e3 * quantile(seconds, part) for part in (0.5, 0.99)] if seconds else []
         return [
             questions,
             TITLES[strategy],
@@ -285,25 +290,28 @@ _COSTS = (
 _SHARES = ("json", "valid", "tool", "right")
 
 
-def _pairing_row(found: Pairing) -> list[str]:
+def _pairing_row(pairing: Pairing) -> list[str]:
     return [
-        str(found.num_questions),
-        _tenths(found.right_of_rival),
-        _tenths(found.right),
-        f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
-        _times(found.computed),
-        _times(found.seconds),
+        str(pairing.num_questions),
+        _tenths(pairing.right_of_rival),
+        _tenths(pairing.right),
+        f"{100 * pairing.low:+.1f} to {100 * pairing.high:+.1f}",
+        _times(pairing.computed),
+        _times(pairing.seconds),
     ]
 
 
-def _change_row(one: Comparison) -> list[str]:
-    shares = (one.same_tool, one.same_call, one.right_unmasked, one.right_masked)
+def _change_row(comparison: Comparison) -> list[str]:
+    shares = (comparison.same_tool, comparison.same_call, comparison.right_unmasked, comparison.right_masked)
     return [
-        str(one.num_valid),
-        *(_points(part) if one.num_valid else "-" for part in shares),
-        f"{one.num_reordered}, {one.num_reordered_changed}",
-        str(one.num_invalid),
-        *(_points(part) if one.num_invalid else "-" for part in (one.rescued_tool, one.rescued_right)),
+        str(comparison.num_valid),
+        *(_points(part) if comparison.num_valid else "-" for part in shares),
+        f"{comparison.num_reordered}, {comparison.num_reordered_changed}",
+        str(comparison.num_invalid),
+        *(
+            _points(part) if comparison.num_invalid else "-"
+            for part in (comparison.rescued_tool, comparison.rescued_right)
+        ),
     ]
 
 
@@ -362,13 +370,14 @@ def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> It
     if masked is None:
         return
     if unmasked is not None:
-        found = compare(unmasked, masked)
+        comparison = compare(unmasked, masked)
         yield (
-            f"{name}: {found.num_valid} calls were valid unmasked; Callgate's are the same"
-            f" in {found.num_valid - found.num_changed} cases. {found.num_reordered} had keys in another"
-            f" order than the schema's, {found.num_reordered_changed} of which are among the"
-            f" {found.num_changed} that changed. Of {found.num_invalid} that were not valid,"
-            f" {found.num_rescued} are right under the mask."
+            f"{name}: {comparison.num_valid} calls were valid unmasked; Callgate's are the same"
+            f" in {comparison.num_valid - comparison.num_changed} cases."
+            f" {comparison.num_reordered} had keys in another order than the schema's,"
+            f" {comparison.num_reordered_changed} of which are among the"
+            f" {comparison.num_changed} that changed. Of {comparison.num_invalid} that were not valid,"
+            f" {comparison.num_rescued} are right under the mask."
         )
         pairs = [
             (one, other)
@@ -389,8 +398,10 @@ def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> It
 
 
 def _together(cells: Cells, sets: Sequence[str], strategy: str) -> Cell | None:
-    found = [cell for (questions, name, _), cell in cells.items() if questions in sets and name == strategy]
-    return merged(found) if found else None
+    cells_of_strategy = [
+        cell for (questions, name, _), cell in cells.items() if questions in sets and name == strategy
+    ]
+    return merged(cells_of_strategy) if cells_of_strategy else None
 
 
 def _num_right(answers: Sequence[StudyAnswer]) -> int:

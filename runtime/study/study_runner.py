@@ -198,27 +198,27 @@ class _Interview:
                     self._subject,
                     strategy,
                     question,
-                    one.grammar,
+                    prepared.grammar,
                     prompt,
                     number,
                     temperature,
                     settings.max_tokens,
                 )
-                for (number, question), one, prompt in rest
-                if one.grammar is not None
+                for (number, question), prepared, prompt in rest
+                if prepared.grammar is not None
             )
             answered = self._asker.answer(asked)
-            for _, one, _ in rest:
-                if one.grammar is None:
-                    answer = StudyAnswer("", replace(REFUSED, reason=one.refusal), 0.0)
+            for _, prepared, _ in rest:
+                if prepared.grammar is None:
+                    answer = StudyAnswer("", replace(REFUSED, reason=prepared.refusal), 0.0)
                 else:
-                    seconds = one.seconds if strategy.is_masked else None
+                    seconds = prepared.seconds if strategy.is_masked else None
                     answer = replace(next(answered), grammar_seconds=seconds)
                 self._keep(name, strategy.name, temperature, answer)
                 self._say(f"{name}: {strategy.name}, T={temperature:g}")
 
-    def _say(self, what: str) -> None:
-        self._on_progress(what, self.findings.num_answers, self.num_wanted)
+    def _say(self, message: str) -> None:
+        self._on_progress(message, self.findings.num_answers, self.num_wanted)
 
     def _keep(self, name: str, strategy: str, temperature: float, answer: StudyAnswer) -> None:
         number = self.findings.num_answered(name, strategy, temperature)

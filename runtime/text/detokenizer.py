@@ -79,9 +79,9 @@ class StopScanner:
         if self.found is not None:
             return ""
         text = self._held + text
-        found = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            at, self.found = min(found)
+        stops = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if stops:
+            at, self.found = min(stops)
             self._held = ""
             return text[:at]
         at = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)

@@ -41,8 +41,8 @@ class PendingText:
 
     def take_first(self, length: int | None) -> str:
         """Take the first `length` characters, or all if it is None."""
-        taken, self.text = self.text[:length], "" if length is None else self.text[length:]
-        return taken
+        text, self.text = self.text[:length], "" if length is None else self.text[length:]
+        return text
 
     def may_become(self, text: str) -> bool:
         """Whether `text` begins with all that is pending."""
@@ -170,14 +170,14 @@ class ParameterReader:
 
     def _read_key(self) -> str:
         tags = self._tags
-        found = [
+        keys = [
             (at, after, is_string)
             for after, is_string in ((tags.after_key, False), (tags.after_string_key, True))
             if after is not None and (at := self._pending.text.find(after)) >= 0
         ]
-        if not found:
+        if not keys:
             return ""
-        at, after, is_string = min(found)
+        at, after, is_string = min(keys)
         key = self._pending.take_first(at)
         self._pending.take(after)
         self._admitted = self._types.get(key, (STRING,))

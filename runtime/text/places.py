@@ -233,5 +233,5 @@ def _is_plain_text(place: TokenPlace) -> bool:
 
 def _written(places: list[TokenPlace], *kinds: Written) -> TokenPlace:
     """The first place of the first kind that there is; else the first place."""
-    found = (place for kind in kinds for place in places if place.writes == kind)
-    return next(found, places[0])
+    written = (place for kind in kinds for place in places if place.writes == kind)
+    return next(written, places[0])

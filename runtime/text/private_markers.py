@@ -66,7 +66,7 @@ class PrivateMarkers:
 
     def restore(self, text: str) -> str:
         """A text that the template wrote, such as an error, with the markers as readers know them."""
-        return self._name.sub(lambda found: self._texts[found[0]], self._role_markers.remove(text))
+        return self._name.sub(lambda match: self._texts[match[0]], self._role_markers.remove(text))
 
     def encode(self, prompt: str) -> list[int]:
         """The token ids of what the renamed template rendered.
@@ -75,18 +75,18 @@ class PrivateMarkers:
             ValueError: the tokenizer's model makes a marker of text.
         """
         prompt = self._role_markers.join(prompt)
-        found = self._tokenizer.encode_batch_fast([prompt], add_special_tokens=False)[0].ids
-        if not self._not_text.isdisjoint(found):
-            marker = self._tokenizer.id_to_token(next(i for i in found if i in self._not_text))
+        token_ids = self._tokenizer.encode_batch_fast([prompt], add_special_tokens=False)[0].ids
+        if not self._not_text.isdisjoint(token_ids):
+            marker = self._tokenizer.id_to_token(next(i for i in token_ids if i in self._not_text))
             raise ValueError(f"its tokenizer cannot write {marker!r} as text; remove it from the messages")
-        return [self._real_ids.get(i, i) for i in found]
+        return [self._real_ids.get(i, i) for i in token_ids]
 
     def _rename(self, kind: str, text: str) -> str:
         if kind not in {"data", "string"}:
             return text
         quote = text[0] if kind == "string" else ""
         constant = text[1:-1] if quote else text
-        renamed = self._marker_text.sub(lambda found: self._names[found[0]], constant)
+        renamed = self._marker_text.sub(lambda match: self._names[match[0]], constant)
         return f"{quote}{self._role_markers.mark(renamed)}{quote}"
 
 
@@ -114,7 +114,7 @@ class RoleMarkers:
 
     def join(self, prompt: str) -> str:
         """A rendered prompt with the names of the markers in it, without marks."""
-        return self.remove(self._marked.sub(lambda found: self._names[found[1]], prompt))
+        return self.remove(self._marked.sub(lambda match: self._names[match[1]], prompt))
 
     def remove(self, text: str) -> str:
         """A text without marks."""

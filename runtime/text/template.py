@@ -210,7 +210,7 @@ class ChatTemplate:
         Servers that do not tell thoughts from answers return them so.
         """
         begin, end = self._markers.name("<think>"), self._markers.name("</think>")
-        return _THOUGHT.sub(lambda found: f"{found[1]}{begin}{found[2]}{end}", content, count=1)
+        return _THOUGHT.sub(lambda match: f"{match[1]}{begin}{match[2]}{end}", content, count=1)
 
     def _check_sample(self, messages: Sequence[Message]) -> None:
         """Check that a conversation without markers of its own has the token ids that it has without names.
@@ -238,10 +238,10 @@ def template_variables(chat_template: str) -> frozenset[str]:
     """
     environment = Environment(extensions=["jinja2.ext.loopcontrols"])  # noqa: S701 nothing is rendered
     try:
-        found = find_undeclared_variables(environment.parse(_GENERATION.sub("", chat_template)))
+        names = find_undeclared_variables(environment.parse(_GENERATION.sub("", chat_template)))
     except TemplateError:
         return frozenset()
-    return frozenset(found) - _OWN_VARIABLES
+    return frozenset(names) - _OWN_VARIABLES
 
 
 def conversation_fields(
