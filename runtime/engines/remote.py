@@ -30,7 +30,7 @@ from runtime.engines.sent_grammars import (
     SentGrammars,
     WriteGrammar,
 )
-from runtime.engines.verified_output import VerifiedOutput
+from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import (
     EngineStopped,
     GenerationFailed,
@@ -95,6 +95,51 @@ class _Answer:
         await asyncio.wait([asyncio.gather(*self.tasks, return_exceptions=True)], timeout=END_TIMEOUT_S)
 
 
+class Admission:
+    """Counts the sequences and images of running requests, and admits others while they are few enough."""
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        self._settings = settings
+        self._sequences: Counter[str] = Counter()
+        self._image_characters: Counter[str] = Counter()
+
+    def num_sequences(self, share: str) -> int:
+        """How many sequences a client has."""
+        return self._sequences[share]
+
+    @contextmanager
+    def admitted(self, request: GenerationRequest) -> Iterator[None]:
+        """Count a request's sequences and images while it runs, for its client and for all clients.
+
+        Raises:
+            Overloaded: there are too many.
+        """
+        share = request.share
+        self._check(request)
+        self._sequences[share] += request.num_choices
+        self._image_characters[share] += request.num_image_characters
+        try:
+            yield
+        finally:
+            self._image_characters[share] -= request.num_image_characters
+            self._sequences[share] -= request.num_choices
+            for counts in (self._image_characters, self._sequences):
+                if not counts[share]:
+                    del counts[share]
+
+    def _check(self, request: GenerationRequest) -> None:
+        share, settings = request.share, self._settings
+        if self._sequences.total() + request.num_choices > settings.max_sequences:
+            raise Overloaded(settings.retry_after_s)
+        if self._sequences[share] + request.num_choices > settings.max_sequences_per_share:
+            raise TooManySequences(settings.max_sequences_per_share, settings.retry_after_s)
+        if self._image_characters[share] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
+            reason = (
+                f"the images of a client's running answers have at most {MAX_IMAGE_CHARACTERS} characters"
+            )
+            raise Overloaded(settings.retry_after_s, reason)
+
+
 class RemoteRuntime:
     """Serves one model by external engines.
 
@@ -119,12 +164,13 @@ class RemoteRuntime:
         self._settings = settings or RemoteSettings()
         self._text = text
         self._token_bytes = TokenBytes(text.vocabulary)
+        self._admission = Admission(self._settings)
         self._prompts = PromptRenderer(
             text,
             text.context_length,
             max_per_share=self._settings.max_sequences_per_share,
             retry_after_s=self._settings.retry_after_s,
-            num_sequences=lambda share: self._num_of_share.get(share, 0),
+            num_sequences=self._admission.num_sequences,
             takes_images=self._settings.takes_images,
         )
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
@@ -139,11 +185,14 @@ class RemoteRuntime:
             CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
             JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None,
         )
-        self._counts_rescued = all(client.has_unmasked_logprobs for client in clients)
+        self._verification = Verification(
+            text.prepared,
+            self._token_bytes,
+            checks_masks=not self._grammars.applies_guards,
+            counts_rescued=all(client.has_unmasked_logprobs for client in clients),
+        )
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._answers: dict[str, _Answer] = {}
-        self._num_of_share: dict[str, int] = {}
-        self._images_of_share: Counter[str] = Counter()
         self._card = ModelCard(
             text.model_id,
             text.prepared,
@@ -187,7 +236,7 @@ class RemoteRuntime:
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
         outputs, affinity = await self._prompts.prepared(request, partial(self._begun, request))
-        with self._admitted(request):
+        with self._admission.admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(
                 queue,
@@ -284,15 +333,7 @@ class RemoteRuntime:
         is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
         outputs = [
             VerifiedOutput(
-                request,
-                choice,
-                prompt_ids,
-                max_tokens,
-                prepared=self._text.prepared,
-                token_bytes=self._token_bytes,
-                is_thinking=is_thinking,
-                checks_masks=not self._grammars.applies_guards,
-                counts_rescued=self._counts_rescued,
+                request, choice, prompt_ids, max_tokens, self._verification, is_thinking=is_thinking
             )
             for choice in range(request.num_choices)
         ]
@@ -301,31 +342,3 @@ class RemoteRuntime:
             [output] = outputs
             output.follow(request.draft)
         return outputs
-
-    @contextmanager
-    def _admitted(self, request: GenerationRequest) -> Iterator[None]:
-        """Count a request's sequences and images while it runs, for its client and for all clients.
-
-        Raises:
-            Overloaded: there are too many.
-        """
-        share, counts, most = request.share, self._num_of_share, self._settings.max_sequences_per_share
-        if sum(counts.values()) + request.num_choices > self._settings.max_sequences:
-            raise Overloaded(self._settings.retry_after_s)
-        if counts.get(share, 0) + request.num_choices > most:
-            raise TooManySequences(most, self._settings.retry_after_s)
-        if self._images_of_share[share] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
-            reason = (
-                f"the images of a client's running answers have at most {MAX_IMAGE_CHARACTERS} characters"
-            )
-            raise Overloaded(self._settings.retry_after_s, reason)
-        counts[share] = counts.get(share, 0) + request.num_choices
-        self._images_of_share[share] += request.num_image_characters
-        try:
-            yield
-        finally:
-            self._images_of_share[share] -= request.num_image_characters
-            self._images_of_share += Counter()  # forgets clients that have none
-            counts[share] -= request.num_choices
-            if not counts[share]:
-                del counts[share]

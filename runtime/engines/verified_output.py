@@ -7,7 +7,7 @@ valid tokens, or the closer completes the output.
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -35,6 +35,48 @@ NUM_QUICK = 8
 """An output is no longer slow after twice as many quick verifications; each relapse doubles their number."""
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How the outputs of one model are verified, whatever the request.
+
+    With `checks_masks`, each token is also checked against its mask. A matcher alone accepts some tokens
+    after which a guard allows nothing; an engine that applies no guards may write them.
+
+    `counts_rescued`: the engine's log probabilities are those from before the mask. Where the request asked
+    for them, the most probable token is compared with the mask, which counts the rescued ones.
+    """
+
+    prepared: PreparedVocabulary
+    token_bytes: TokenBytes
+    checks_masks: bool = False
+    counts_rescued: bool = False
+
+
+class _VerifyingTime:
+    """The processor time that an output takes to verify. Waiting for other threads does not count."""
+
+    def __init__(self) -> None:
+        self.slow_s = 0.0
+        """The time of all slow verifications."""
+        self._num_slow = 0
+        self._num_quick_wanted = 0
+        """How many quick verifications must follow until the output is no longer slow."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the next verification may take long."""
+        return self._num_quick_wanted > 0
+
+    def add(self, spent_s: float) -> None:
+        """Count one verification."""
+        if spent_s > SLOW_S:
+            self.slow_s += spent_s
+            self._num_slow += 1
+            self._num_quick_wanted = NUM_QUICK << self._num_slow
+        elif self._num_quick_wanted:
+            self._num_quick_wanted -= 1
+
+
 class VerifiedOutput:
     """One choice of a request: takes an engine's tokens, and returns the events of the valid ones.
 
@@ -48,12 +90,6 @@ class VerifiedOutput:
             if output.is_over_budget:
                 events += output.close()
 
-    With `checks_masks`, each token is also checked against its mask. A matcher alone accepts some tokens
-    after which a guard allows nothing; an engine that applies no guards may write them.
-
-    `counts_rescued`: the engine's log probabilities are those from before the mask. Where the request asked
-    for them, the most probable token is compared with the mask, which counts the rescued ones.
-
     Not thread-safe.
     """
 
@@ -63,14 +99,12 @@ class VerifiedOutput:
         choice: int,
         prompt_ids: list[int],
         max_tokens: int,
+        verification: Verification,
         *,
-        prepared: PreparedVocabulary,
-        token_bytes: TokenBytes,
         is_thinking: bool,
-        checks_masks: bool = False,
-        counts_rescued: bool = False,
     ) -> None:
         constraint = request.constraint
+        vocabulary = verification.prepared.vocabulary
         self.choice = choice
         self.prompt_ids = prompt_ids
         self.max_tokens = max_tokens
@@ -83,8 +117,6 @@ class VerifiedOutput:
         """Whether the output could not be completed within its budget after the last token."""
         self.is_exhausted = False
         """Whether the output ended because its engine could only have written a stop token."""
-        self.is_slow = False
-        """Whether its next tokens may take long to verify, so that a thread should do it."""
         self.num_refused = 0
         self.num_requests = 0
         """How many times an engine was asked to begin or continue it."""
@@ -93,22 +125,20 @@ class VerifiedOutput:
         self.refused_ids: list[int] = []
         """The tokens that were refused at this place."""
         self._num_at_resume = 0
-        self._slow_s = 0.0
-        self._num_slow = 0
-        self._num_quick_wanted = 0
+        self._time = _VerifyingTime()
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._draft: Draft | None = None
-        self._transcript = Transcript.of(request, choice, token_bytes)
-        self._tokens = prepared.vocabulary.tokens
-        self._width = prepared.vocabulary.width
-        self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
+        self._transcript = Transcript.of(request, choice, verification.token_bytes)
+        self._tokens = vocabulary.tokens
+        self._width = vocabulary.width
+        self._stop_ids = frozenset(vocabulary.stop_ids)
         self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
         self._num_logprobs = request.num_logprobs
-        self._checks_masks = checks_masks
+        self._checks_masks = verification.checks_masks
         self._num_forced = 0
-        is_told = counts_rescued and constraint is not None and request.num_logprobs is not None
-        self._num_rescued = 0 if is_told else None
+        has_logprobs = constraint is not None and request.num_logprobs is not None
+        self._num_rescued = 0 if verification.counts_rescued and has_logprobs else None
         """None once the first choice at one place is unknown."""
         self._was_complete = False
 
@@ -116,6 +146,11 @@ class VerifiedOutput:
     def is_open(self) -> bool:
         """Whether more tokens of the engine are wanted."""
         return not (self.is_finished or self.is_refused or self.is_over_budget)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its next tokens may take long to verify, so that a thread should do it."""
+        return self._time.is_slow
 
     @property
     def remaining(self) -> int:
@@ -169,20 +204,10 @@ class VerifiedOutput:
             if not self.is_open:
                 break
             events += self._taken(token)
-        self._note_time(time.thread_time() - start_s)
-        if self._slow_s > MAX_SLOW_S and not self.is_finished:
+        self._time.add(time.thread_time() - start_s)
+        if self._time.slow_s > MAX_SLOW_S and not self.is_finished:
             raise GrammarTooSlow(MAX_SLOW_S)
         return joined_deltas(events)
-
-    def _note_time(self, spent_s: float) -> None:
-        """Note the processor time of a verification. Waiting for other threads does not count."""
-        if spent_s > SLOW_S:
-            self._slow_s += spent_s
-            self._num_slow += 1
-            self._num_quick_wanted = NUM_QUICK << self._num_slow
-        elif self._num_quick_wanted:
-            self._num_quick_wanted -= 1
-        self.is_slow = self._num_quick_wanted > 0
 
     def resume(self) -> None:
         """Reopen the output: an engine is asked to continue after its valid tokens."""

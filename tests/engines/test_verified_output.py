@@ -5,7 +5,7 @@ import pytest
 from compiler.prepared_vocabulary import prepare
 from compiler.schema import compile_schema
 from runtime.engines import verified_output
-from runtime.engines.verified_output import VerifiedOutput
+from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
@@ -21,8 +21,7 @@ def an_output(max_tokens, begun):
         0,
         [],
         max_tokens,
-        prepared=prepared,
-        token_bytes=TokenBytes(prepared.vocabulary),
+        Verification(prepared, TokenBytes(prepared.vocabulary)),
         is_thinking=False,
     )
     output.take(map(SampledToken, begun))

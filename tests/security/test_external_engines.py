@@ -133,13 +133,12 @@ async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_
     monkeypatch.setattr(prompts, "FULL_PAUSE_S", 0)
     asked, rendered = [], []
 
-    class Counts(dict):
-        def get(self, share, default):
-            asked.append(share)
-            return super().get(share, default)
+    def num_sequences(share):
+        asked.append(share)
+        return 3
 
     async with remote_over(text, settings=replace(SETTINGS, max_sequences_per_share=4)) as remote:
-        remote.runtime._num_of_share = Counts(full=3)
+        monkeypatch.setattr(remote.runtime._prompts, "_num_sequences", num_sequences)
         monkeypatch.setattr(remote.runtime._prompts, "_render", rendered.append)
         with pytest.raises(TooManySequences, match="this client has 4 answers"):
             async for _ in remote.runtime.generate(remote.request(share="full", num_choices=2)):
