@@ -8,35 +8,21 @@
 >>> (await catalog.get("mail", 1)).toolset.tool_names
 ('send',)
 
-`toolspecs/toolset_logs.py` says how they are stored. The catalog writes a content before the record that
-names it.
+`toolspecs/toolset_records.py` reads records, and `toolspecs/toolset_logs.py` says how they are stored. The
+catalog writes a content before the record that names it.
 """
 
 import asyncio
 import copy
-import logging
-import math
-import random
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from weakref import WeakValueDictionary
 
 from toolspecs.errors import (
-    DamagedEntry,
-    DeletedToolset,
-    DroppedRevision,
     InvalidTools,
-    StoreError,
-    StoreUnavailable,
-    UnknownRevision,
-    UnknownToolset,
 )
 from toolspecs.json_value import Limits
-from toolspecs.lru_cache import LruCache
-from toolspecs.nearest import near_matches
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
 from toolspecs.store import Store
@@ -44,7 +30,6 @@ from toolspecs.submission import CheckedToolset, check_size, check_toolset
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import check_tool
 from toolspecs.toolset import (
-    TOOLSET_NAME,
     Page,
     Revision,
     RevisionSummary,
@@ -52,22 +37,8 @@ from toolspecs.toolset import (
     ToolsetReference,
 )
 from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
-from toolspecs.toolset_logs import NarrowedLogs, Record, StaleCache, ToolsetLogs
-
-_log = logging.getLogger(__name__)
-
-_MAX_MARKED = 10_000
-_MARK_AGAIN_S = 24 * 3600
-"""How often a catalog notes that requests name a revision."""
-
-_NAMES_FOR_S = 5.0
-"""How long the names of all toolsets are cached for error messages: there may be very many of them."""
-
-READ_AT_ONCE = 500
-"""Heads that a listing reads together."""
-
-_MAX_SUGGESTIONS = 8
-"""Toolsets that an error names at most."""
+from toolspecs.toolset_logs import Record
+from toolspecs.toolset_records import ToolsetRecords
 
 
 def utc_now() -> datetime:
@@ -111,12 +82,9 @@ class Catalog:
         self._clock = clock
         # Writers in this process take turns, which saves retries. The log keeps them right without that.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._logs = ToolsetLogs(store)
+        self._records = ToolsetRecords(store, clock)
         self._contents = ContentStore(store, lambda: clock().timestamp(), decoded)
-        self._stale_cache = StaleCache()
         self._usage = UsageCounters(store, quota)
-        self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
-        self._names: tuple[float, Sequence[str]] = (-math.inf, ())
 
     def narrowed(self, names: Collection[str]) -> "Catalog":
         """A view of this catalog that contains only the toolsets with these names.
@@ -124,8 +92,7 @@ class Catalog:
         Its methods raise `ForbiddenToolset` for other names, whether such toolsets exist or not.
         """
         view = copy.copy(self)
-        view._logs = NarrowedLogs(self.store, names)  # noqa: SLF001 - a catalog of this class
-        view._names = (-math.inf, ())  # noqa: SLF001
+        view._records = self._records.narrowed(names)  # noqa: SLF001 - a catalog of this class
         return view
 
     async def put(
@@ -156,7 +123,7 @@ class Catalog:
         name = checked.toolset.name
         async with self._turn(name):
             while True:
-                last = await self._logs.last(name)
+                last = await self._records.last(name)
                 precondition.check(name, last.etag if last else None)
                 if revision := await self._append(checked, last, owner):
                     return Write(revision, is_created=last is None or last.is_deleted)
@@ -219,7 +186,7 @@ class Catalog:
 
         async with self._turn(name):
             while True:
-                last = await self._existing(name)
+                last = await self._records.last_existing(name)
                 precondition.check(name, last.etag)
                 revision = _revision(last, await self._contents.get(last.summary))
                 checked = await asyncio.to_thread(changed, revision)
@@ -244,7 +211,7 @@ class Catalog:
             UnknownRevision: there is no such revision, or it was dropped.
             StaleRevision: the precondition does not hold.
         """
-        record = await self._record(name, number)
+        record = await self._records.of_revision(name, number)
         toolset = await self._contents.get(record.summary)
         return await self.put(toolset, precondition, owner=owner)
 
@@ -253,22 +220,12 @@ class Catalog:
 
         A revision that is read by its number is kept for 30 more days.
         """
-        reference = ToolsetReference(name, number)
-        try:
-            record = await self._existing_head(name)
-            if number is not None and number != record.summary.number:
-                record = await self._record(name, number)
-        except StoreUnavailable as error:
-            record = self._stale_cache.get(reference, error)
-        else:
-            self._stale_cache.put(reference, record)
-            if number is not None:
-                await self._mark_used(reference)
+        record = await self._records.read(ToolsetReference(name, number))
         return _revision(record, await self._contents.get(record.summary))
 
     async def last(self, name: str) -> Revision:
         """The current revision, for writers: raises `StoreUnavailable` while the store is down."""
-        record = await self._existing(name)
+        record = await self._records.last_existing(name)
         return _revision(record, await self._contents.get(record.summary))
 
     async def resolve(self, reference: ToolsetReference) -> Revision:
@@ -282,71 +239,31 @@ class Catalog:
 
         With `search`, only of those whose names contain this text, in upper or lower case.
         """
-        items: list[RevisionSummary] = []
-        part = search.casefold()
-        names = [
-            name
-            for name in await self._logs.names()
-            if (after is None or name > after) and part in name.casefold()
-        ]
-        for at in range(0, len(names), READ_AT_ONCE):
-            for head in await self._listed_heads(names[at : at + READ_AT_ONCE]):
-                if len(items) == limit:
-                    return Page(tuple(items), items[-1].name if items else after)
-                items.append(head.summary)
-        return Page(tuple(items))
+        return await self._records.list(after, limit, search)
 
     async def revisions(
         self, name: str, before: int | None = None, limit: int = 100
     ) -> Page[RevisionSummary]:
         """The revisions with numbers below `before`, the newest first; also those of a deleted toolset."""
-        head = await self._head(name)
-        if head is None:
-            raise await self._unknown(name, None)
-        items: list[RevisionSummary] = []
-        last = head.summary.number if before is None else min(before - 1, head.summary.number)
-        first = await self._logs.first_kept(name)
-        older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
-        for number in chain(range(last, first - 1, -1), reversed(older)):
-            if number > last:
-                continue
-            record = await self._logs.record(name, number)
-            if record is None or record.is_deleted:
-                continue
-            if len(items) == limit:
-                return Page(tuple(items), str(number + 1))
-            items.append(record.summary)
-        return Page(tuple(items))
+        return await self._records.revisions(name, before, limit)
 
     async def is_deleted(self, name: str) -> bool:
         """Whether there was a toolset of this name, and it was deleted."""
-        head = await self._head(name)
-        return head is not None and head.is_deleted
+        return await self._records.is_deleted(name)
 
     async def first_kept(self, name: str) -> int:
         """The number from which on all revisions are kept; older ones may have been dropped."""
-        return await self._logs.first_kept(name)
-
-    async def _mark_used(self, reference: ToolsetReference) -> None:
-        """Note, once a day, that requests name a revision by its number; a failing store does no harm."""
-        now, key = self._clock(), str(reference)
-        marked = self._marked.get(key)
-        if marked is None or (now - marked).total_seconds() >= _MARK_AGAIN_S:
-            self._marked.put(key, now, 1)
-            try:
-                await self._logs.mark_used(reference.name, reference.number or 1)
-            except StoreError as error:
-                _log.warning("that requests name %s could not be noted: %s", key, error)
+        return await self._records.first_kept(name)
 
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
     async def _append_deletion(self, name: str, precondition: Precondition) -> bool:
         """Append the deletion of a toolset; False if another writer was first."""
-        last = await self._existing(name)
+        last = await self._records.last_existing(name)
         precondition.check(name, last.etag)
         deletion = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
-        is_first = await self._commit(Record(deletion, is_deleted=True, owner=last.owner))
+        is_first = await self._records.append(Record(deletion, is_deleted=True, owner=last.owner))
         if is_first:
             await self._usage.release(last.owner, Usage(num_toolsets=1))
         return is_first
@@ -364,88 +281,10 @@ class Catalog:
         usage = Usage(len(packed) + RECORD_BYTES, int(is_new))
         async with self._usage.reserved(owner, usage):
             await self._contents.put(checked.toolset, checked.digest, checked.content, packed)
-            is_first = await self._commit(record)
+            is_first = await self._records.append(record)
         if not is_first:
             await self._usage.release(owner, usage)
         return revision if is_first else None
-
-    async def _commit(self, record: Record) -> bool:
-        """Append to the log. If another writer was first, wait a moment and return False."""
-        is_first = await self._logs.append(record)
-        if is_first:
-            self._stale_cache.put(ToolsetReference(record.summary.name, None), record)
-            self._names = (-math.inf, ())
-        else:
-            await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
-        return is_first
-
-    async def _existing(self, name: str) -> Record:
-        last = await self._logs.last(name) if TOOLSET_NAME.fullmatch(name) else None
-        if last is None or last.is_deleted:
-            raise await self._unknown(name, last)
-        return last
-
-    async def _existing_head(self, name: str) -> Record:
-        head = await self._head(name)
-        if head is None or head.is_deleted:
-            raise await self._unknown(name, head)
-        return head
-
-    async def _listed_heads(self, names: Sequence[str]) -> Sequence[Record]:
-        """The heads of toolsets in one read, without those that are deleted, which may be very many.
-
-        A head that is damaged is read alone, which makes it again from the records.
-        """
-        heads = []
-        for name, read in zip(names, await self._logs.heads(names), strict=True):
-            head = read
-            if isinstance(read, DamagedEntry):
-                try:
-                    head = await self._head(name)
-                except DamagedEntry as error:
-                    _log.warning("toolset %r is left out: %s", name, error)
-                    continue
-            if isinstance(head, Record) and not head.is_deleted:
-                heads.append(head)
-        self._stale_cache.end_outage()
-        return heads
-
-    async def _head(self, name: str) -> Record | None:
-        if not TOOLSET_NAME.fullmatch(name):
-            return None
-        head = await self._logs.head(name)
-        self._stale_cache.end_outage()
-        return head
-
-    async def _record(self, name: str, number: int) -> Record:
-        """The record of a revision; raises `UnknownRevision` or `DroppedRevision`."""
-        head = await self._head(name)
-        if head is None:
-            raise await self._unknown(name, None)
-        record = await self._logs.record(name, number) if 0 < number <= head.summary.number else None
-        if record is None and 0 < number < (first := await self._logs.first_kept(name)):
-            raise DroppedRevision(name, number, head.summary.number, first)
-        if record is None or record.is_deleted:
-            raise UnknownRevision(name, number, head.summary.number)
-        return record
-
-    async def _unknown(self, name: str, deletion: Record | None) -> UnknownToolset:
-        """The error for a missing toolset: names its deletion, or other toolsets, the most similar first."""
-        if deletion is not None:
-            return DeletedToolset(name, deletion.summary.number - 1, deletion.summary.created_at)
-        names = await self._recent_names()
-        near = near_matches(name, names, _MAX_SUGGESTIONS)
-        suggested = list(dict.fromkeys([*near, *names[:_MAX_SUGGESTIONS]]))[:_MAX_SUGGESTIONS]
-        heads = await self._listed_heads(suggested)
-        return UnknownToolset(name, [head.summary.name for head in heads])
-
-    async def _recent_names(self) -> Sequence[str]:
-        """The names of all toolsets, sorted, from a cache of a few seconds."""
-        read_at, names = self._names
-        if time.monotonic() >= read_at + _NAMES_FOR_S:
-            names = await self._logs.names()
-            self._names = (time.monotonic(), names)
-        return names
 
 
 def _revision(record: Record, toolset: Toolset) -> Revision:

@@ -1,0 +1,228 @@
+"""The records of toolsets, as the catalog reads and appends them.
+
+A record says what a revision is, and where its content lies; the head of a toolset is its last record. While
+the store is down, `ToolsetRecords.read` answers with what it last read.
+"""
+
+import asyncio
+import copy
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from itertools import chain
+
+from toolspecs.errors import (
+    DamagedEntry,
+    DeletedToolset,
+    DroppedRevision,
+    StoreError,
+    StoreUnavailable,
+    UnknownRevision,
+    UnknownToolset,
+)
+from toolspecs.lru_cache import LruCache
+from toolspecs.nearest import near_matches
+from toolspecs.store import Store
+from toolspecs.toolset import TOOLSET_NAME, Page, RevisionSummary, ToolsetReference
+from toolspecs.toolset_logs import NarrowedLogs, Record, StaleCache, ToolsetLogs
+
+_log = logging.getLogger(__name__)
+
+_MAX_MARKED = 10_000
+_MARK_AGAIN_S = 24 * 3600
+"""How often a catalog notes that requests name a revision."""
+
+_NAMES_FOR_S = 5.0
+"""How long the names of all toolsets are cached for error messages: there may be very many of them."""
+
+READ_AT_ONCE = 500
+"""Heads that a listing reads together."""
+
+_MAX_SUGGESTIONS = 8
+"""Toolsets that an error names at most."""
+
+
+class ToolsetRecords:
+    """Reads records and appends new ones; says which toolset or revision is missing, and what was meant."""
+
+    def __init__(self, store: Store, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._clock = clock
+        self._logs = ToolsetLogs(store)
+        self._stale_cache = StaleCache()
+        self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
+        self._names: tuple[float, Sequence[str]] = (-math.inf, ())
+
+    def narrowed(self, names: Collection[str]) -> "ToolsetRecords":
+        """A view of only the toolsets with these names; of others, it raises `ForbiddenToolset`."""
+        view = copy.copy(self)
+        view._logs = NarrowedLogs(self._store, names)  # noqa: SLF001 - of this class
+        view._names = (-math.inf, ())  # noqa: SLF001
+        return view
+
+    async def append(self, record: Record) -> bool:
+        """Append to the log. If another writer was first, wait a moment and return False."""
+        is_first = await self._logs.append(record)
+        if is_first:
+            self._stale_cache.put(ToolsetReference(record.summary.name, None), record)
+            self._names = (-math.inf, ())
+        else:
+            await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
+        return is_first
+
+    async def last(self, name: str) -> Record | None:
+        """The last record of a toolset, for writers: read from the store, never from a cache."""
+        return await self._logs.last(name)
+
+    async def last_existing(self, name: str) -> Record:
+        """As `last`, but raises `UnknownToolset` or `DeletedToolset` if there is no such toolset."""
+        last = await self._logs.last(name) if TOOLSET_NAME.fullmatch(name) else None
+        if last is None or last.is_deleted:
+            raise await self._unknown(name, last)
+        return last
+
+    async def read(self, reference: ToolsetReference) -> Record:
+        """The record of a revision; while the store is down, the one that was last read or written.
+
+        Raises what `Catalog.get` raises.
+        """
+        name, number = reference.name, reference.number
+        try:
+            record = await self._existing_head(name)
+            if number is not None and number != record.summary.number:
+                record = await self.of_revision(name, number)
+        except StoreUnavailable as error:
+            record = self._stale_cache.get(reference, error)
+        else:
+            self._stale_cache.put(reference, record)
+            if number is not None:
+                await self._mark_used(reference)
+        return record
+
+    async def of_revision(self, name: str, number: int) -> Record:
+        """The record of a revision; raises `UnknownRevision` or `DroppedRevision`."""
+        head = await self._head(name)
+        if head is None:
+            raise await self._unknown(name, None)
+        record = await self._logs.record(name, number) if 0 < number <= head.summary.number else None
+        if record is None and 0 < number < (first := await self._logs.first_kept(name)):
+            raise DroppedRevision(name, number, head.summary.number, first)
+        if record is None or record.is_deleted:
+            raise UnknownRevision(name, number, head.summary.number)
+        return record
+
+    async def list(
+        self, after: str | None = None, limit: int = 100, search: str = ""
+    ) -> Page[RevisionSummary]:
+        """The current revisions of the toolsets whose names come after `after`, sorted by name.
+
+        With `search`, only of those whose names contain this text, in upper or lower case.
+        """
+        items: list[RevisionSummary] = []
+        part = search.casefold()
+        names = [
+            name
+            for name in await self._logs.names()
+            if (after is None or name > after) and part in name.casefold()
+        ]
+        for at in range(0, len(names), READ_AT_ONCE):
+            for head in await self._listed_heads(names[at : at + READ_AT_ONCE]):
+                if len(items) == limit:
+                    return Page(tuple(items), items[-1].name if items else after)
+                items.append(head.summary)
+        return Page(tuple(items))
+
+    async def revisions(
+        self, name: str, before: int | None = None, limit: int = 100
+    ) -> Page[RevisionSummary]:
+        """The revisions with numbers below `before`, the newest first; also those of a deleted toolset."""
+        head = await self._head(name)
+        if head is None:
+            raise await self._unknown(name, None)
+        items: list[RevisionSummary] = []
+        last = head.summary.number if before is None else min(before - 1, head.summary.number)
+        first = await self._logs.first_kept(name)
+        older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
+        for number in chain(range(last, first - 1, -1), reversed(older)):
+            if number > last:
+                continue
+            record = await self._logs.record(name, number)
+            if record is None or record.is_deleted:
+                continue
+            if len(items) == limit:
+                return Page(tuple(items), str(number + 1))
+            items.append(record.summary)
+        return Page(tuple(items))
+
+    async def is_deleted(self, name: str) -> bool:
+        """Whether there was a toolset of this name, and it was deleted."""
+        head = await self._head(name)
+        return head is not None and head.is_deleted
+
+    async def first_kept(self, name: str) -> int:
+        """The number from which on all revisions are kept; older ones may have been dropped."""
+        return await self._logs.first_kept(name)
+
+    async def _mark_used(self, reference: ToolsetReference) -> None:
+        """Note, once a day, that requests name a revision by its number; a failing store does no harm."""
+        now, key = self._clock(), str(reference)
+        marked = self._marked.get(key)
+        if marked is None or (now - marked).total_seconds() >= _MARK_AGAIN_S:
+            self._marked.put(key, now, 1)
+            try:
+                await self._logs.mark_used(reference.name, reference.number or 1)
+            except StoreError as error:
+                _log.warning("that requests name %s could not be noted: %s", key, error)
+
+    async def _existing_head(self, name: str) -> Record:
+        head = await self._head(name)
+        if head is None or head.is_deleted:
+            raise await self._unknown(name, head)
+        return head
+
+    async def _listed_heads(self, names: Sequence[str]) -> Sequence[Record]:
+        """The heads of toolsets in one read, without those that are deleted, which may be very many.
+
+        A head that is damaged is read alone, which makes it again from the records.
+        """
+        heads = []
+        for name, read in zip(names, await self._logs.heads(names), strict=True):
+            head = read
+            if isinstance(read, DamagedEntry):
+                try:
+                    head = await self._head(name)
+                except DamagedEntry as error:
+                    _log.warning("toolset %r is left out: %s", name, error)
+                    continue
+            if isinstance(head, Record) and not head.is_deleted:
+                heads.append(head)
+        self._stale_cache.end_outage()
+        return heads
+
+    async def _head(self, name: str) -> Record | None:
+        if not TOOLSET_NAME.fullmatch(name):
+            return None
+        head = await self._logs.head(name)
+        self._stale_cache.end_outage()
+        return head
+
+    async def _unknown(self, name: str, deletion: Record | None) -> UnknownToolset:
+        """The error for a missing toolset: names its deletion, or other toolsets, the most similar first."""
+        if deletion is not None:
+            return DeletedToolset(name, deletion.summary.number - 1, deletion.summary.created_at)
+        names = await self._recent_names()
+        near = near_matches(name, names, _MAX_SUGGESTIONS)
+        suggested = list(dict.fromkeys([*near, *names[:_MAX_SUGGESTIONS]]))[:_MAX_SUGGESTIONS]
+        heads = await self._listed_heads(suggested)
+        return UnknownToolset(name, [head.summary.name for head in heads])
+
+    async def _recent_names(self) -> Sequence[str]:
+        """The names of all toolsets, sorted, from a cache of a few seconds."""
+        read_at, names = self._names
+        if time.monotonic() >= read_at + _NAMES_FOR_S:
+            names = await self._logs.names()
+            self._names = (time.monotonic(), names)
+        return names
