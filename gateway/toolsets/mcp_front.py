@@ -249,12 +249,7 @@ def _verdict(name: str, faults: Sequence[ArgumentFault]) -> types.CallToolResult
     lines = [f"{fault.pointer or 'the arguments'}: {fault.message} ({fault.keyword})" for fault in faults]
     text = "\n".join(lines) or f"The arguments are valid for {name!r}."
     shown = [
-        {
-            "pointer": fault.pointer,
-            "keyword": fault.keyword,
-            "message": fault.message,
-        }
-        for fault in faults
+        {"pointer": fault.pointer, "keyword": fault.keyword, "message": fault.message} for fault in faults
     ]
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],

@@ -43,9 +43,9 @@ def text_and_images(pieces: Iterable[str | ImageURL]) -> tuple[str, tuple[Image,
 
 def _num_pixels(image: ImageURL) -> int:
     try:
-        num_of_image = num_pixels(binascii.a2b_base64(image.url.partition(",")[2]))
+        num_in_image = num_pixels(binascii.a2b_base64(image.url.partition(",")[2]))
     except binascii.Error as error:
         raise InvalidField(image.path, f"it is not base64: {error}") from error
-    if num_of_image is None:
+    if num_in_image is None:
         raise InvalidField(image.path, "what it holds is no whole PNG, JPEG, GIF or WebP; send one of these")
-    return num_of_image
+    return num_in_image

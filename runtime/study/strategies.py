@@ -56,9 +56,10 @@ def with_example(question: Question) -> Question:
 def reasoning_key(question: Question) -> str:
     """A key for the model's reasoning, different from all keys of the tools."""
     property_names = {key for tool in question.tools for key in tool.parameters.get("properties", {})}
-    return next(
-        key for n in range(len(property_names) + 1) if (key := "reasoning" + "_" * n) not in property_names
-    )
+    key = "reasoning"
+    while key in property_names:
+        key += "_"
+    return key
 
 
 REASONING_CHARACTERS = 160

@@ -72,9 +72,9 @@ class _Operation:
     def title(self) -> str:
         """The operation's own id, else its method and path."""
         operation_id = self.fields.get("operationId")
-        return (
-            operation_id if isinstance(operation_id, str) and operation_id else f"{self.method} {self.route}"
-        )
+        if isinstance(operation_id, str) and operation_id:
+            return operation_id
+        return f"{self.method} {self.route}"
 
     @property
     def tags(self) -> frozenset[str]:
