@@ -11,7 +11,7 @@ from gateway.errors import SettingsError
 from gateway.settings import DATABASE, Settings
 from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
-from toolspecs.stores import open_store
+from toolspecs.stores import file_of, open_store
 
 MIN_SECRET_BYTES = 16
 
@@ -56,6 +56,24 @@ def open_store_of(settings: Settings) -> Store:
         make_data_dir(settings)
         _make_private(Path(settings.data_dir))
     try:
+        return open_store(settings.store_url)
+    except InvalidStoreURL as error:
+        raise SettingsError("store", "", str(error)) from error
+
+
+def open_existing_store(settings: Settings) -> Store:
+    """The store of the settings, unless it is a file that does not exist: nothing is created.
+
+    Raises:
+        SettingsError: its URL is wrong, or its file does not exist.
+    """
+    try:
+        path = file_of(settings.store_url)
+        if path is not None and not path.exists():
+            name = "data_dir" if settings.store is None else "store"
+            raise SettingsError(
+                name, "", f"there is no store {path}; choose another with --store or --data-dir"
+            )
         return open_store(settings.store_url)
     except InvalidStoreURL as error:
         raise SettingsError("store", "", str(error)) from error

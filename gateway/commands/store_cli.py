@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.data_dir import open_store_of
+from gateway.data_dir import open_existing_store
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_all, retention_of
 from toolspecs.collector import Collected
@@ -12,13 +12,13 @@ def collect(settings: Settings, *, is_dry_run: bool) -> str:
     """Remove what is old from the store in the settings; returns a description of what was removed.
 
     Raises:
-        SettingsError, StoreError: the store cannot be opened, or failed.
+        SettingsError, StoreError: the store does not exist, cannot be opened, or failed.
     """
     return _described(asyncio.run(_collect(settings, is_dry_run=is_dry_run)), is_dry_run=is_dry_run)
 
 
 async def _collect(settings: Settings, *, is_dry_run: bool) -> Collected:
-    store = open_store_of(settings)
+    store = open_existing_store(settings)
     try:
         return await collect_all(store, retention_of(settings), is_dry_run=is_dry_run)
     finally:

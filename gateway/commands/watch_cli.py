@@ -37,6 +37,7 @@ from gateway.sources.outbound import origin_of_url
 from gateway.sources.source_readers import MAX_BYTES, is_url
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.openapi import OperationFilter
+from toolspecs.nearest import unknown
 
 CHANGED, UNREAD = 1, 2
 
@@ -60,6 +61,18 @@ class _SourcesReply(msgspec.Struct):
     """The sources of a toolset."""
 
     sources: list[_SourceReply]
+
+
+class _NamedToolset(msgspec.Struct):
+    """A toolset in the list of all."""
+
+    name: str
+
+
+class _ToolsetsReply(msgspec.Struct):
+    """The toolsets of the gateway."""
+
+    toolsets: list[_NamedToolset]
 
 
 def watch_tools(
@@ -104,8 +117,15 @@ def watch_tools(
             if once:
                 raise typer.Exit(result)
             time.sleep(every)
+    except _UnknownToolset as error:
+        failure(str(error))
+        raise typer.Exit(UNREAD) from None
     except KeyboardInterrupt:
         raise typer.Exit from None
+
+
+class _UnknownToolset(Exception):
+    """A toolset to watch did not exist when it was first read: most likely its name is misspelt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +139,15 @@ class _Watch:
     url: str | None
     api_key: str | None
     reported: dict[tuple[str, str], Sequence[DifferenceReply]] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    """The toolsets that have been read."""
 
     def round(self) -> int:
-        """Check all sources once; returns 0 if nothing differs, otherwise CHANGED or UNREAD."""
+        """Check all sources once; returns 0 if nothing differs, otherwise CHANGED or UNREAD.
+
+        Raises:
+            _UnknownToolset: one of the toolsets does not exist, and did not in earlier rounds.
+        """
         results = {0}
         try:
             with open_gateway(self.url, self.api_key) as (client, console):
@@ -132,8 +158,13 @@ class _Watch:
         return CHANGED if CHANGED in results else max(results)
 
     def _results(self, client: httpx.Client, console: Console, toolset: str) -> Iterator[int]:
+        answer = client.get(toolset_path(toolset))
+        if answer.status_code == httpx.codes.NOT_FOUND and toolset not in self.seen:
+            listing = checked_answer(client.get("/v1/toolsets", params={"limit": 1000}), _ToolsetsReply)
+            raise _UnknownToolset(unknown("toolset", toolset, (known.name for known in listing.toolsets)))
         try:
-            sources = checked_answer(client.get(toolset_path(toolset)), _SourcesReply).sources
+            sources = checked_answer(answer, _SourcesReply).sources
+            self.seen.add(toolset)
             if not sources:
                 raise failure(f"toolset {toolset} was not imported from any source")
         except typer.Exit:

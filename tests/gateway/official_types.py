@@ -46,9 +46,13 @@ ELSEWHERE = frozenset(
 """Optional members that stand for what does not exist here. All others are in every answer."""
 
 ONLY_IF_THERE = frozenset(
-    {"content", "encrypted_content", "id", "name", "refusal", "role", "tool_calls", "usage"}
+    {"citations", "content", "encrypted_content", "id", "name", "refusal", "role", "tool_calls", "usage"}
 )
-"""Members that the official servers leave out as well, of deltas and of what has none."""
+"""Members that the official servers leave out as well, of deltas and of what has none. Clients may refuse null
+in their place: AI SDK refuses `citations`."""
+
+PING = {"type": "ping"}
+"""An event that Anthropic documents, and that its client drops before it reads the others by their types."""
 
 
 def judge(adapter, document):

@@ -78,7 +78,7 @@ async def test_text_is_answered(client):
     answer = await ask(client, system="Be brief.")
     assert answer["id"].startswith("msg_")
     assert (answer["type"], answer["role"], answer["model"]) == ("message", "assistant", "tiny")
-    assert answer["content"] == [{"type": "text", "text": "Hello.", "citations": None}]
+    assert answer["content"] == [{"type": "text", "text": "Hello."}]
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
     assert answer["usage"] == {
         "input_tokens": 7,
@@ -140,6 +140,7 @@ async def test_a_stream_has_the_documented_events(client, runtime):
     events = await stream(client, tools=[WEATHER])
     assert [event["type"] for event in events] == [
         "message_start",
+        "ping",
         *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
         *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
         *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),

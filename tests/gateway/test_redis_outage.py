@@ -85,6 +85,22 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert [tool["function"]["name"] for tool in tools] == ["clock.now"]
 
 
+async def test_an_outage_is_told_even_where_nothing_is_cached(server, gateway, caplog):
+    async with gateway() as client:
+        assert (await client.get("/v1/toolsets")).status_code == 200
+        server.kill()
+        for _ in range(2):
+            answer = await client.get("/v1/toolsets")
+            assert answer.status_code == 503
+        assert "it cannot be reached (Connection refused)" in answer.json()["detail"]
+        server.start()
+        for _ in range(2):
+            assert (await client.get("/v1/toolsets")).status_code == 200
+    name = server.url.rstrip("/")
+    assert caplog.text.count(f"store {name} cannot be used: it cannot be reached (Connection refused)") == 1
+    assert caplog.text.count(f"store {name} answers again") == 1
+
+
 async def test_a_store_that_comes_back_empty_is_told_too(server, gateway, caplog, tmp_path):
     async with gateway() as client:
         await client.put("/v1/toolsets/weather", json={"tools": [WEATHER]})

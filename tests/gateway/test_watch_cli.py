@@ -96,7 +96,25 @@ def test_what_cannot_be_polled_is_told(run, gateway):
     assert "python shop of toolset the-shop is not at a URL" in result.stderr
     gateway.put("/v1/toolsets/own", json={"tools": []}).raise_for_status()
     assert "was not imported" in run("tools", "watch", "own", "--once").stderr
-    assert run("tools", "watch", "no-such", "--once").exit_code == 2
+
+
+def test_a_toolset_that_does_not_exist_ends_the_watch_at_once(run, shop, gateway, monkeypatch):
+    """Most likely its name is misspelt. One that is deleted later may be restored."""
+    result = run("tools", "watch", "the-shop", "the-shp")
+    assert result.exit_code == 2
+    assert result.stderr == "no toolset 'the-shp'; did you mean 'the-shop'?\n"
+    assert run("tools", "watch", "the-shp", "--once").exit_code == 2
+    rounds = [lambda: gateway.delete("/v1/toolsets/the-shop"), lambda: None]
+
+    def sleep(_):
+        if not rounds:
+            raise KeyboardInterrupt
+        rounds.pop()()
+
+    monkeypatch.setattr(watch_cli.time, "sleep", sleep)
+    result = run("tools", "watch", "the-shop")
+    assert (result.exit_code, rounds) == (0, [])
+    assert "'the-shop'" in result.stderr
 
 
 def test_only_named_origins_are_shown_tokens(run, gateway, monkeypatch):

@@ -108,6 +108,18 @@ def test_the_command_frees_and_says_what(settings, tmp_path):
     assert run("--store-revisions", "2").startswith("0 revisions")
 
 
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [(["--store", "sqlite://{}/no.db"], "store"), (["--data-dir", "{}/no"], "data_dir")],
+)
+def test_the_command_makes_no_store(tmp_path, options, setting):
+    options = [option.format(tmp_path) for option in options]
+    done = CliRunner().invoke(cli, ["store", "gc", *options], env={"COLUMNS": "300"})
+    assert done.exit_code == 1
+    assert done.output.startswith(f"callgate: setting '{setting}': there is no store {tmp_path}/no")
+    assert list(tmp_path.iterdir()) == []
+
+
 async def until_full(write):
     """How many writes a store takes before it is full."""
     for number in range(10_000):

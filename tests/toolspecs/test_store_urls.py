@@ -146,7 +146,7 @@ async def is_there(store) -> bool:
     [
         ({"requirepass": "hunter2"}, "asks for a password, and the URL has none$"),
         ({"maxmemory": "1kb"}, "its memory is full, so it refuses writes: raise maxmemory"),
-        ({"replicaof": "127.0.0.1 1"}, "read only replica.$"),
+        ({"replicaof": "127.0.0.1 1"}, "read only replica$"),
     ],
 )
 async def test_a_redis_that_does_not_take_a_write_says_why(tmp_path, options, said):

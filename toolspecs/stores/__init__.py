@@ -7,7 +7,7 @@ from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
 from toolspecs.stores.sqlite import SQLiteStore
 
-__all__ = ["SQLiteStore", "open_store", "with_password"]
+__all__ = ["SQLiteStore", "file_of", "open_store", "with_password"]
 
 
 def open_store(url: str) -> Store:
@@ -31,6 +31,12 @@ def open_store(url: str) -> Store:
     raise InvalidStoreURL(
         f"no store has a URL that begins with {scheme[:20]!r}" if rest else "this is not the URL of a store"
     )
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a store in a file; None for every other store. Raises InvalidStoreURL."""
+    scheme, _, rest = url.partition("://")
+    return _sqlite_path(rest) if scheme == "sqlite" and rest else None
 
 
 def with_password(url: str, password: str | None) -> str:

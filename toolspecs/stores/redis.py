@@ -5,11 +5,13 @@ Scripts run atomically in the server. The driver repeats a command whose connect
 policies `volatile-*` evict only grammars.
 
 If the server is not there, commands fail at once. If the server hangs, the first command fails after
-`SOCKET_TIMEOUT_S`; every later one fails at once until the server has answered a ping of this store.
+`SOCKET_TIMEOUT_S`; every later one fails at once until the server has answered a ping of this store. The log
+has one line where an outage begins and one where it ends.
 """
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
@@ -111,6 +113,7 @@ class RedisStore:
         self._increment = self._client.register_script(INCREMENT)
         self._touch = self._client.register_script(TOUCH)
         self._is_checked = False
+        self._outage = _Outage(self._name)
 
     def __repr__(self) -> str:
         return f"RedisStore({self._name!r})"
@@ -221,13 +224,17 @@ class RedisStore:
         if self._awaiting is not None:
             raise StoreUnavailable(self._name, "it does not answer")
         try:
-            return await command(*arguments, **options)
+            answer = await command(*arguments, **options)
         except (RedisError, OSError) as error:
+            if isinstance(error, (ConnectionLost, NoAnswer, OSError)):
+                self._outage.begin(_reason(error))
             if isinstance(error, NoAnswer) and self._awaiting is None:
                 self._awaiting = asyncio.create_task(self._await_answer())
             if isinstance(error, OutOfMemoryError):
                 raise StoreFull(self._name, _FULL) from error
             raise StoreUnavailable(self._name, _reason(error)) from error
+        self._outage.end()
+        return answer
 
     async def _await_answer(self) -> None:
         """Ping until the server answers, or the connection fails."""
@@ -235,6 +242,7 @@ class RedisStore:
             while True:
                 with suppress(NoAnswer):
                     await self._client.ping()
+                    self._outage.end()
                     return
         except (RedisError, OSError):
             return  # the next caller meets the error itself
@@ -242,12 +250,40 @@ class RedisStore:
             self._awaiting = None
 
 
+class _Outage:
+    """Logs where an outage of a server begins and ends.
+
+    A server that has never answered is told by whoever called it: its outage has no first line.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._has_answered = False
+        self._is_out = False
+
+    def begin(self, reason: str) -> None:
+        """The server could not be reached, or gave no answer in time."""
+        if self._has_answered and not self._is_out:
+            _log.warning("store %s cannot be used: %s", self._name, reason)
+        self._is_out = True
+
+    def end(self) -> None:
+        """The server has answered."""
+        if self._is_out:
+            _log.warning("store %s answers again", self._name)
+        self._has_answered, self._is_out = True, False
+
+
 def _reason(error: Exception) -> str:
     """What the driver says, for the person who set up the store."""
     text, _, _ = str(error).partition(" script: ")  # the driver appends the script
     if "HELLO must be called" in text or "NOAUTH" in text:
         return "it asks for a password, and the URL has none"
-    return text or type(error).__name__
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, ConnectionLost) and isinstance(cause, OSError) and cause.errno:
+        known = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror  # below 0: of names
+        return f"it cannot be reached ({known})"
+    return text.removesuffix(".") or type(error).__name__
 
 
 def _milliseconds(seconds: float) -> int:

@@ -8,10 +8,9 @@ from gateway.wire.answers.model_answers import Extension
 
 
 class TextBlock(Struct, tag_field="type", tag="text"):
-    """What the model said."""
+    """What the model said. It never has `citations`, which Anthropic leaves out where there are none."""
 
     text: str
-    citations: None
 
 
 class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
@@ -94,6 +93,10 @@ class MessageStart(Struct, tag_field="type", tag="message_start"):
     message: Message
 
 
+class Ping(Struct, tag_field="type", tag="ping"):
+    """An event without a meaning, after the first one."""
+
+
 class BlockStart(Struct, tag_field="type", tag="content_block_start"):
     """A block begins."""
 
@@ -159,4 +162,4 @@ class MessageStop(Struct, tag_field="type", tag="message_stop"):
     """A message is whole."""
 
 
-MessageEvent = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop
+MessageEvent = MessageStart | Ping | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop

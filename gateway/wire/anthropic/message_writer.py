@@ -32,6 +32,10 @@ SERVICE_USAGE: Mapping[str, Any] = {
 """Members of a message's usage that are about Anthropic's service. The usage at the end has none of them."""
 
 
+PING: Mapping[str, str] = {"type": "ping"}
+"""The event after the beginning of a stream. It has no meaning; Anthropic documents that it may come."""
+
+
 @dataclass
 class _Block:
     """A content block, while it is written."""
@@ -49,7 +53,7 @@ class _Block:
             case "thinking":
                 return {"type": self.kind, "thinking": "", "signature": ""}
             case _:
-                return {"type": self.kind, "text": "", "citations": None}
+                return {"type": self.kind, "text": ""}
 
     def delta(self, text: str) -> JSON:
         """More of the block."""
@@ -97,6 +101,7 @@ class MessageWriter:
         open_end = {"stop_reason": None, "stop_sequence": None, **NO_DETAILS}
         usage = {**self._usage(), **SERVICE_USAGE}
         yield {"type": "message_start", "message": {**self._message([]), **open_end, "usage": usage}}
+        yield PING
         async for event in self._generation.events():
             for written in self._read(event):
                 yield written
