@@ -134,7 +134,8 @@ class EndedTurn:
             totals.input_tokens += self.num_prompt_tokens
             totals.output_tokens += self.num_output_tokens
             totals.forced_tokens += self.num_forced_tokens
-            totals.rescued_tokens += self.num_rescued_tokens or 0
+            if (num_rescued := self.num_rescued_tokens) is not None:
+                totals.rescued_tokens = (totals.rescued_tokens or 0) + num_rescued
 
     def record(self, metrics: Metrics) -> None:
         """Record how long the turn took, and what it computed."""

@@ -181,11 +181,14 @@ def _with_status(send: Send, values: dict[str, Any]) -> Send:
 
 @dataclass(slots=True)
 class TurnTotals:
-    """The totals over all turns of this process since it started."""
+    """The totals over all turns of this process since it started.
+
+    `rescued_tokens` are those of the turns whose engine told them; None if none did.
+    """
 
     turns: int = 0
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     forced_tokens: int = 0
-    rescued_tokens: int = 0
+    rescued_tokens: int | None = None

@@ -2,12 +2,13 @@
 
 import httpx
 import pytest
-from fake_runtime import FakeRuntime, call
+from fake_runtime import FakeRuntime, call, text
 from sample_tools import TIME, WEATHER
 from serving import served, wait_for
 
 from gateway.app import create_app
 from gateway.settings import Settings
+from runtime.events import Finished, FinishReason, GenerationStats
 from runtime.protocol import Circuit, EngineLoad, EngineState, Health
 
 CHAT = {
@@ -86,3 +87,19 @@ def test_the_system_shows_engines_and_plots(page, asked):
     page.get_by_role("link", name="Toolsets").click()
     page.get_by_role("heading", name="Toolsets").wait_for()
     assert page.locator(".uplot").count() == 0
+
+
+def test_what_an_engine_cannot_tell_is_not_shown_as_zero(page, gateway, runtime):
+    stats = GenerationStats(num_prompt_tokens=11, num_cached_tokens=0, num_output_tokens=7)
+    runtime.script = [*text("Hello.")[:-1], Finished(0, FinishReason.STOP, stats)]
+    plain = {"model": "tiny", "messages": CHAT["messages"]}
+    answer = gateway.post("/v1/chat/completions", json=plain).raise_for_status()
+    page.goto(f"/console#/requests/{answer.headers['x-request-id']}")
+    page.locator("dt", has_text="Rescued by the mask").wait_for()
+    told = page.locator("dt", has_text="Rescued by the mask").locator("xpath=following-sibling::dd[1]")
+    assert told.inner_text() == "not told by the engine"
+    removed = page.locator("dt", has_text="Probability removed").locator("xpath=following-sibling::dd[1]")
+    assert removed.inner_text() == "not told by the engine"
+    page.goto("/console#/system")
+    told = page.locator("dt", has_text="Rescued").locator("xpath=following-sibling::dd[1]")
+    assert told.inner_text() == "not told by any engine"

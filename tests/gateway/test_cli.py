@@ -324,6 +324,31 @@ def test_a_comparison_that_cannot_be_made_is_told_before_it_begins(run, monkeypa
     assert said in f"{result.stderr}{result.exception}"
 
 
+def test_a_comparison_without_its_extra_makes_no_model_first(run, monkeypatch, tmp_path):
+    corpus.corpus()
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["callgate", "bench"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("bench")
+    assert str(result.exception).endswith("needs an optional dependency: pip install 'callgate[bench]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_while_the_command_is_imported_ends_it_without_a_traceback():
+    code = """
+import sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "gateway.cli": raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from gateway.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):
     monkeypatch.setattr("gateway.cli.__file__", str(tmp_path / "gateway" / "cli.py"))
     result = run("bench")

@@ -134,7 +134,7 @@ async def test_engines_are_measured_when_they_are_read(client, runtime):
     assert value(samples, "callgate_engine_canary_age_seconds", **there) == 12.5
 
 
-async def test_what_an_engine_cannot_tell_is_absent_and_not_zero(client, runtime):
+async def test_what_an_engine_cannot_tell_is_absent_and_not_zero(client, runtime, spans):
     stats = GenerationStats(
         num_prompt_tokens=11, num_cached_tokens=0, num_output_tokens=7, num_refused_tokens=1
     )
@@ -149,6 +149,11 @@ async def test_what_an_engine_cannot_tell_is_absent_and_not_zero(client, runtime
         "callgate_mask_fills_total",
     ):
         assert series(samples, name) == []
+    assert (await client.get("/v1/system")).json()["totals"]["rescued_tokens"] is None
+    kept = (await client.get("/v1/requests")).json()["requests"][0]
+    assert (kept["rescued_tokens"], kept["mass_removed"]) == (None, None)
+    chat = next(span for span in spans.get_finished_spans() if span.name == "chat tiny")
+    assert not {"callgate.tokens.rescued", "callgate.mass.removed"} & chat.attributes.keys()
 
 
 async def test_failures_are_labelled_with_their_kind(client, runtime):

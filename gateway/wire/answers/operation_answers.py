@@ -87,7 +87,7 @@ class SystemTotals(Struct):
     input_tokens: int
     output_tokens: int
     forced_tokens: int
-    rescued_tokens: int
+    rescued_tokens: int | None
 
 
 class System(Struct):

@@ -32,7 +32,7 @@ SERVICE_USAGE: Mapping[str, Any] = {
 """Members of a message's usage that are about Anthropic's service. The usage at the end has none of them."""
 
 
-PING: Mapping[str, str] = {"type": "ping"}
+PING: JSON = {"type": "ping"}
 """The event after the beginning of a stream. It has no meaning; Anthropic documents that it may come."""
 
 

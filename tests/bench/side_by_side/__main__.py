@@ -34,12 +34,12 @@ Measure = Callable[[int, int], Run]
 def main() -> None:
     """Measure, print, write."""
     options = _options()
-    folder = Path(tempfile.gettempdir()) / "callgate-bench"
-    folder.mkdir(exist_ok=True)
-    model = ensure_model(folder)
     workload = bfcl_workload(num_tools=options.tools, num_questions=64, max_tokens=options.max_tokens)
     if importlib.util.find_spec("matplotlib") is None:  # else the picture fails after minutes of measuring
         sys.exit("the picture needs an optional dependency: pip install 'callgate[bench]'")
+    folder = Path(tempfile.gettempdir()) / "callgate-bench"
+    folder.mkdir(exist_ok=True)
+    model = ensure_model(folder)
     results = Results({key: str(value) for key, value in vars(options).items()})
     bench = Bench(workload, model, results, options)
     parts = [

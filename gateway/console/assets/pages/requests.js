@@ -113,7 +113,7 @@ async function showOne(id, signal) {
       ["Output", number(found.output_tokens)],
       ["Forced by the grammar", number(found.forced_tokens)],
       ["Rescued by the mask", found.rescued_tokens == null ? "not told by the engine" : number(found.rescued_tokens)],
-      ["Probability removed", found.mass_removed == null ? "not told" : `${number(found.mass_removed * 100)} %`],
+      ["Probability removed", found.mass_removed == null ? "not told by the engine" : `${number(found.mass_removed * 100)} %`],
     ])),
     found.grammar_source && make("section", make("h2", "Grammar"), facts([
       ["Found in", { memory: "memory", store: "the store", compiled: "compiled for this request" }[found.grammar_source]],

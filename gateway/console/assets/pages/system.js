@@ -107,7 +107,7 @@ function stateOf(found) {
       ["Tokens read", number(totals.input_tokens)],
       ["Tokens written", number(totals.output_tokens)],
       ["Forced", number(totals.forced_tokens)],
-      ["Rescued", number(totals.rescued_tokens)],
+      ["Rescued", totals.rescued_tokens == null ? "not told by any engine" : number(totals.rescued_tokens)],
       ["Version", found.version],
     ])),
   ];
