@@ -119,7 +119,6 @@ class Environment:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
-            "GIT_CEILING_DIRECTORIES": str(FOLDER),  # agents tell the model what repository they are in
             "CALLGATE_URL": url,
             "DO_NOT_TRACK": "1",
             **self.client.environment,

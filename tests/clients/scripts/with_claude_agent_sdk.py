@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import tempfile
 
 from claude_agent_sdk import (
     ClaudeAgentOptions,
@@ -25,6 +26,7 @@ def options(**others):
         system_prompt="You serve requests by calls.",
         tools=[],
         setting_sources=[],
+        cwd=tempfile.gettempdir(),  # the SDK tells the model about the repository that it is in
         max_turns=6,
         stderr=lambda line: print(line, file=sys.stderr),
         env={
