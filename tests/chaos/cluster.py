@@ -27,7 +27,9 @@ REQUEST_S = 30.0
 """The gateways' deadline for an answer."""
 GRAMMAR_CACHE_BYTES = 8 << 20
 """Small, so that a soak of minutes fills the gateways' cache."""
-SMALL_RULE_CACHE = "from compiler import prepared_vocabulary; prepared_vocabulary.CACHE_LIMIT_BYTES = 2 << 20; "
+SMALL_RULE_CACHE = (
+    "from compiler import prepared_vocabulary; prepared_vocabulary.CACHE_LIMIT_BYTES = 2 << 20; "
+)
 """What makes xgrammar's cache of rules, which no setting bounds, as small."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Moves the clock of a process (Debian: apt-get install faketime)."""
