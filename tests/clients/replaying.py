@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from fake_runtime import FakeRuntime, call, text
-from official_types import EVENTS, WHOLE, judge
+from official_types import WHOLE, judge, judge_event
 
 from runtime.events import Event
 from runtime.request import GenerationRequest
@@ -49,4 +49,4 @@ def check_shape(path, answer, *, is_streamed):
     else:
         assert last == "[DONE]"
     for written in events:
-        judge(EVENTS[path], json.loads(written))
+        judge_event(path, json.loads(written))

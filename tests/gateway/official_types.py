@@ -63,6 +63,12 @@ def judge(adapter, document):
     return read
 
 
+def judge_event(path, event):
+    """Check an event of a stream, but for a ping."""
+    if event != PING:
+        judge(EVENTS[path], event)
+
+
 def left_out(read, document):
     """The names of the members of a validated object, and of those in it, that the document has not."""
     if isinstance(read, list):
