@@ -5,6 +5,7 @@ interpreter's lock all the while: half a megabyte of wrong subschemas would stop
 minute. So a schema is only asked whether it is valid. If it is not, errors are looked for in one subschema
 after the other, each without those inside it, and lists are cut.
 
+>>> from toolspecs.drafts import DEFAULT_DRAFT
 >>> schema = {"properties": {"a": {"type": "strin"}, "b": {"minLength": -1}}}
 >>> [error.path for error in metaschema_errors(schema, DEFAULT_DRAFT)]
 [('properties', 'a', 'type'), ('properties', 'b', 'minLength')]

@@ -1,5 +1,7 @@
 """The pages of requests and of the system in a browser."""
 
+import re
+
 import httpx
 import pytest
 from fake_runtime import FakeRuntime, call, text
@@ -101,5 +103,5 @@ def test_what_an_engine_cannot_tell_is_not_shown_as_zero(page, gateway, runtime)
     removed = page.locator("dt", has_text="Probability removed").locator("xpath=following-sibling::dd[1]")
     assert removed.inner_text() == "not told by the engine"
     page.goto("/console#/system")
-    told = page.locator("dt", has_text="Rescued").locator("xpath=following-sibling::dd[1]")
+    told = page.locator("dt", has_text=re.compile("^Rescued$")).locator("xpath=following-sibling::dd[1]")
     assert told.inner_text() == "not told by any engine"

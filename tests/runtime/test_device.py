@@ -70,4 +70,7 @@ def test_the_free_memory_of_a_gpu_leaves_room_for_the_largest_batch_and_a_tenth(
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    assert free_cuda_bytes(torch.device("cuda")) == 60 - (30 - 20) - 10
+    steps = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: steps.append("reset"))
+    assert free_cuda_bytes(torch.device("cuda"), lambda: steps.append("computed")) == 60 - (30 - 20) - 10
+    assert steps == ["reset", "computed"]

@@ -24,6 +24,7 @@ from toolspecs import (
 from toolspecs.quota import Usage, UsageCounters
 from toolspecs.toolset_contents import CONTENTS
 from toolspecs.toolset_logs import HEADS, RECORDS, record_key
+from toolspecs.toolset_records import ToolsetRecords
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -170,14 +171,14 @@ async def test_a_content_that_a_writer_is_about_to_name_stays(store, other, cloc
     await catalog.put(toolset("t", "new"))
     clock.pass_by(hours=2)
     collector = collector_of(other, clock, revisions=1)
-    commit = Catalog._commit
+    append = ToolsetRecords.append
 
     async def collect_first(self, record):
         collected.append(await collector.collect())
-        return await commit(self, record)
+        return await append(self, record)
 
     collected = []
-    monkeypatch.setattr(Catalog, "_commit", collect_first)
+    monkeypatch.setattr(ToolsetRecords, "append", collect_first)
     await catalog.put(toolset("u", "old"))
     assert (collected[0].num_revisions, collected[0].num_contents, collected[0].num_young) == (1, 0, 1)
     assert (await catalog_of(other, clock).get("u")).toolset == toolset("u", "old")
