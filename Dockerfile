@@ -44,14 +44,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements requirements
 COPY --from=build /wheels /wheels
-# What vLLM's image has stays as it is: its torch, xgrammar and transformers are the engine's. What it lacks comes from
-# the lock. A version there that the plugin cannot work with ends the build.
-RUN python3 requirements/lacking.py requirements/image.txt > /tmp/lacking.txt \
-    && python3 -m pip install --no-deps --require-hashes -r /tmp/lacking.txt \
-    && python3 -m pip install --no-deps /wheels/*.whl \
-    && { python3 -m pip check > /tmp/check.txt || true; } \
-    && if grep '^callgate ' /tmp/check.txt; then exit 1; fi \
-    && rm /tmp/lacking.txt /tmp/check.txt \
+RUN sh requirements/add_plugin.sh \
     && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
 USER 10001:10001
 WORKDIR /cache
@@ -61,13 +54,8 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_BREAK_SYSTEM_PACKAGES
 WORKDIR /src
 COPY requirements requirements
 COPY --from=build /wheels /wheels
-# As in vLLM's image, but for xgrammar: SGLang 0.5.23 has 0.2.7, and the plugin needs the gateways' version.
-RUN python3 requirements/lacking.py requirements/image.txt xgrammar > /tmp/lacking.txt \
-    && python3 -m pip install --no-deps --require-hashes -r /tmp/lacking.txt \
-    && python3 -m pip install --no-deps /wheels/*.whl \
-    && { python3 -m pip check > /tmp/check.txt || true; } \
-    && if grep '^callgate ' /tmp/check.txt; then exit 1; fi \
-    && rm /tmp/lacking.txt /tmp/check.txt \
+# SGLang 0.5.23 has xgrammar 0.2.7, and the plugin needs the gateways' version.
+RUN sh requirements/add_plugin.sh xgrammar \
     && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
 USER 10001:10001
 WORKDIR /cache

@@ -4,7 +4,8 @@ import logging
 import os
 import secrets
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gateway.errors import SettingsError
@@ -55,10 +56,8 @@ def open_store_of(settings: Settings) -> Store:
     if settings.store is None:
         make_data_dir(settings)
         _make_private(Path(settings.data_dir))
-    try:
+    with _wrong_urls_are_settings_errors():
         return open_store(settings.store_url)
-    except InvalidStoreURL as error:
-        raise SettingsError("store", "", str(error)) from error
 
 
 def open_existing_store(settings: Settings) -> Store:
@@ -67,14 +66,18 @@ def open_existing_store(settings: Settings) -> Store:
     Raises:
         SettingsError: its URL is wrong, or its file does not exist.
     """
-    try:
+    with _wrong_urls_are_settings_errors():
         path = file_of(settings.store_url)
-        if path is not None and not path.exists():
-            name = "data_dir" if settings.store is None else "store"
-            raise SettingsError(
-                name, "", f"there is no store {path}; choose another with --store or --data-dir"
-            )
-        return open_store(settings.store_url)
+    if path is not None and not path.exists():
+        name = "data_dir" if settings.store is None else "store"
+        raise SettingsError(name, "", f"there is no store {path}; choose another with --store or --data-dir")
+    return open_store_of(settings)
+
+
+@contextmanager
+def _wrong_urls_are_settings_errors() -> Iterator[None]:
+    try:
+        yield
     except InvalidStoreURL as error:
         raise SettingsError("store", "", str(error)) from error
 

@@ -108,14 +108,12 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("usage: python -m runtime.engines.plugin_folder FOLDER [PACKAGE ...]")
     folder, *replaced = sys.argv[1:]
-    installed = {each.metadata["Name"].lower(): each for each in _installed()}
+    site_packages = sysconfig.get_path("purelib")
+    distributions = metadata.distributions(path=[site_packages])
+    installed = {distribution.metadata["Name"].lower(): distribution for distribution in distributions}
     if missing := set(replaced) - set(installed):
         sys.exit(f"not installed here, so it cannot replace an engine's: {', '.join(sorted(missing))}")
     fill(Path(folder), installed.values(), replaced)
-
-
-def _installed() -> Iterable[metadata.Distribution]:
-    return metadata.distributions(path=[sysconfig.get_path("purelib")])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """The chart as the real helm renders it, with values that people may set."""
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -245,6 +248,31 @@ def templates_of(workload):
 
 def pod_templates(objects):
     return [template for workload in objects.values() for template in templates_of(workload)]
+
+
+def expanded_arguments(values, command, variables):
+    """The arguments of each container that runs `command`, as Kubernetes expands them."""
+    containers = [c for template in pod_templates(render(values)) for c in template["spec"]["containers"]]
+    return [
+        [re.sub(r"\$\((\w+)\)", lambda variable: variables[variable[1]], word) for word in c["args"]]
+        for c in containers
+        if c.get("command") == command
+    ]
+
+
+def read_by_engine(python, program, lines, **environment):
+    """What an engine's own parser, which `program` runs in a Python of its own, makes of each line."""
+    done = subprocess.run(
+        [str(python), "-c", program],
+        env={**os.environ, **environment},
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def settings_of(objects, environment=None):

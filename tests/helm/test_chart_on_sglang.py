@@ -1,14 +1,10 @@
 """What the chart starts SGLang with, read by the parser of a real SGLang; no server is started."""
 
-import json
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from rendered_chart import SGLANG_ON_NODES, VARIANTS, pod_templates, render
+from rendered_chart import SGLANG_ON_NODES, VARIANTS, expanded_arguments, read_by_engine
 
 pytestmark = pytest.mark.engines
 SGLANG = Path(__file__).resolve().parents[2] / "build" / "sglang"
@@ -28,29 +24,13 @@ NAMES += ("enable_metrics", "nnodes", "node_rank", "dist_init_addr", "tp_size", 
 
 
 def arguments(values):
-    """The arguments of each container of SGLang, as Kubernetes expands them."""
-    containers = [c for template in pod_templates(render(values)) for c in template["spec"]["containers"]]
-    return [
-        [re.sub(r"\$\((\w+)\)", lambda found: EXPANDED[found[1]], word) for word in c["args"]]
-        for c in containers
-        if c.get("command") == ["sglang", "serve"]
-    ]
+    return expanded_arguments(values, ["sglang", "serve"], EXPANDED)
 
 
 def read_by_sglang(lines):
     if not SGLANG.exists():
         pytest.skip("there is no package of SGLang; `make test-engines` fetches it")
-    done = subprocess.run(
-        [sys.executable, "-c", READS % (NAMES,)],
-        env=dict(os.environ) | {"PYTHONPATH": str(SGLANG)},
-        input=json.dumps(lines),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return read_by_engine(sys.executable, READS % (NAMES,), lines, PYTHONPATH=str(SGLANG))
 
 
 def test_sglang_knows_every_argument():

@@ -1,11 +1,7 @@
 """What the chart starts vLLM with, read by a real vLLM."""
 
-import json
-import re
-import subprocess
-
 import pytest
-from rendered_chart import NODES, VARIANTS, pod_templates, render
+from rendered_chart import NODES, VARIANTS, expanded_arguments, read_by_engine
 from vllm_server import PYTHON
 
 pytestmark = pytest.mark.engines
@@ -24,28 +20,13 @@ NAMES += ("pipeline_parallel_size", "distributed_executor_backend")
 
 
 def arguments(values):
-    """The arguments of each container of vLLM, as Kubernetes expands them."""
-    containers = [c for template in pod_templates(render(values)) for c in template["spec"]["containers"]]
-    return [
-        [re.sub(r"\$\((\w+)\)", lambda found: SET_BY_THE_CONTROLLER[found[1]], word) for word in c["args"]]
-        for c in containers
-        if c.get("command") == ["vllm", "serve"]
-    ]
+    return expanded_arguments(values, ["vllm", "serve"], SET_BY_THE_CONTROLLER)
 
 
 def read_by_vllm(lines):
     if not PYTHON.exists():
         pytest.skip("there is no environment with vLLM; `make test-engines` makes it")
-    done = subprocess.run(
-        [str(PYTHON), "-c", READS % (NAMES,)],
-        input=json.dumps(lines),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return read_by_engine(PYTHON, READS % (NAMES,), lines)
 
 
 def test_vllm_knows_every_argument():

@@ -71,25 +71,35 @@ async def test_too_many_bytes_together_are_refused_by_name(client, toolsets):
     assert "in the inline tools" in answer.json()["error"]["message"]
 
 
-async def test_toolsets_beyond_the_limit_are_not_even_read(client, app, monkeypatch):
-    catalog = app.state.services.registry.catalog
-    read = []
+def names_read(catalog, monkeypatch):
+    """The names of the toolsets that are read from now on."""
+    names = []
     resolve = catalog.resolve
 
-    async def counted(reference):
-        read.append(reference.name)
+    async def resolve_and_note(reference):
+        names.append(reference.name)
         return await resolve(reference)
 
-    monkeypatch.setattr(catalog, "resolve", counted)
+    monkeypatch.setattr(catalog, "resolve", resolve_and_note)
+    return names
+
+
+async def test_toolsets_beyond_the_limit_are_not_even_read(client, app, monkeypatch):
+    read = names_read(app.state.services.registry.catalog, monkeypatch)
     answer = await ask(client, ["a", "b", "c", *(f"d{number}" for number in range(50))])
     assert read == ["a", "b", "c"], answer.text
 
 
 @pytest.mark.parametrize(
-    ("limits", "document"),
-    [({"toolset_bytes": 2000}, {"description": "x" * 700}), ({"num_values": 200}, {"enum": [*range(90)]})],
+    ("limits", "document", "limit"),
+    [
+        ({"toolset_bytes": 2000}, {"description": "x" * 700}, "2000 bytes of tools and documents"),
+        ({"num_values": 200}, {"enum": [*range(90)]}, "200 JSON values in tools and documents"),
+    ],
 )
-async def test_documents_count_for_what_is_too_large_together(client, app, monkeypatch, limits, document):
+async def test_documents_count_for_what_is_too_large_together(
+    client, app, monkeypatch, limits, document, limit
+):
     """Else a request of 2 kB held 128 toolsets of 16 MB in memory, or was answered without some of them."""
     catalog = app.state.services.registry.catalog
     catalog.limits = replace(Limits(), **limits)
@@ -97,17 +107,10 @@ async def test_documents_count_for_what_is_too_large_together(client, app, monke
         body = {"tools": [tool(name)], "documents": {f"https://a.example/{name}": document}}
         assert (await client.put(f"/v1/toolsets/{name}", json=body)).status_code == 201
     assert (await ask(client, ["d", "e"])).status_code == 200
-    read = []
-    resolve = catalog.resolve
-
-    async def counted(reference):
-        read.append(reference.name)
-        return await resolve(reference)
-
-    monkeypatch.setattr(catalog, "resolve", counted)
+    read = names_read(catalog, monkeypatch)
     answer = await ask(client, [*"defgh"])
     assert answer.status_code == 400
-    assert "in tools and documents" in answer.json()["error"]["message"].replace("of tools", "in tools")
+    assert f"at most {limit}" in answer.json()["error"]["message"]
     assert read == ["d", "e", "f"]
 
 
