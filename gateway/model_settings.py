@@ -12,6 +12,7 @@ DEMO_MODEL = "demo"
 
 Count = Annotated[int, Meta(ge=1)]
 EngineName = Literal["embedded", "vllm", "vllm_stock", "sglang", "llama_server"]
+SamplingDefaults = Literal["model", "openai"]
 EngineURL = Annotated[str, Meta(pattern=r"^https?://[^/\s]+")]
 
 
@@ -44,6 +45,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tokenizer: str | None = None
     prompt_tools: ShownTools = ShownTools.ALL
     tool_search: Count | None = None
+    sampling_defaults: SamplingDefaults = "model"
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,6 +117,13 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             " those that fit the conversation best. By default all are shown."
         ),
     ] = None
+    sampling_defaults: Annotated[
+        SamplingDefaults,
+        Meta(
+            description="Sampling where a request does not say: model, as the model's generation_config.json"
+            " recommends (temperature, top_p, top_k, min_p, repetition_penalty); openai, temperature 1."
+        ),
+    ] = "model"
     tool_embeddings: Annotated[
         str | None,
         Meta(

@@ -21,6 +21,7 @@ from runtime.engines.vllm_client import VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
+from runtime.request import OPENAI_SAMPLING
 from runtime.selection import DRAFT, Selection
 
 DEFAULT_MAX_TOKENS = 2048
@@ -54,6 +55,7 @@ def start_runtime(settings: Settings, on_vocabulary: OnVocabulary) -> Runtime:
                 model.aliases,
                 model.prompt_tools,
                 model.tool_search,
+                OPENAI_SAMPLING if model.sampling_defaults == "openai" else None,
             )
             for name, model in zip(names, models, strict=True)
         ]

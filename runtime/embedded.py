@@ -69,6 +69,7 @@ class EmbeddedRuntime:
             loaded.syntax,
             engine.context_length,
             template_variables(loaded.tokenizer.chat_template),
+            sampling=loaded.sampling,
         )
         self._thread = EngineThread(engine, num_threads=settings.num_threads, device=runner.device)
         self._drafting = Drafting(self._generate, self._token_bytes)

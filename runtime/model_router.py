@@ -8,7 +8,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from runtime.errors import UnknownModel
 from runtime.events import Event, PromptRead
 from runtime.protocol import Health, ModelCard, Runtime
-from runtime.request import GenerationRequest
+from runtime.request import GenerationRequest, Sampling
 from toolspecs.tool import ShownTools
 
 
@@ -21,6 +21,8 @@ class RoutedModel:
     aliases: tuple[str, ...] = ()
     prompt_tools: ShownTools = ShownTools.ALL
     tool_search: int | None = None
+    sampling: Sampling | None = None
+    """None leaves it as the model's authors recommend."""
 
 
 class ModelRouter:
@@ -73,6 +75,7 @@ class ModelRouter:
                     aliases=model.aliases,
                     prompt_tools=model.prompt_tools,
                     tool_search=model.tool_search,
+                    sampling=model.sampling or card.sampling,
                 )
                 for model in self._models
                 for card in await model.runtime.models()

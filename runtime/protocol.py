@@ -9,7 +9,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 from runtime.events import Event, PromptRead
-from runtime.request import GenerationRequest
+from runtime.request import OPENAI_SAMPLING, GenerationRequest, Sampling
 from toolspecs.tool import ShownTools
 
 
@@ -30,6 +30,8 @@ class ModelCard:
     """The tools that its prompts show, unless a request says which."""
     tool_search: int | None = None
     """The most tools that its prompts show, unless a request says how many."""
+    sampling: Sampling = OPENAI_SAMPLING
+    """How its tokens are sampled, in all that a request leaves unsaid."""
     applies_guards: bool = True
     """Whether its engine applies guards. Otherwise the gateway refuses tokens that a guard forbids."""
 

@@ -76,6 +76,10 @@ class Sampling:
         return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
 
 
+OPENAI_SAMPLING = Sampling()
+"""The defaults of OpenAI's API: temperature 1, all tokens."""
+
+
 @dataclass(slots=True)
 class RequestTimes:
     """When a request reached each step, in nanoseconds since the epoch; None if it has not yet.
@@ -116,7 +120,7 @@ class GenerationRequest:
     constraint: Constraint | None = None
     recipe: GrammarRecipe | None = None
     """What the constraint was linked from, for an engine that links it itself."""
-    sampling: Sampling = Sampling()
+    sampling: Sampling = OPENAI_SAMPLING
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end an output. They apply only without a constraint, whose outputs must not be cut off."""

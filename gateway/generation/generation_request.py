@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -9,7 +10,7 @@ from compiler.cache.grammar_cache import GrammarLookup
 from gateway.generation.turn import Turn
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard
-from runtime.request import GenerationRequest, Message
+from runtime.request import GenerationRequest, Message, Sampling
 from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import Revision
 
@@ -56,7 +57,7 @@ def generation_request(
         tools=shown_tools(turn, model, tools, revisions),
         constraint=grammar.grammar if grammar else None,
         recipe=grammar.recipe if grammar else None,
-        sampling=turn.sampling,
+        sampling=sampling_of(turn, model),
         stop=turn.stop,
         stop_token_ids=turn.stop_token_ids,
         min_tokens=turn.min_tokens,
@@ -69,6 +70,11 @@ def generation_request(
         is_inspected=turn.is_inspected,
         text_is_json=turn.answers_in_json,
     )
+
+
+def sampling_of(turn: Turn, model: ModelCard) -> Sampling:
+    """How the tokens of a turn are sampled: as the request says, and else as the model's card does."""
+    return replace(model.sampling, **turn.sampling)
 
 
 def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) 
     """The fields of a turn that have no effect with this model or together with a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
-    selection, is_greedy = turn.selection, turn.sampling.is_greedy
+    selection, is_greedy = turn.selection, sampling_of(turn, model).is_greedy
     if selection and (grammar is None or (selection.needs_chance and is_greedy)):
         yield f"callgate.{selection.strategy}"
     if turn.key_order and grammar is None:

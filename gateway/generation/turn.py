@@ -16,7 +16,7 @@ from gateway.generation.custom_inputs import InputReader
 from gateway.generation.inspected_tokens import InspectedTokens
 from gateway.http.deadline import GRACE_S, Deadline
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
-from runtime.request import Message, Sampling
+from runtime.request import Message
 from runtime.selection import Selection
 from toolspecs.tool import FoundTools, KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
 from toolspecs.toolset import RevisionSummary, ToolsetReference
@@ -44,7 +44,8 @@ class Turn:
     """None stands for any text."""
     key_order: KeyOrder | None = None
     """None leaves the order of keys to each tool."""
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of `Sampling` that the request sets; the model's card has the others."""
     stop: tuple[str, ...] = ()
     """Like `stop_token_ids` and `min_tokens`, only for text, never for output that a grammar constrains."""
     stop_token_ids: tuple[int, ...] = ()

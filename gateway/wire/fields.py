@@ -13,7 +13,7 @@ from gateway.generation.turn import Turn
 from gateway.http.json_body import read_inner_json
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
-from runtime.request import Sampling
+from runtime.model_sampling import positive
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
@@ -207,16 +207,15 @@ def read_timeout(field: float | None, header: str | None) -> float | None:
     return min(timeouts, default=None)
 
 
-def read_sampling(fields: TurnFields) -> Sampling:
-    """How tokens are sampled; the defaults are OpenAI's."""
-    return Sampling(
-        temperature=1.0 if fields.temperature is None else fields.temperature,
-        top_p=1.0 if fields.top_p is None else fields.top_p,
-        top_k=fields.top_k if fields.top_k and fields.top_k > 0 else None,
-        min_p=fields.min_p or 0.0,
-        seed=fields.seed,
-        repetition_penalty=fields.repetition_penalty or 1.0,
-    )
+def read_sampling(fields: TurnFields) -> Mapping[str, Any]:
+    """The fields of `Sampling` that the request sets."""
+    asked = fields_set(fields, "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
+    return asked | {"top_k": positive(fields.top_k)} if "top_k" in asked else asked
+
+
+def fields_set(fields: msgspec.Struct, *names: str) -> dict[str, Any]:
+    """Those of some fields that a request sets; null is as good as absent."""
+    return {name: value for name in names if (value := getattr(fields, name)) is not None}
 
 
 def read_tool_search(fields: TurnFields) -> ToolSearch | Literal[False] | None:

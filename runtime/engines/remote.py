@@ -199,6 +199,7 @@ class RemoteRuntime:
             text.syntax,
             text.context_length,
             template_variables(text.tokenizer.chat_template),
+            sampling=text.sampling,
             applies_guards=self._grammars.applies_guards,
         )
 

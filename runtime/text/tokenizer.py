@@ -15,7 +15,9 @@ from compiler.vocabulary import Vocabulary
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.forward_pass import context_length
 from runtime.model_files import ModelFiles, find_model
+from runtime.model_sampling import model_sampling
 from runtime.model_vocabulary import model_vocabulary
+from runtime.request import OPENAI_SAMPLING, Sampling
 from runtime.text.template import CHATML, CHATML_MARKERS, ChatTemplate
 
 
@@ -23,7 +25,7 @@ from runtime.text.template import CHATML, CHATML_MARKERS, ChatTemplate
 class LoadedTokenizer:
     """A model's tokenizer and chat template, and what is known of the model without its weights.
 
-    `syntax` names its call syntax, `context_length` is in tokens.
+    `syntax` names its call syntax, `context_length` is in tokens, `sampling` is for requests that set none.
     """
 
     model_id: str
@@ -34,6 +36,7 @@ class LoadedTokenizer:
     prepared: PreparedVocabulary
     syntax: str
     context_length: int
+    sampling: Sampling = OPENAI_SAMPLING
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -61,7 +64,9 @@ def load_tokenizer(
         raise ModelLoadError(source, f"its tokenizer: {error}") from error
     try:
         length = context_length(config.get_text_config())
-        vocabulary = model_vocabulary(tokenizer, config, _generation_config(files))
+        generation_config = _generation_config(files)
+        vocabulary = model_vocabulary(tokenizer, config, generation_config)
+        sampling = model_sampling(generation_config)
     except ValueError as error:
         raise ModelLoadError(source, str(error)) from error
     return LoadedTokenizer(
@@ -73,6 +78,7 @@ def load_tokenizer(
         prepared=PreparedVocabulary(vocabulary),
         syntax=override or syntax_of_template(tokenizer.chat_template).name,
         context_length=length,
+        sampling=sampling,
     )
 
 

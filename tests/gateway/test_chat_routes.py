@@ -20,6 +20,7 @@ from runtime.events import (
     ThoughtDelta,
     TokenLogprob,
 )
+from runtime.request import Sampling
 from toolspecs.tool import ChoiceMode
 
 CALL = call("get_weather", '{"place": ', '"Oslo"}')
@@ -313,3 +314,15 @@ async def test_an_error_in_mid_stream_is_sent_and_ends_it(client, runtime, weath
     assert (error["message"], error["code"]) == ("the engine stopped", "generation_failed")
     assert all(json.loads(c[6:])["choices"][0]["finish_reason"] is None for c in chunks)
     assert runtime.num_aborted == 1
+
+
+async def test_what_a_request_leaves_out_is_sampled_as_the_model_says(client, runtime):
+    runtime.card = replace(runtime.card, sampling=Sampling(temperature=0.6, top_p=0.95, top_k=20))
+    for asked in ({}, {"top_p": 0.5, "seed": 7}, {"temperature": 1, "top_k": -1}, {"temperature": None}):
+        await ask(client, **asked)
+    assert [request.sampling for request in runtime.requests] == [
+        Sampling(temperature=0.6, top_p=0.95, top_k=20),
+        Sampling(temperature=0.6, top_p=0.5, top_k=20, seed=7),
+        Sampling(temperature=1.0, top_p=0.95),
+        Sampling(temperature=0.6, top_p=0.95, top_k=20),
+    ]

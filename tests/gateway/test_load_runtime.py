@@ -1,12 +1,17 @@
 """What is loaded, and what is closed if that fails."""
 
+import json
+import shutil
+
 import msgspec
 import pytest
 
 from compiler.isolation.limits import CompileLimits
 from gateway.app import create_app, load_runtime
+from gateway.served_models import start_runtime
 from gateway.settings import Settings
 from runtime.errors import ModelLoadError
+from runtime.models import DEMO_MODEL_FOLDER
 
 
 class FakeCompiling:
@@ -76,3 +81,23 @@ async def test_a_model_that_cannot_be_loaded_closes_what_was_opened(settings, tm
             pass
     assert isinstance(error.value.exceptions[0], ModelLoadError)
     assert closed == ["pool", "store"]
+
+
+@pytest.mark.parametrize(("defaults", "temperature"), [("model", 0.3), ("openai", 1.0)])
+async def test_models_are_sampled_as_their_authors_say_unless_settings_say_otherwise(
+    tmp_path, defaults, temperature
+):
+    folder = shutil.copytree(DEMO_MODEL_FOLDER, tmp_path / "model")
+    config = {"eos_token_id": 4087, "do_sample": True, "temperature": 0.3}
+    (folder / "generation_config.json").write_text(json.dumps(config))
+    settings = Settings(
+        model=str(folder),
+        engine="vllm",
+        engine_url=("http://127.0.0.1:1",),
+        sampling_defaults=defaults,
+        data_dir=tmp_path,
+    )
+    runtime = start_runtime(settings, lambda _: None)
+    [card] = await runtime.models()
+    assert card.sampling.temperature == temperature
+    await runtime.close()

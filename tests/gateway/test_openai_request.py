@@ -12,7 +12,7 @@ from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
 from gateway.wire.openai.request import RULES, ChatFields
-from runtime.request import Message, Sampling
+from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
@@ -41,20 +41,20 @@ def test_every_field_the_official_client_knows_has_a_decision():
 
 
 HONOURED = [
-    ({"temperature": 0}, "sampling", Sampling(temperature=0.0)),
-    ({"top_p": 0.5}, "sampling", Sampling(top_p=0.5)),
-    ({"top_k": 5}, "sampling", Sampling(top_k=5)),
-    ({"top_k": 0}, "sampling", Sampling()),
-    ({"top_k": -1}, "sampling", Sampling()),
-    ({"repetition_penalty": 1.2}, "sampling", Sampling(repetition_penalty=1.2)),
+    ({"temperature": 0}, "sampling", {"temperature": 0.0}),
+    ({"top_p": 0.5}, "sampling", {"top_p": 0.5}),
+    ({"top_k": 5}, "sampling", {"top_k": 5}),
+    ({"top_k": 0}, "sampling", {"top_k": None}),
+    ({"top_k": -1}, "sampling", {"top_k": None}),
+    ({"repetition_penalty": 1.2}, "sampling", {"repetition_penalty": 1.2}),
     ({"min_tokens": 3}, "min_tokens", 3),
     ({"stop_token_ids": [3, 4]}, "stop_token_ids", (3, 4)),
     ({"reasoning_effort": "none"}, "reasoning_effort", "none"),
-    ({"min_p": 0.1}, "sampling", Sampling(min_p=0.1)),
-    ({"seed": 7}, "sampling", Sampling(seed=7)),
-    ({"presence_penalty": 1}, "sampling", Sampling(presence_penalty=1.0)),
-    ({"frequency_penalty": -1}, "sampling", Sampling(frequency_penalty=-1.0)),
-    ({"logit_bias": {"3": -100}}, "sampling", Sampling(logit_bias={3: -100.0})),
+    ({"min_p": 0.1}, "sampling", {"min_p": 0.1}),
+    ({"seed": 7}, "sampling", {"seed": 7}),
+    ({"presence_penalty": 1}, "sampling", {"presence_penalty": 1.0}),
+    ({"frequency_penalty": -1}, "sampling", {"frequency_penalty": -1.0}),
+    ({"logit_bias": {"3": -100}}, "sampling", {"logit_bias": {3: -100.0}}),
     ({"stop": "x"}, "stop", ("x",)),
     ({"stop": ["x", "y"]}, "stop", ("x", "y")),
     ({"max_tokens": 5}, "max_tokens", 5),

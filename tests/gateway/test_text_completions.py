@@ -16,7 +16,6 @@ from serving import served
 from gateway.errors import InvalidField
 from gateway.wire.openai.text_completions import RULES, CompletionFields, read_request
 from runtime.events import TextDelta, TokenLogprob
-from runtime.request import Sampling
 
 URL = "/v1/completions"
 
@@ -133,7 +132,7 @@ def test_what_is_not_honoured_is_refused_by_name(fields, param):
 
 def test_fields_of_chats_and_of_other_servers():
     asked = read_request(body(logit_bias={"3": 1}, presence_penalty=1, top_logprobs=3, priority=2))
-    assert asked.turn.sampling == Sampling(logit_bias={3: 1.0}, presence_penalty=1.0)
+    assert asked.turn.sampling == {"logit_bias": {3: 1.0}, "presence_penalty": 1.0}
     assert set(asked.ignored) == {"top_logprobs", "priority"}
 
 

@@ -12,7 +12,9 @@ from runtime.errors import ModelLoadError
 from runtime.forward.forward_pass import context_length
 from runtime.forward.model_runner import ModelRunner
 from runtime.loading import load_model
+from runtime.request import Sampling
 from runtime.settings import EngineSettings
+from runtime.text.tokenizer import load_tokenizer
 
 
 @pytest.fixture
@@ -53,6 +55,25 @@ def test_a_cache_that_does_not_fit_is_told_with_its_setting(random_model):
 def test_every_stop_token_of_the_generation_config_stops(copied):
     edit(copied / "generation_config.json", eos_token_id=[7, 9])
     assert set(load_model(copied).vocabulary.stop_ids) >= {7, 9}
+
+
+def test_a_model_is_sampled_as_its_authors_say(copied):
+    edit(copied / "generation_config.json", do_sample=True, temperature=0.6, top_p=0.95, top_k=20)
+    assert load_tokenizer(copied).sampling == Sampling(temperature=0.6, top_p=0.95, top_k=20)
+    edit(copied / "generation_config.json", temperature=1.0, top_p=1, top_k=0, repetition_penalty=1.05)
+    assert load_tokenizer(copied).sampling == Sampling(repetition_penalty=1.05)
+    (copied / "generation_config.json").unlink()
+    assert load_tokenizer(copied).sampling == Sampling()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"temperature": -1}, {"top_p": 0}, {"top_k": 2.5}, {"min_p": "0.1"}, {"repetition_penalty": True}],
+)
+def test_sampling_that_cannot_be_is_refused(copied, wrong):
+    edit(copied / "generation_config.json", **wrong)
+    with pytest.raises(ModelLoadError, match=f"generation_config.json: {next(iter(wrong))} cannot be"):
+        load_tokenizer(copied)
 
 
 @pytest.mark.parametrize(("saved", "has_bfloat16", "loaded"), BFLOAT16)

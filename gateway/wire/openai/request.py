@@ -1,6 +1,7 @@
 """A Chat Completions request becomes a turn: the fields, the response format, the tools and the choice."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
+    fields_set,
     read_sampling,
     read_shared_format,
     read_stop,
@@ -35,7 +37,6 @@ from gateway.wire.fields import (
 )
 from gateway.wire.openai.custom_tools import read_tools
 from gateway.wire.openai.messages import Messages, read_messages
-from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, ToolChoice
 
@@ -207,14 +208,12 @@ def read_stream_options(fields: OpenAIFields, reader: FieldReader) -> bool:
     return bool(fields.stream_options.include_usage)
 
 
-def read_penalised_sampling(fields: OpenAIFields) -> Sampling:
-    """How tokens are sampled, with penalties and bias; raises InvalidField."""
-    return replace(
-        read_sampling(fields),
-        presence_penalty=fields.presence_penalty or 0.0,
-        frequency_penalty=fields.frequency_penalty or 0.0,
-        logit_bias=dict(_read_bias(key, value) for key, value in (fields.logit_bias or {}).items()),
-    )
+def read_penalised_sampling(fields: OpenAIFields) -> Mapping[str, Any]:
+    """The fields of `Sampling` that the request sets, with penalties and bias; raises InvalidField."""
+    asked = {**read_sampling(fields), **fields_set(fields, "presence_penalty", "frequency_penalty")}
+    if fields.logit_bias is None:
+        return asked
+    return asked | {"logit_bias": dict(_read_bias(*item) for item in fields.logit_bias.items())}
 
 
 def _read_bias(key: str, value: Any) -> tuple[int, float]:
