@@ -22,6 +22,8 @@ from demo_model.tokenizer import build_tokenizer
 
 MODEL, CHECKPOINT, LOG = "model", "checkpoint.pt", "log.jsonl"
 _SHARD_SIZE = "15MB"
+_TEMPERATURE = 0.3
+"""Of requests that set none: at 1, so small a model rambles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ class Trainer:
     def export(self, folder: Path, tokenizer: Any) -> None:
         """Write model and tokenizer in transformers' format, as bfloat16."""
         copy = deepcopy(self.model).to("cpu", torch.bfloat16)
+        copy.generation_config.update(do_sample=True, temperature=_TEMPERATURE)
         copy.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
         tokenizer.save_pretrained(folder)
 
