@@ -24,6 +24,7 @@ class References:
         self.document = document
         self.documents = documents
         self._values: dict[str, Any] = {}
+        self._targets: dict[tuple[str, str], str | None] = {}
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
@@ -34,7 +35,10 @@ class References:
 
     def target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
-        return self._target_elsewhere(pointer, uri) or self._target_inside(pointer, uri)
+        if (pointer, uri) not in self._targets:
+            target = self._target_elsewhere(pointer, uri) or self._target_inside(pointer, uri)
+            self._targets[pointer, uri] = target
+        return self._targets[pointer, uri]
 
     def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
         """The target of a reference from or into another document."""

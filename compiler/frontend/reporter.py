@@ -111,7 +111,7 @@ class Reporter:
     ) -> list[tuple[str, str]]:
         """The pointers and keywords that a note concerns."""
         concerned = self._source_map.concerned(location, types)
-        for schemas in (concerned, list(self._source_map.schemas(location))):
+        for schemas in (concerned, self._source_map.schemas(location)):
             for name in (keyword, *_INSTEAD.get(keyword, ())):
                 having = [(pointer, schema) for pointer, schema in schemas if name in schema]
                 exactly = [(pointer, schema) for pointer, schema in having if schema[name] in values]

@@ -6,8 +6,8 @@ constraint, and the JSON pointers for reports and refusals. It never decides wha
 costs order and wording, not soundness.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +43,8 @@ _OF_PARTS = {
 """Keywords that say which keys or items a value has, or in which order."""
 _MAX_VISITS = 2_000
 
+_LocatedSchema = tuple[str, Mapping[str, Any]]
+"""A schema after its pointer."""
 Branches = tuple[str, ...]
 """The pointers of the alternatives that contain a schema, the outermost first."""
 
@@ -61,6 +63,16 @@ class SchemaLocation:
     pointer: str = ""
     aside: frozenset[str] = frozenset()
     is_anywhere: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Computed once: many tables are by location, and a location may have hundreds of pointers."""
+
+    def __post_init__(self) -> None:
+        """Compute the hash."""
+        object.__setattr__(self, "_hash", hash((self.pointers, self.pointer, self.aside, self.is_anywhere)))
+
+    def __hash__(self) -> int:
+        """The hash of all its parts."""
+        return self._hash
 
 
 ANYWHERE = SchemaLocation(is_anywhere=True)
@@ -81,6 +93,8 @@ class SourceMap:
 
     def __init__(self, document: Any, documents: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.references = References(document, documents)
+        self._schemas: dict[SchemaLocation, tuple[_LocatedSchema, ...]] = {}
+        self._concerned: dict[tuple[SchemaLocation, tuple[str, ...]], tuple[_LocatedSchema, ...]] = {}
         self._items: dict[tuple[SchemaLocation, int], SchemaLocation] = {}
         self._properties: dict[tuple[SchemaLocation, str], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
@@ -92,32 +106,31 @@ class SourceMap:
         """The location of the whole instance."""
         return self._location(("",), ANYWHERE)
 
-    def schemas(self, location: SchemaLocation) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def schemas(self, location: SchemaLocation) -> Sequence[_LocatedSchema]:
         """The schemas of a location with their pointers, boolean ones left out."""
-        for pointer in location.pointers:
-            schema = self.at(pointer)
-            if isinstance(schema, dict):
-                yield pointer, schema
+        if location not in self._schemas:
+            schemas = ((pointer, self.at(pointer)) for pointer in location.pointers)
+            self._schemas[location] = tuple(entry for entry in schemas if isinstance(entry[1], dict))
+        return self._schemas[location]
 
-    def concerned(
-        self, location: SchemaLocation, types: Collection[str]
-    ) -> list[tuple[str, Mapping[str, Any]]]:
+    def concerned(self, location: SchemaLocation, types: Collection[str]) -> Sequence[_LocatedSchema]:
         """The schemas of a location that a value of one of the JSON types, or of any, may stem from.
 
         The alternatives that a schema is in must admit such values, too.
         """
-        types = types or TYPES
+        key = location, tuple(types or TYPES)
+        if key not in self._concerned:
+            self._concerned[key] = tuple(self._concerned_of(*key))
+        return self._concerned[key]
+
+    def _concerned_of(self, location: SchemaLocation, types: tuple[str, ...]) -> Iterator[_LocatedSchema]:
         paths_of = self._branches.get(location, {})
-        return [
-            (pointer, schema)
-            for pointer, schema in self.schemas(location)
-            if pointer not in location.aside
-            and may_have_type(schema, types)
-            and any(
-                all(may_have_type(self.at(branch), types) for branch in branches)
-                for branches in paths_of.get(pointer, ((),))
-            )
-        ]
+        for pointer, schema in self.schemas(location):
+            if pointer in location.aside or not may_have_type(schema, types):
+                continue
+            paths = paths_of.get(pointer, ((),))
+            if any(all(may_have_type(self.at(branch), types) for branch in branches) for branches in paths):
+                yield pointer, schema
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""

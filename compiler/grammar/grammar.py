@@ -173,9 +173,11 @@ def concat(*items: Expr | None) -> Expr | None:
         if item is None:
             return None
         for part in item.items if isinstance(item, Concatenation) else (item,):
-            if isinstance(part, Literal) and flat and isinstance(flat[-1], Literal):
-                flat[-1] = Literal(flat[-1].text + part.text)
-            elif part != EMPTY:
+            if not isinstance(part, Literal):
+                flat.append(part)
+            elif flat and isinstance(before := flat[-1], Literal):
+                flat[-1] = Literal(before.text + part.text)
+            elif part.text:
                 flat.append(part)
     if not flat:
         return EMPTY

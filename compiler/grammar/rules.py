@@ -36,11 +36,12 @@ class RuleTable:
 
     def define(self, hint: str, rule: Rule) -> RuleRef:
         """A reference to `rule`; equal rules share one name."""
-        if rule not in self._names:
-            ref = self.reserve(hint)
-            self.fill(ref, rule)
-            self._names[rule] = ref
-        return self._names[rule]
+        if (known := self._names.get(rule)) is not None:
+            return known
+        ref = self.reserve(hint)
+        self.fill(ref, rule)
+        self._names[rule] = ref
+        return ref
 
     def inlinable(self, hint: str, expr: Expr) -> Expr:
         """A reference to a rule of a choice or concatenation; any other expression as it is.
