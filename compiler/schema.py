@@ -105,10 +105,10 @@ def _lowered(
             grammar = lowering.grammar(arguments.lower if arguments else None)
             break
         except AmbiguousPaths as ambiguous:
-            if lowering.can_revise(ambiguous.found):
-                lowering.revise(ambiguous.found)
+            if lowering.can_revise(ambiguous.ambiguities):
+                lowering.revise(ambiguous.ambiguities)
             else:
-                lowering = new_lowering(ambiguities=lowering.ambiguities | ambiguous.found)
+                lowering = new_lowering(ambiguities=lowering.ambiguities | ambiguous.ambiguities)
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")

@@ -60,6 +60,10 @@ ASSERTIONS = frozenset(
     }
 ).difference(DEFINITIONS)
 """Keywords that can fail a value, applicators and references included."""
+DESCRIPTIONS = frozenset(
+    {"$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
+)
+"""Annotations that only describe a schema to readers."""
 STRUCTURE = frozenset(
     {
         "$schema",
@@ -70,14 +74,7 @@ STRUCTURE = frozenset(
         "$recursiveAnchor",
         "$vocabulary",
         *DEFINITIONS,
-        "$comment",
-        "title",
-        "description",
-        "default",
-        "examples",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
+        *DESCRIPTIONS,
     }
 )
 """Keywords that structure or describe a document; a report leaves them out."""

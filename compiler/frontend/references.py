@@ -40,6 +40,10 @@ class References:
             self._targets[pointer, uri] = target
         return self._targets[pointer, uri]
 
+    def base(self, pointer: str) -> tuple[str, str]:
+        """What the references of the schema at `pointer` are relative to: its document, and its URI there."""
+        return split_uri(pointer)[0], self._bases.get(pointer, self._base)
+
     def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
         """The target of a reference from or into another document."""
         target, fragment = absolute(split_uri(pointer)[0] or self._base, uri)

@@ -1,11 +1,13 @@
 """The enforcement report while a schema is lowered, and refusals that point at a keyword of the source."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.frontend.alike_locations import MovedPointers
 from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, NUMBERS, STRUCTURE, child, short_pointer
@@ -26,6 +28,8 @@ _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
 _UNUSED = "no value is checked by it"
+_MAX_MOVED = 20_000
+"""Parts of a report that may be repeated at other locations."""
 _MAX_NOTE = 1_000
 """Characters of a note, which may quote listed values."""
 
@@ -62,6 +66,35 @@ _Verdict = tuple[Verdict, dict[str, None]]
 _UNNOTED: _Verdict = (Verdict.EXACT, {})
 
 
+@dataclass(eq=False)
+class ReportPart:
+    """What the lowering told while it lowered one value at a location; it holds wherever that value stands.
+
+    `notes` are a pointer, a keyword, its verdict and a text each; `lowered` are the pointers that it vouched
+    for. `uses` are the values inside, each with the location where it stands, which may be another one than
+    that where it was lowered.
+    """
+
+    location: SchemaLocation
+    notes: dict[tuple[str, str, Verdict, str], None] = field(default_factory=dict)
+    lowered: set[str] = field(default_factory=set)
+    uses: dict[tuple["ReportPart", SchemaLocation], None] = field(default_factory=dict)
+
+    def moved_uses(self) -> Iterator[tuple["ReportPart", SchemaLocation]]:
+        """The values inside that were lowered at another location than the one where they stand."""
+        return ((part, location) for part, location in self.uses if part.location != location)
+
+    def moved(self, location: SchemaLocation) -> "ReportPart":
+        """What holds of the value at an alike location."""
+        moved = MovedPointers(self.location, location)
+        return ReportPart(
+            location,
+            {(moved.pointer(pointer), *note): None for pointer, *note in self.notes},
+            set(map(moved.pointer, self.lowered)),
+            {(part, moved.location(place)): None for part, place in self.uses},
+        )
+
+
 class Reporter:
     """Collects what the lowering says of the keywords of a schema.
 
@@ -72,6 +105,9 @@ class Reporter:
 
     Schemas that no location has, such as those under `not`, are part of what another keyword demands. They
     are enforced as well as that keyword is.
+
+    A value is lowered once for all locations that are alike (`compiler.frontend.alike_locations`). What was
+    told meanwhile is a `ReportPart`, and `report` tells it of the other locations, too.
     """
 
     def __init__(self, source_map: SourceMap, draft: int) -> None:
@@ -79,10 +115,27 @@ class Reporter:
         self._draft = draft
         self._notes: dict[tuple[str, str], _Verdict] = {}
         self._lowered: set[str] = set()
+        self._part = ReportPart(source_map.root)
+        self._parts = [self._part]
+
+    @contextmanager
+    def part(self, location: SchemaLocation) -> Iterator[ReportPart]:
+        """Collect what is told while a value is lowered at a location."""
+        outer = self._part
+        self._part = ReportPart(location)
+        self._parts.append(self._part)
+        try:
+            yield self._part
+        finally:
+            self._part = outer
+
+    def use(self, part: ReportPart, location: SchemaLocation) -> None:
+        """Note that the value of a part stands at a location, inside the value that is being lowered."""
+        self._part.uses[part, location] = None
 
     def lowered(self, location: SchemaLocation) -> None:
         """Vouch for the schemas of a location: its rules admit what they demand, but for what notes say."""
-        self._lowered.update(location.pointers)
+        self._part.lowered.update(location.pointers)
 
     def note(
         self,
@@ -102,9 +155,7 @@ class Reporter:
         if location.is_anywhere:
             return
         for pointer, name in self._noted(location, keyword, types or TYPES_OF.get(keyword, ()), values):
-            before, texts = self._notes.get((pointer, name), _UNNOTED)
-            stays = max(before, verdict, key=_SEVERITY.index)
-            self._notes[pointer, name] = (stays, {**texts, note: None})
+            self._part.notes[pointer, name, verdict, note] = None
 
     def _noted(
         self, location: SchemaLocation, keyword: str, types: Collection[str], values: Collection[Any]
@@ -142,13 +193,13 @@ class Reporter:
         self, location: SchemaLocation, keyword: str, reason: str, suggestion: str = ""
     ) -> UnsupportedSchema:
         """A refusal that points at the keyword, or at the location if none of its schemas has the keyword."""
-        found = [
+        places = [
             (child(at, name), name)
             for name in (keyword, _STRICT.get(keyword, keyword))
             for at, schema in self._source_map.schemas(location)
             if name in schema
         ]
-        pointer, name = found[0] if found else (location.pointer, keyword)
+        pointer, name = places[0] if places else (location.pointer, keyword)
         return UnsupportedSchema(pointer, name, reason, suggestion)
 
     def refusal_of(self, location: SchemaLocation, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
@@ -157,6 +208,8 @@ class Reporter:
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document except those that only structure or describe it."""
+        for part in (*self._parts, *self._moved_parts()):
+            self._collect(part)
         verdicts = _Verdicts(self._source_map, self._notes, self._lowered)
         schemas = dict(self._source_map.subschemas())
         disputed = not_valid_for_all(schemas.values(), self._draft)
@@ -171,6 +224,28 @@ class Reporter:
             if pointer not in schemas
         ]
         return EnforcementReport(tuple(map(_shortened, (*entries, *of_booleans))))
+
+    def _collect(self, part: ReportPart) -> None:
+        self._lowered |= part.lowered
+        for pointer, name, verdict, note in part.notes:
+            before, texts = self._notes.get((pointer, name), _UNNOTED)
+            stays = max(before, verdict, key=_SEVERITY.index)
+            self._notes[pointer, name] = (stays, {**texts, note: None})
+
+    def _moved_parts(self) -> Iterator[ReportPart]:
+        """What holds at locations where a value stands that was lowered elsewhere."""
+        pending = [use for part in self._parts for use in part.moved_uses()]
+        seen = set(pending)
+        while pending:
+            part, location = pending.pop()
+            moved = part.moved(location)
+            yield moved
+            if len(seen) > _MAX_MOVED:
+                reason = f"holds equal schemas at more than {_MAX_MOVED} places"
+                raise UnsupportedSchema(location.pointer, "", reason, "Define them once, and refer to them.")
+            inside = [use for use in moved.moved_uses() if use not in seen]
+            seen.update(inside)
+            pending += inside
 
     def _entries(
         self, pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts", disputed: TextsByFormat
@@ -252,7 +327,7 @@ class _Verdicts:
         verdicts = [(self.of_keyword(at, keyword)[0], at, keyword) for at, keyword in owners]
         if all(verdict is Verdict.ANNOTATION for verdict, _, _ in verdicts):
             return Verdict.ANNOTATION, {_UNUSED: None}
-        weakest, at, keyword = max(verdicts, key=lambda found: _SEVERITY.index(found[0]))
+        weakest, at, keyword = max(verdicts, key=lambda owner: _SEVERITY.index(owner[0]))
         if weakest in (Verdict.EXACT, Verdict.ANNOTATION):
             return Verdict.EXACT, {}
         return weakest, {f"part of {child(at, keyword)}": None}

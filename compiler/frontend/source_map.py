@@ -124,13 +124,17 @@ class SourceMap:
         return self._concerned[key]
 
     def _concerned_of(self, location: SchemaLocation, types: tuple[str, ...]) -> Iterator[_LocatedSchema]:
-        paths_of = self._branches.get(location, {})
+        paths_of = self.branches(location)
         for pointer, schema in self.schemas(location):
             if pointer in location.aside or not may_have_type(schema, types):
                 continue
             paths = paths_of.get(pointer, ((),))
             if any(all(may_have_type(self.at(branch), types) for branch in branches) for branches in paths):
                 yield pointer, schema
+
+    def branches(self, location: SchemaLocation) -> Mapping[str, tuple[Branches, ...]]:
+        """By the pointer of each schema of a location, the alternatives through which it applies there."""
+        return self._branches.get(location, {})
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
@@ -186,7 +190,7 @@ class SourceMap:
         if not target:
             return location
         target_location = self._location((target,), location)
-        paths_of = self._branches.get(location, {})
+        paths_of = self.branches(location)
         others = [pointer for pointer in location.pointers if pointer not in target_location.pointers]
         if any(() in paths_of.get(pointer, ((),)) and self._describes_parts(pointer) for pointer in others):
             return location
@@ -280,7 +284,7 @@ class SourceMap:
 
     def owners(self) -> Mapping[str, list[tuple[str, str]]]:
         """By the pointer of each schema the keywords that hold it or refer to it, each with its pointer."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        owners: dict[str, list[tuple[str, str]]] = {}
         for pointer, schema in self.subschemas():
             for keyword, value in schema.items():
                 if keyword in REFERENCES and isinstance(value, str):
@@ -290,34 +294,34 @@ class SourceMap:
                 else:
                     inner = (at for at, _ in children(pointer, {keyword: value}))
                 for at in inner:
-                    found.setdefault(at, []).append((pointer, keyword))
-        return found
+                    owners.setdefault(at, []).append((pointer, keyword))
+        return owners
 
     def _targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
         """The pointers of the schemas that a schema refers to."""
         references = (schema.get(keyword) for keyword in REFERENCES)
-        found = (self.references.target(pointer, uri) for uri in references if isinstance(uri, str))
-        return [target for target in found if target is not None]
+        targets = (self.references.target(pointer, uri) for uri in references if isinstance(uri, str))
+        return [target for target in targets if target is not None]
 
     def _location(self, starts: tuple[str, ...], around: SchemaLocation) -> SchemaLocation:
         """The location at which the schemas `starts` apply, inside the location `around`."""
         if not starts:
             return replace(around, pointers=(), aside=frozenset())
         if starts not in self._locations:
-            found: dict[str, dict[Branches, None]] = {}
+            paths_of: dict[str, dict[Branches, None]] = {}
             visits: set[tuple[str, Branches]] = set()
             for pointer in starts:
-                self._collect(pointer, (), found, visits)
-            location = SchemaLocation(tuple(found), starts[0])
+                self._collect(pointer, (), paths_of, visits)
+            location = SchemaLocation(tuple(paths_of), starts[0])
             self._locations[starts] = location
-            self._branches[location] = {pointer: tuple(paths) for pointer, paths in found.items()}
+            self._branches[location] = {pointer: tuple(paths) for pointer, paths in paths_of.items()}
         return self._locations[starts]
 
     def _collect(
         self,
         pointer: str,
         branches: Branches,
-        found: dict[str, dict[Branches, None]],
+        paths_of: dict[str, dict[Branches, None]],
         visits: set[tuple[str, Branches]],
     ) -> None:
         """Add a schema and those that apply in place, in the order of their `properties`."""
@@ -329,11 +333,11 @@ class SourceMap:
         if isinstance(schema, dict):
             for keyword, value in schema.items():
                 if keyword == "properties":
-                    found.setdefault(pointer, {})[branches] = None
+                    paths_of.setdefault(pointer, {})[branches] = None
                 for inner in self._in_place(pointer, keyword, value):
                     within = branches if keyword in _NO_BRANCH or inner in branches else (*branches, inner)
-                    self._collect(inner, within, found, visits)
-        found.setdefault(pointer, {})[branches] = None
+                    self._collect(inner, within, paths_of, visits)
+        paths_of.setdefault(pointer, {})[branches] = None
 
     def reordered(
         self, location: SchemaLocation, fits: Callable[[Mapping[str, Any]], bool]

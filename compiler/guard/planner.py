@@ -45,7 +45,7 @@ class AmbiguousPaths(Exception):
     """A schema must be lowered again, so that rules tell apart what a guard cannot."""
 
     def __init__(self, ambiguities: Ambiguities) -> None:
-        self.found = ambiguities
+        self.ambiguities = ambiguities
         super().__init__(ambiguities)
 
 

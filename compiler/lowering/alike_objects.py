@@ -39,24 +39,24 @@ def join_alternatives(
 
     Objects are only joined if they have the same declared keys in the same order.
     """
-    found: list[PlacedObject] = []
+    joined: list[PlacedObject] = []
     rest: list[PlacedObject] = []
-    for alike in _groups(objects, lambda each: _without_members(each.constraint)):
-        places = _groups(alike, lambda each: _place(lowering, each)) if len(alike) > 1 else [alike]
-        for group in places:
-            decisive, left = _join([each.constraint for each in group])
-            found += [PlacedObject(constraint, group[0].location) for constraint in decisive]
-            rest += [each for each in group if any(each.constraint is one for one in left)]
-    return found, rest
+    for alike in _groups(objects, lambda placed: _without_members(placed.constraint)):
+        groups = _groups(alike, lambda placed: _place(lowering, placed)) if len(alike) > 1 else [alike]
+        for group in groups:
+            decisive, left = _join([placed.constraint for placed in group])
+            joined += [PlacedObject(constraint, group[0].location) for constraint in decisive]
+            rest += [placed for placed in group if any(placed.constraint is one for one in left)]
+    return joined, rest
 
 
 def _groups(
     objects: Sequence[PlacedObject], key: Callable[[PlacedObject], Hashable]
 ) -> list[list[PlacedObject]]:
-    found: dict[Hashable, list[PlacedObject]] = defaultdict(list)
-    for each in objects:
-        found[key(each)].append(each)
-    return list(found.values())
+    groups: dict[Hashable, list[PlacedObject]] = defaultdict(list)
+    for placed in objects:
+        groups[key(placed)].append(placed)
+    return list(groups.values())
 
 
 def _place(lowering: Lowering, placed: PlacedObject) -> Hashable:
@@ -81,28 +81,29 @@ def _join(
     constraints: Sequence[ObjectConstraint],
 ) -> tuple[list[ObjectConstraint], list[ObjectConstraint]]:
     """The constraints that were joined, with decisive members, and those that were not."""
-    found: list[ObjectConstraint] = []
+    joined: list[ObjectConstraint] = []
     left = list(constraints)
     while len(left) > 1:
         common = _common(left)
         keys = [_only_difference(constraint, common) for constraint in left]
-        alike = [(each, key) for each, key in zip(left, keys, strict=True) if key is not None]
+        alike = [(constraint, key) for constraint, key in zip(left, keys, strict=True) if key is not None]
         if len(alike) < 2:
             break
-        left = [each for each, key in zip(left, keys, strict=True) if key is None]
-        found.append(replace(common, decisive=_decisive(alike)))
-    return found, left
+        left = [constraint for constraint, key in zip(left, keys, strict=True) if key is None]
+        joined.append(replace(common, decisive=_decisive(alike)))
+    return joined, left
 
 
 def _common(constraints: Sequence[ObjectConstraint]) -> ObjectConstraint:
-    required = [key for key in constraints[0].required if all(key in each.required for each in constraints)]
+    first, *others = constraints
+    required = [key for key in first.required if all(key in other.required for other in others)]
     properties: dict[str, CanonicalSchema] = {}
-    for key in dict.fromkeys(key for each in constraints for key in each.properties):
-        schemas = Counter(each.properties.get(key) for each in constraints)
+    for key in dict.fromkeys(key for constraint in constraints for key in constraint.properties):
+        schemas = Counter(constraint.properties.get(key) for constraint in constraints)
         schema = schemas.most_common(1)[0][0]
         if schema is not None:
             properties[key] = schema
-    return replace(constraints[0], required=tuple(required), properties=properties)
+    return replace(first, required=tuple(required), properties=properties)
 
 
 def _only_difference(constraint: ObjectConstraint, common: ObjectConstraint) -> str | None:
@@ -118,7 +119,7 @@ def _decisive(
     alike: Sequence[tuple[ObjectConstraint, str]],
 ) -> Mapping[str, tuple[CanonicalSchema | None, ...]]:
     """By key, the schemas of the constraints that differ there from the common one."""
-    found: dict[str, tuple[CanonicalSchema | None, ...]] = {}
+    decisive: dict[str, tuple[CanonicalSchema | None, ...]] = {}
     for constraint, key in alike:
-        found[key] = (*found.get(key, ()), value_schema(constraint, key))
-    return found
+        decisive[key] = (*decisive.get(key, ()), value_schema(constraint, key))
+    return decisive

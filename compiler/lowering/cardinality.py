@@ -54,9 +54,9 @@ class Cardinality:
             return 0
         if schema not in self._known:
             self._open.add(schema)
-            found = self._count(schema)
+            count = self._count(schema)
             self._open.remove(schema)
-            self._known[schema] = found  # lower than it could be if it contains an open schema
+            self._known[schema] = count  # lower than it could be if it contains an open schema
         return self._known[schema]
 
     def _count(self, schema: CanonicalSchema) -> float:  # noqa: C901, PLR0911, PLR0912 - one case per canonical view

@@ -90,12 +90,12 @@ class MemberChoices:
     @cached_property
     def levels(self) -> list[list[MemberState]] | None:
         """The states before each member and after the last one; None if there are too many."""
-        found = [[self.start]]
+        levels = [[self.start]]
         for index in range(len(self._required)):
-            found.append(list(dict.fromkeys(self._following(index, found[-1]))))
-            if sum(map(len, found)) > MAX_STATES * (1 + self.has_decisive):
+            levels.append(list(dict.fromkeys(self._following(index, levels[-1]))))
+            if sum(map(len, levels)) > MAX_STATES * (1 + self.has_decisive):
                 return None
-        return found
+        return levels
 
     @property
     def are_independent(self) -> bool:

@@ -195,11 +195,11 @@ def _decisive_texts(
     lowering: Lowering, constraint: ObjectConstraint, context: Context, readable: frozenset[str]
 ) -> Mapping[str, Expr]:
     """The texts of decisive members by key, where there are any."""
-    found = {
+    texts = {
         key: union(_member_text(lowering, schema, context, key, readable) for schema in schemas)
         for key, schemas in constraint.decisive.items()
     }
-    return {key: text for key, text in found.items() if text is not None}
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def _member_text(

@@ -8,7 +8,7 @@ by step into such views, or refused. Where a view is narrowed, sentences are onl
 A schema that admits nothing lowers to None, and the choices that contain it leave it out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
+from compiler.frontend.alike_locations import AlikeLocations
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.depth import too_deep
+from compiler.frontend.reporter import ReportPart
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
 from compiler.grammar.joining import with_joined_rules
@@ -50,26 +52,40 @@ MAX_VALUES = 20_000
 
 
 class _ValueKey(NamedTuple):
-    """Everything that the rules of a value depend on."""
+    """Everything that the rules of a value depend on; `place` is equal for locations that are alike."""
 
     schema: CanonicalSchema
-    location: SchemaLocation
+    place: Hashable
     is_root: bool
     is_distinct: bool
     dependent_keys: DependentKeys
+
+
+@dataclass(eq=False)
+class _Value:
+    """A value that is lowered, or that is being lowered while it `is_open`.
+
+    `state`: its state in the guards' plan. `rule`: its rule while it is open, if it contains itself.
+    """
+
+    state: int
+    part: ReportPart
+    expr: Expr | None = None
+    rule: RuleRef | None = None
+    is_open: bool = True
 
 
 @dataclass(eq=False, repr=False)
 class SchemaLowering(Lowering):
     """Lowers a whole schema: every value by its canonical view, and each value only once."""
 
-    _done: dict[_ValueKey, Expr | None] = field(default_factory=dict, init=False)
-    _open: dict[_ValueKey, RuleRef | None] = field(default_factory=dict, init=False)
-    """The values that are being lowered; those that contain themselves have the name of their rule."""
-    _states: dict[_ValueKey, int] = field(default_factory=dict, init=False)
-    """The states of the values in the guards' plan."""
+    _values: dict[_ValueKey, _Value] = field(default_factory=dict, init=False)
     _first_empty: str | None = field(default=None, init=False)
     """The pointer of the first schema that admits values none of which can be written."""
+
+    @cached_property
+    def _alike_locations(self) -> AlikeLocations:
+        return AlikeLocations(self.source_map)
 
     @cached_property
     def _unconstrained(self) -> Unconstrained:
@@ -97,58 +113,68 @@ class SchemaLowering(Lowering):
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
 
-    def can_revise(self, found: Ambiguities) -> bool:
+    def can_revise(self, ambiguities: Ambiguities) -> bool:
         """Whether `revise` tells apart what a guard cannot: only keys that are marked beside objects."""
-        return not (found.counted or found.separated or self.key_orders.is_any_wanted)
+        return not (ambiguities.counted or ambiguities.separated or self.key_orders.is_any_wanted)
 
-    def revise(self, found: Ambiguities) -> None:
+    def revise(self, ambiguities: Ambiguities) -> None:
         """Let the next `grammar` tell apart what a guard cannot.
 
         It lowers only those values again that contain an object which is now written in another way. All
         others keep their rules, their states and their notes.
         """
-        assert self.can_revise(found)
-        self.ambiguities |= found
-        stale = self.planner.forget(found.marked_beside)
+        assert self.can_revise(ambiguities)
+        self.ambiguities |= ambiguities
+        stale = self.planner.forget(ambiguities.marked_beside)
         self.root = replace(self.root, state=self.planner.new_state())
-        for key in [key for key, state in self._states.items() if state in stale]:
-            del self._states[key], self._done[key]
+        self._values = {key: value for key, value in self._values.items() if value.state not in stale}
 
     def value(self, schema: CanonicalSchema, context: Context, step: PathStep = None) -> Expr | None:
         """The JSON texts of the values that a schema admits; None if there is none.
 
         `context.state` is the state of the container, from which `step` leads to the value, or of the union
-        of which the value is a branch. Every value is lowered once; inside itself it is a reference to its
-        rule.
+        of which the value is a branch. Every value is lowered once for all locations that are alike; inside
+        itself it is a reference to its rule.
         """
         written_at = context.location
         context = self._referred(schema, context)
         location = context.location
-        key = _ValueKey(schema, location, context.is_root, context.is_distinct, context.dependent_keys)
-        if key not in self._states:
-            self._states[key] = self.planner.new_state(location.pointer)
-        self.planner.link(context.state, step, [self._states[key]])
-        if key in self._done:
-            return self._done[key]
-        if key in self._open:
-            self._open[key] = self._open[key] or self.rules.reserve(_hint(location))
-            return self._open[key]
-        if len(self._done) >= MAX_VALUES:
+        place = self._alike_locations.form(location)
+        key = _ValueKey(schema, place, context.is_root, context.is_distinct, context.dependent_keys)
+        if (known := self._values.get(key)) is None:
+            return self._new_value(key, context, written_at, step)
+        self.planner.link(context.state, step, [known.state])
+        self.reporter.use(known.part, location)
+        if not known.is_open:
+            return known.expr
+        known.rule = known.rule or self.rules.reserve(_hint(location))
+        return known.rule
+
+    def _new_value(
+        self, key: _ValueKey, context: Context, written_at: SchemaLocation, step: PathStep
+    ) -> Expr | None:
+        """Lower a value for the first time."""
+        schema, location = key.schema, context.location
+        if len(self._values) >= MAX_VALUES:
             reason = f"expands into more than {MAX_VALUES} distinct parts"
             raise UnsupportedSchema(location.pointer, "", reason, "Combine fewer alternatives.")
-        self._open[key] = None
-        try:
-            body = self._lower(schema, replace(context, state=self._states[key]))
-        except canonical.CanonicalizationError as error:
-            reason = f"combines schemas in a way that cannot be resolved: {error}"
-            raise UnsupportedSchema(location.pointer, "", reason, WRITE_OUT) from error
+        state = self.planner.new_state(location.pointer)
+        self.planner.link(context.state, step, [state])
+        with self.reporter.part(location) as part:
+            self._values[key] = value = _Value(state, part)
+            try:
+                body = self._lower(schema, replace(context, state=state))
+            except canonical.CanonicalizationError as error:
+                reason = f"combines schemas in a way that cannot be resolved: {error}"
+                raise UnsupportedSchema(location.pointer, "", reason, WRITE_OUT) from error
+            self.reporter.lowered(location)
+            self.reporter.lowered(written_at)
+        self.reporter.use(part, location)
         is_first_empty = body is None and self._first_empty is None
         if is_first_empty and schema.satisfiability() != canonical.Satisfiability.NO:
             self._first_empty = location.pointer
-        self._done[key] = self._named(body, self._open.pop(key), location)
-        self.reporter.lowered(location)
-        self.reporter.lowered(written_at)
-        return self._done[key]
+        value.expr, value.is_open = self._named(body, value.rule, location), False
+        return value.expr
 
     def _referred(self, schema: CanonicalSchema, context: Context) -> Context:
         """The context, in which values of a reference have one location wherever it is written.
@@ -266,8 +292,9 @@ class SchemaLowering(Lowering):
             strings = [constraint for constraint in map(strings_only, group) if constraint is not None]
             with suppress(UnsupportedSchema):
                 joined = self.string(StringConstraint.any_of(strings), context)
-                for each in strings:
-                    self.reporter.note_all(context.location, each.conditions()[1], ("string",), each.values)
+                for constraint in strings:
+                    notes = constraint.conditions()[1]
+                    self.reporter.note_all(context.location, notes, ("string",), constraint.values)
                 return [joined]
         return [self.value(schema, context) for schema in group]
 

@@ -91,8 +91,8 @@ class TaggedArguments:
         needed = self._lowering.root.dependent_keys
         alternatives = [
             (constraint, declared_keys(self._lowering, constraint, location)[0])
-            for found in list(self._alternatives(self._lowering.schema, location))
-            for constraint in [replace(found, dependent_keys=needed)]
+            for alternative in list(self._alternatives(self._lowering.schema, location))
+            for constraint in [replace(alternative, dependent_keys=needed)]
         ]
         admitted: dict[str, set[str]] = {}
         for constraint, keys in alternatives:
@@ -238,13 +238,13 @@ class TaggedArguments:
         """The strings of a schema as raw text up to the end tag; none reads as JSON under `types`."""
         if schema is None:
             return self._string(StringConstraint(), location, types)
-        found = strings_of(schema, lambda inner: self._lowering.expand(inner, location))
+        alternatives = strings_of(schema, lambda inner: self._lowering.expand(inner, location))
         return union(
             [
                 self._string(strings, location, types)
                 if isinstance(strings, StringConstraint)
                 else self._literals(strings, location, types)
-                for strings in found
+                for strings in alternatives
             ]
         )
 

@@ -45,7 +45,8 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
     alternatives, is_whole = _without_violations(lowering, constraint, location)
     if not lowering.key_orders.is_any_wanted:
         placed = [PlacedObject(alternative, location) for alternative in alternatives]
-        alternatives = [each.constraint for group in join_alternatives(lowering, placed) for each in group]
+        joined, rest = join_alternatives(lowering, placed)
+        alternatives = [constraint for constraint, _ in (*joined, *rest)]
     written = union([lower_object(lowering, alternative, context) for alternative in alternatives])
     if written is None and not is_whole:
         reason = "demands that too many keys or values fail a schema"
@@ -70,13 +71,13 @@ def _without_violations(
     for violation in constraint.violations:
         failing = _failing_member(lowering, violation, location)
         choices = (
-            chosen
+            choice
             for alternative in alternatives
-            for chosen in _choices(lowering, alternative, failing, location)
+            for choice in _choices(lowering, alternative, failing, location)
         )
-        found = list(islice(choices, MAX_CHOICES + 1))
-        has_room = len(found) <= MAX_CHOICES
-        alternatives, is_whole = found if has_room else found[:_NUM_CHOSEN], is_whole and has_room
+        chosen = list(islice(choices, MAX_CHOICES + 1))
+        has_room = len(chosen) <= MAX_CHOICES
+        alternatives, is_whole = chosen if has_room else chosen[:_NUM_CHOSEN], is_whole and has_room
     return alternatives, is_whole
 
 
