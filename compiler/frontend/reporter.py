@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.alike_locations import MovedPointers
@@ -66,17 +66,25 @@ _Verdict = tuple[Verdict, dict[str, None]]
 _UNNOTED: _Verdict = (Verdict.EXACT, {})
 
 
+class _PlacedNote(NamedTuple):
+    """A verdict on a keyword of the schema at a pointer, and its reason."""
+
+    pointer: str
+    keyword: str
+    verdict: Verdict
+    text: str
+
+
 @dataclass(eq=False)
 class ReportPart:
     """What the lowering told while it lowered one value at a location; it holds wherever that value stands.
 
-    `notes` are a pointer, a keyword, its verdict and a text each; `lowered` are the pointers that it vouched
-    for. `uses` are the values inside, each with the location where it stands, which may be another one than
-    that where it was lowered.
+    `lowered` are the pointers that it vouched for. `uses` are the values inside, each with the location where
+    it stands, which may be another one than that where it was lowered.
     """
 
     location: SchemaLocation
-    notes: dict[tuple[str, str, Verdict, str], None] = field(default_factory=dict)
+    notes: dict[_PlacedNote, None] = field(default_factory=dict)
     lowered: set[str] = field(default_factory=set)
     uses: dict[tuple["ReportPart", SchemaLocation], None] = field(default_factory=dict)
 
@@ -89,7 +97,7 @@ class ReportPart:
         moved = MovedPointers(self.location, location)
         return ReportPart(
             location,
-            {(moved.pointer(pointer), *note): None for pointer, *note in self.notes},
+            {note._replace(pointer=moved.pointer(note.pointer)): None for note in self.notes},
             set(map(moved.pointer, self.lowered)),
             {(part, moved.location(place)): None for part, place in self.uses},
         )
@@ -155,7 +163,7 @@ class Reporter:
         if location.is_anywhere:
             return
         for pointer, name in self._noted(location, keyword, types or TYPES_OF.get(keyword, ()), values):
-            self._part.notes[pointer, name, verdict, note] = None
+            self._part.notes[_PlacedNote(pointer, name, verdict, note)] = None
 
     def _noted(
         self, location: SchemaLocation, keyword: str, types: Collection[str], values: Collection[Any]
