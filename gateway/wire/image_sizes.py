@@ -14,13 +14,17 @@ import struct
 _MAX_BLOCKS = 4_096
 """Before the pixels, the headers of one image have fewer."""
 _SIZES_OF_JPEG = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_TABLES_OF_JPEG = frozenset({0xC4, 0xCC, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+"""Markers that may stand before the pixels, all with a length. Of others, readers skip different bytes."""
 _PIXELS_OF_JPEG = 0xDA
+_APPLICATION_OF_GIF = 0xFF
 
 
 def num_pixels(data: bytes) -> int | None:
     """Width times height of a PNG, JPEG, GIF or WebP; None for a damaged image or another format.
 
-    If its headers name several sizes, this is the largest, because readers differ in which one they use.
+    If its headers name several sizes, this is the largest, because readers differ in which one they use. What
+    readers would not read alike counts as damaged.
     """
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -63,6 +67,8 @@ def _of_jpeg(data: bytes) -> int | None:
         if kind in _SIZES_OF_JPEG:
             height, width = struct.unpack_from(">HH", data, at + 5)
             most = max(most, width * height)
+        elif kind not in _TABLES_OF_JPEG:
+            return None
         at += 2 + length
     return None
 
@@ -78,9 +84,13 @@ def _of_gif(data: bytes) -> int | None:
             return max(width, left + wide) * max(height, top + high) or None
         if kind != 0x21:
             return None
+        label, num_blocks = data[at + 1], 0
         at += 2
         while data[at]:
             at += 1 + data[at]
+            num_blocks += 1
+        if num_blocks < (2 if label == _APPLICATION_OF_GIF else 1):
+            return None  # after an extension without its blocks, some readers skip what follows
         at += 1
     return None
 

@@ -158,6 +158,22 @@ def test_of_two_sizes_the_larger_counts():
     assert image.num_pixels == 81_000_000
 
 
+@pytest.mark.parametrize("kind", [0x00, 0x01, *range(0xD0, 0xDA), 0xC8, 0xDE, 0xF0])
+def test_a_jpeg_has_no_marker_whose_length_readers_do_not_read(kind):
+    """Pillow reads on right behind `FF D0`. If two bytes are skipped there, it sees a larger size in them."""
+    assert num_pixels(JPEG[:2] + b"\xff\xfe\0\2" + JPEG[2:]) == 37 * 19
+    assert num_pixels(JPEG[:2] + b"\xff" + bytes([kind]) + b"\0\2" + JPEG[2:]) is None
+
+
+@pytest.mark.parametrize("extension", [b"\xf9\0", b"\xff\0", b"\xff\x0bNETSCAPE2.0\0"])
+def test_an_extension_of_a_gif_has_its_blocks(extension):
+    """Pillow skips what follows an extension without blocks: a small picture, with a larger one after it."""
+    header, picture = (GIF % (SIZE, SIZE))[:19], b"\x2c" + b"\0" * 4 + SIZE + b"\0"
+    assert num_pixels(header + b"!\xf9\4\0\0\0\0\0" + picture) == 37 * 19
+    assert num_pixels(header + b"!\xff\x0bNETSCAPE2.0\3\1\0\0\0" + picture) == 37 * 19
+    assert num_pixels(header + b"!" + extension + picture) is None
+
+
 @given(
     begin=st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b"RIFF\0\0\0\0WEBPVP8 "]), rest=st.binary()
 )  # fmt: skip
