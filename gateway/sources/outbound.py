@@ -14,7 +14,9 @@ True
 
 import ipaddress
 import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -42,6 +44,9 @@ _NOT_PUBLIC = tuple(
     )
 )
 """Networks that some or all versions of `ipaddress` take for public."""
+
+LOOKUP_S = 10.0
+"""How long a host may be looked up. The system's own limit may be minutes."""
 
 OWN_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 """Headers that the HTTP client sets itself."""
@@ -185,18 +190,40 @@ class CheckedHosts:
 
     def _looked_up(self, host: str, port: int) -> str:
         try:
-            found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+            addresses = _addresses_of(host.strip("[]"), port)
+        except TimeoutError:
+            raise self.refused(host, f"its address was not found within {LOOKUP_S:g} s") from None
         except (OSError, UnicodeError):
-            raise self.refused(host, "there is no such host") from None
-        addresses = [str(sockaddr[0]) for *_, sockaddr in found]
+            addresses = []
         for address in addresses:
             if self.rules.admits(address):
                 return address
-        # The message leaves out the address, which would tell strangers about the gateway's network.
+        # Strangers learn neither the address nor whether the gateway's network has a host of that name.
         raise self.refused(
             host,
-            "it has no public address; the setting source_networks says which other networks may be read",
+            "no public address of it is known; the setting source_networks says which other networks may be"
+            " read",
         )
+
+
+def _addresses_of(host: str, port: int) -> list[str]:
+    """The addresses of a host.
+
+    Raises:
+        OSError, UnicodeError: there is no such host. TimeoutError: nobody knows so far.
+    """
+    found: Future[list[str]] = Future()
+
+    def look_up() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found.set_result([str(sockaddr[0]) for *_, sockaddr in answers])
+        except BaseException as error:  # noqa: BLE001 the caller raises it
+            found.set_exception(error)
+
+    # The system's function cannot be interrupted. The process does not wait for a daemon thread when it ends.
+    threading.Thread(target=look_up, daemon=True).start()
+    return found.result(LOOKUP_S)
 
 
 class AnyRequest(Protocol):

@@ -6,6 +6,8 @@ import json
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,7 @@ from gateway.app import create_app
 from gateway.errors import SettingsError, TooManyImports
 from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load, source_credentials, source_environment
+from gateway.sources import outbound
 from gateway.sources.outbound import (
     AddressRules,
     CheckedHosts,
@@ -144,6 +147,28 @@ def test_a_name_that_leads_inside_is_refused_without_telling_where(names):
         from_openapi("http://inside.example/api", {}, EVERYTHING, CheckedHosts(AddressRules()))
     assert "source_networks" in str(error.value)
     assert "10.20" not in str(error.value)
+
+
+def test_strangers_do_not_learn_which_names_the_gateways_network_has(names):
+    """Both were refused for different reasons, so names such as redis.internal could be tried."""
+    names["inside.example"], names["nowhere.example"] = [["10.20.30.40"]], [[]]
+    told = set()
+    for name in ("inside.example", "nowhere.example", "a..b"):
+        with pytest.raises(UnreadableSource) as error:
+            CheckedHosts(AddressRules()).address_of("http", name, 80)
+        told.add(error.value.reason)
+    assert len(told) == 1
+
+
+def test_a_name_that_nobody_answers_for_holds_no_import(monkeypatch):
+    held = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: held.wait(60))
+    monkeypatch.setattr(outbound, "LOOKUP_S", 0.1)
+    start = time.monotonic()
+    with pytest.raises(UnreadableSource, match="not found within"):
+        from_openapi("http://slow.example/api", {}, EVERYTHING, CheckedHosts(AddressRules()))
+    assert time.monotonic() - start < 20
+    held.set()
 
 
 def test_of_several_addresses_only_one_that_is_admitted_is_used(names):
