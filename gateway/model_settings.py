@@ -22,9 +22,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Fields that `Settings` has too mean the same there. `aliases` are other names under which clients ask for
     the model, such as `gpt-4o`; `*` stands for any text. The gateway sends `engine_headers` to its engines,
     and, unless `engine_seeds` is false, the seeds of clients. With `engine_shared_prefixes`, clients share
-    prefixes in an engine's cache, which they can notice by response times. With `engine_images`, the gateway
-    sends the images of messages, because the model reads images. With `engine_units` inline, it sends
-    compiled tools with each request, not through the store.
+    prefixes in the engine's cache, which they can notice by response times and by the count of cached tokens.
+    With `engine_images`, the gateway sends the images of messages, because the model reads images. With
+    `engine_units` inline, it sends compiled tools with each request, not through the store.
     """
 
     model: Annotated[str, Meta(min_length=1)]

@@ -204,6 +204,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
             jump_forward=settings.jump_forward,
             selection=default_selection(settings),
+            shares_prefixes=model.engine_shared_prefixes,
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error

@@ -194,7 +194,8 @@ class EmbeddedRuntime:
         selection = request.selection_or(self._default_selection, self._max_choices)
         is_weighed = selection.size > 1
         seed = _seed_of(request)
-        template = _SequenceTemplate(request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed)
+        salt = "" if self._settings.shares_prefixes else request.share
+        template = _SequenceTemplate(request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed, salt)
         choices = []
         max_tokens = request.max_tokens or self._default_budget(closer)
         for choice in range(request.num_choices):
@@ -227,6 +228,7 @@ class _SequenceTemplate:
     is_thinking: bool
     closer: Closer | None
     is_weighed: bool
+    prefix_salt: str
 
     def sequence(self, choice: int, number: int, max_tokens: int) -> Sequence:
         """A new sequence: the one with this number in the population of a choice."""
@@ -244,7 +246,7 @@ class _SequenceTemplate:
             is_inspected=request.is_inspected,
             deadline=self.deadline,
             share=request.share,
-            prefix_salt=request.prefix_salt,
+            prefix_salt=self.prefix_salt,
             min_tokens=0 if constraint else request.min_tokens,
             stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
             times=request.times,

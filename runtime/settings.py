@@ -32,6 +32,8 @@ class EngineSettings:
     """Choices that wait in the queue."""
     max_sequences_per_share: int = 128
     """Sequences of one client, running or waiting."""
+    shares_prefixes: bool = False
+    """Whether clients find each other's prefixes in the KV cache, and so can tell what others asked."""
     retry_after_s: float = 1.0
     context_length: int | None = None
     default_max_tokens: int = 2048

@@ -57,8 +57,8 @@ class _PreparedTurn:
 class Completions:
     """Finds the model, the tools and the grammar of a turn, and lets the runtime generate.
 
-    Turns of a `tenant` share no prefixes with others in the KV cache, and do not learn where their grammar
-    was found. With `is_strict`, a turn is refused if one of its fields has no effect.
+    Turns of a `tenant` do not learn where their grammar was found. With `is_strict`, a turn is refused if one
+    of its fields has no effect.
     """
 
     def __init__(
@@ -149,7 +149,6 @@ class Completions:
             generation_request(turn, model, tools, grammar, revisions),
             share=share,
             trace_headers=chat.headers(),
-            prefix_salt=self._tenant or "",
         )
         return _PreparedTurn(turn, model, choice, tools, revisions, found_tools, grammar, ignored, request)
 

@@ -118,6 +118,21 @@ async def test_choices_differ_and_share_their_prompt(runtime):
     assert all(cached[choice] > 100 for choice in (1, 2, 3))
 
 
+@pytest.mark.parametrize("shares_prefixes", [False, True])
+async def test_clients_do_not_find_each_others_prompts_in_the_cache(make_runtime, shares_prefixes):
+    """The count of cached tokens would tell a client whether another one asked what it asks."""
+    runtime = make_runtime(dataclasses.replace(SETTINGS, shares_prefixes=shares_prefixes))
+    asked = request(messages=(Message("user", "a secret " * 40),), max_tokens=2)
+    cached = []
+    for share in ("key a", "key b", "key b"):
+        events = await events_of(runtime, dataclasses.replace(asked, request_id=share, share=share))
+        cached += [event.stats.num_cached_tokens for event in events if isinstance(event, Finished)]
+    first, other, again = cached
+    assert first == 0
+    assert again > 100
+    assert other == (again if shares_prefixes else 0)
+
+
 async def test_json_output_validates(runtime):
     schema = {
         "type": "object",
