@@ -107,30 +107,53 @@ class ToolIndex:
         arrays = (value for value in self._ranker.scores.values() if isinstance(value, np.ndarray))
         return _OWN_BYTES + sum(array.nbytes for array in arrays) + 150 * len(self._ranker.vocab_dict)
 
-    def scores(self, texts: Mapping[str, float]) -> list[float]:
-        """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say."""
+    def scores(self, texts: Mapping[str, float], read: "ReadTexts | None" = None) -> list[float]:
+        """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say.
+
+        `read` are texts that were read before, for other indexes.
+        """
         if not texts:
             return [0.0] * self._num_tools
-        stemmer = Stemmer.Stemmer("english")
-        scored = {text: [self._bm25(stemmer, part) for part in parts_of(text)] for text in texts}
+        read = read or ReadTexts()
+        scored = {text: [self._bm25(part) for part in read.parts(text)] for text in texts}
         scores: list[float] = fit(texts, scored).tolist()
         return scores
 
-    def _bm25(self, stemmer: Any, text: str) -> Scores:
-        said = _stem(stemmer, _words(text))
-        kinds = [word for pattern, words in _KINDS if pattern.search(text) for word in words.split()]
-        looks = set(_stem(stemmer, kinds)) - set(said)
-        also = {synonym for word in said for synonym in _synonyms().get(word, ())} - looks - set(said)
-        parts = ((said, 1.0), (sorted(looks), _KIND), (sorted(also), _SYNONYM))
-        return sum((weight * self._known(words) for words, weight in parts), self._known([]))
+    def _bm25(self, part: "_WeightedWords") -> Scores:
+        return sum((weight * self._known(words) for words, weight in part), self._known([]))
 
-    def _known(self, words: list[str]) -> Scores:
+    def _known(self, words: Sequence[str]) -> Scores:
         """BM25 of the words that any tool has."""
         known = [word for word in words if self._ranker is not None and word in self._ranker.vocab_dict]
         if not known:
             return np.zeros(self._num_tools, np.float32)
         scores: Scores = self._ranker.get_scores(known)
         return scores
+
+
+_WeightedWords = Sequence[tuple[Sequence[str], float]]
+"""The stems for which a text stands, and what they count: its own, those of what it looks like, synonyms."""
+
+
+class ReadTexts:
+    """The words of what is searched for; each text is read once, for all indexes. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._stemmer = Stemmer.Stemmer("english")
+        self._parts: dict[str, Sequence[_WeightedWords]] = {}
+
+    def parts(self, text: str) -> Sequence[_WeightedWords]:
+        """The words of each of the text's `parts_of`."""
+        if text not in self._parts:
+            self._parts[text] = [self._words(part) for part in parts_of(text)]
+        return self._parts[text]
+
+    def _words(self, text: str) -> _WeightedWords:
+        said = _stem(self._stemmer, _words(text))
+        kinds = [word for pattern, words in _KINDS if pattern.search(text) for word in words.split()]
+        looks = set(_stem(self._stemmer, kinds)) - set(said)
+        also = {synonym for word in said for synonym in _synonyms().get(word, ())} - looks - set(said)
+        return (said, 1.0), (sorted(looks), _KIND), (sorted(also), _SYNONYM)
 
 
 def fit(texts: Mapping[str, float], scores: Mapping[str, Sequence[Scores]]) -> Scores:

@@ -12,6 +12,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -26,7 +27,7 @@ from runtime.protocol import ModelCard
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import FoundTools, SearchedBy, SearchedTool, Tool, ToolSearch
-from toolspecs.tool_index import Scores, ToolIndex, scaled
+from toolspecs.tool_index import ReadTexts, Scores, ToolIndex, scaled
 from toolspecs.toolset import Revision
 
 _EARLIER = 0.5
@@ -112,11 +113,12 @@ class ToolSearcher:
         if not wanted:
             return tools, None
         groups = await asyncio.to_thread(lambda: [_group(*each) for each in wanted])
-        meanings = await self._meanings(groups, turn, share, remaining_s)
+        said = _Said.of(turn)
+        meanings = await self._meanings(groups, said, share, remaining_s)
         searched = self.threads.submit(
             share,
             lambda: [
-                self._search(group, turn, meaning) for group, meaning in zip(groups, meanings, strict=True)
+                self._search(group, said, meaning) for group, meaning in zip(groups, meanings, strict=True)
             ],
         )
         kept = [entry for entries in await asyncio.wrap_future(searched) for entry in entries]
@@ -127,7 +129,7 @@ class ToolSearcher:
         return shown, FoundTools(num_searched, tuple(kept), by)
 
     async def _meanings(
-        self, groups: Sequence[_Group], turn: Turn, share: str, remaining_s: float | None
+        self, groups: Sequence[_Group], said: "_Said", share: str, remaining_s: float | None
     ) -> Sequence[Scores | None]:
         """How well the tools of each group fit by meaning; None if this is not known in time for all."""
         if self.vectors is None:
@@ -136,7 +138,7 @@ class ToolSearcher:
         until = time.monotonic() + wait_s
         vectors = []
         for group in groups:
-            texts = _texts(turn, group.search)
+            texts = said.texts(group.search)
             left_s = max(0.0, until - time.monotonic())
             vectors.append(
                 await self.vectors.scores(
@@ -145,12 +147,12 @@ class ToolSearcher:
             )
         return vectors if all(scores is not None for scores in vectors) else [None] * len(groups)
 
-    def _search(self, group: _Group, turn: Turn, meaning: Scores | None) -> list[SearchedTool]:
+    def _search(self, group: _Group, said: "_Said", meaning: Scores | None) -> list[SearchedTool]:
         """The tools that a group keeps, in its order: those that must stay, then the best up to the limit."""
         index = self.indexes.of(group.tools, f"{self.tenant}\n{group.key}")
-        words = index.scores(_texts(turn, group.search))
+        words = index.scores(said.texts(group.search), said.read)
         scores = words if meaning is None else fused(words, meaning)
-        reasons = _kept(turn, group.search)
+        reasons = said.kept(group.search)
         is_kept = np.array([tool.name in reasons for tool in group.tools])
         order = np.lexsort((-np.asarray(scores), ~is_kept))  # stable: of equal scores, the first registered
         indexes = sorted(order[: max(group.search.limit, is_kept.sum())].tolist())
@@ -194,26 +196,37 @@ def _searches(
     yield rest, ToolSearch(model.tool_search) if model.tool_search else None
 
 
-def _texts(turn: Turn, search: ToolSearch) -> Mapping[str, float]:
-    """The texts to search for: the query, or else the user's messages, of which the last counts most."""
-    if search.query is not None:
-        return {search.query: 1.0}
-    said = [message.content for message in turn.messages if message.role == "user" and message.content]
-    texts: dict[str, float] = {}
-    for age, text in enumerate(reversed(said[-_MAX_MESSAGES:])):
-        texts.setdefault(text, _EARLIER**age)
-    return texts
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a turn says about the tools that it needs, read once for all groups."""
 
+    messages: Mapping[str, float]
+    """The user's messages, of which the last counts most."""
+    called: frozenset[str]
+    chosen: tuple[str, ...]
+    read: ReadTexts = field(default_factory=ReadTexts)
 
-def _kept(turn: Turn, search: ToolSearch) -> dict[str, str]:
-    """The tools that are shown in any case, and why."""
-    called = (call.name for message in turn.messages for call in message.calls)
-    chosen = turn.choice.allowed or () if turn.choice else ()
-    return {
-        **dict.fromkeys(called, "called"),
-        **dict.fromkeys(search.always, "always"),
-        **dict.fromkeys(chosen, "chosen"),
-    }
+    @classmethod
+    def of(cls, turn: Turn) -> "_Said":
+        """What a turn says."""
+        said = (message.content for message in reversed(turn.messages) if message.role == "user")
+        messages: dict[str, float] = {}
+        for age, text in enumerate(islice(filter(None, said), _MAX_MESSAGES)):
+            messages.setdefault(text, _EARLIER**age)
+        called = frozenset(call.name for message in turn.messages for call in message.calls)
+        return cls(messages, called, (turn.choice.allowed or ()) if turn.choice else ())
+
+    def texts(self, search: ToolSearch) -> Mapping[str, float]:
+        """The texts to search for: the query, or else the messages."""
+        return self.messages if search.query is None else {search.query: 1.0}
+
+    def kept(self, search: ToolSearch) -> dict[str, str]:
+        """The tools that are shown in any case, and why."""
+        return {
+            **dict.fromkeys(self.called, "called"),
+            **dict.fromkeys(search.always, "always"),
+            **dict.fromkeys(self.chosen, "chosen"),
+        }
 
 
 def _check_always(turn: Turn, tools: tuple[Tool, ...]) -> None:

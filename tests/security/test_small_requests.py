@@ -27,6 +27,7 @@ from gateway.wire.openai import read_request
 from runtime.errors import PromptTooLong
 from runtime.request import Message
 from runtime.text.detokenizer import StopScanner, overlap
+from toolspecs import tool_index
 from toolspecs.bundle import MAX_URI, Bundler, absolute
 from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
@@ -34,7 +35,7 @@ from toolspecs.nearest import near_matches
 from toolspecs.schema_check import check_documents
 from toolspecs.stores import open_store
 from toolspecs.tool import Tool
-from toolspecs.tool_index import ToolIndex
+from toolspecs.tool_index import ReadTexts, ToolIndex
 from toolspecs.tool_parser import parse_tool, read_tool, read_tools, submitted_name
 from toolspecs.toolset_contents import compress
 
@@ -294,6 +295,19 @@ def test_an_index_of_long_tools_takes_about_a_second():
     index = ToolIndex(tools)
     assert time.thread_time() - start < 5
     assert index.scores({words[5]: 1.0})[4] > 0
+
+
+def test_a_text_that_many_toolsets_are_searched_for_is_read_once(monkeypatch):
+    """128 toolsets that are searched read six messages of a request of 42 KB in 9 s of processor time."""
+    read, words_of = [], tool_index._words
+    monkeypatch.setattr(tool_index, "_words", lambda text: read.append(text) or words_of(text))
+    indexes = [ToolIndex([Tool(f"send_{number}", "Sends mail.", {})]) for number in range(5)]
+    texts, known = {"Send mail. Then wait.": 1.0}, ReadTexts()
+    assert {index.scores(texts, known)[0] for index in indexes} == {indexes[0].scores(texts)[0]}
+    read.clear()
+    for index in indexes:
+        index.scores(texts, known)
+    assert read == []
 
 
 def test_all_words_are_read_of_tools_as_people_write_them():
