@@ -5,6 +5,7 @@ exists.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache
 from gateway.access.grants import Grant
@@ -84,8 +85,12 @@ class NarrowedRuntime:
         await self._runtime.abort(request_id)
 
     async def health(self) -> Health:
-        """See `Runtime.health`."""
-        return await self._runtime.health()
+        """See `Runtime.health`; the reason names none of the other models and their engines."""
+        health = await self._runtime.health()
+        engines = tuple(engine for engine in health.engines if engine.model_id in self._model_ids)
+        reasons = [f"the engine {engine.name} {engine.reason}" for engine in engines if engine.reason]
+        loads = tuple(load for load in health.loads if load.model_id in self._model_ids)
+        return replace(health, reason="; ".join(reasons), engines=engines, loads=loads)
 
     async def models(self) -> tuple[ModelCard, ...]:
         """See `Runtime.models`."""

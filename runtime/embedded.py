@@ -195,7 +195,9 @@ class EmbeddedRuntime:
         is_weighed = selection.size > 1
         seed = _seed_of(request)
         salt = "" if self._settings.shares_prefixes else request.share
-        template = _SequenceTemplate(request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed, salt)
+        template = _SequenceTemplate(
+            request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed, salt
+        )
         choices = []
         max_tokens = request.max_tokens or self._default_budget(closer)
         for choice in range(request.num_choices):

@@ -147,7 +147,7 @@ class DeadlineExceeded(RuntimeFault):
 class EngineFault(RuntimeFault):
     """The external engine `engine` did not do as asked; discard what the request has received.
 
-    Clients see the reason only up to its first colon; details, such as the engine's own words, follow it.
+    Details, such as the engine's own words, follow the first colon of the reason. The probes leave them out.
     """
 
     def __init__(self, engine: str, reason: str) -> None:

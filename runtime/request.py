@@ -134,8 +134,8 @@ class GenerationRequest:
     timeout_s: float | None = None
     """After this time the request ends with DeadlineExceeded."""
     share: str = ""
-    """Stands for the client. All requests with the same share get one share of the engine together. Unless the
-    settings say otherwise, only they share prefixes in the KV cache."""
+    """Stands for the client. All requests with the same share get one share of the engine together. Only they
+    share prefixes in the KV cache, unless the settings say otherwise."""
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Sent to external engines, so that their spans belong to the request's trace."""
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)

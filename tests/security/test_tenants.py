@@ -15,6 +15,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_all
+from runtime.protocol import Circuit, EngineState, Health
 from toolspecs.collector import Retention
 from toolspecs.stores import open_store
 
@@ -213,3 +214,19 @@ async def test_a_key_that_is_bound_to_models_knows_no_others(client):
     assert (await client.get("/v1/models", headers=own)).json()["data"] == []
     own = await key_of(client, models=["tiny"])
     assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 200
+
+
+async def test_a_key_that_is_bound_to_models_reads_nothing_of_the_engines_of_others(client, runtime):
+    def engine(model):
+        return EngineState(model, f"{model}.internal:8000", Circuit.OPEN, "is down", "", 0, 0, 0, 0, None)
+
+    runtime.health_now = Health(
+        is_ready=False,
+        reason="tiny: the engine tiny.internal:8000 is down; big: the engine big.internal:8000 is down",
+        engines=(engine("tiny"), engine("big")),
+    )
+    own = await key_of(client, models=["tiny"])
+    answer = await client.post("/v1/chat/completions", json=CHAT, headers=own)
+    assert answer.status_code == 503
+    assert "tiny.internal" in answer.text
+    assert "big" not in answer.text
