@@ -28,14 +28,14 @@ LONG = {
         "lines": {
             "type": "array",
             "items": {"type": "string", "minLength": 8, "maxLength": 20},
-            "minItems": 12,
-            "maxItems": 24,
+            "minItems": 40,
+            "maxItems": 60,
             "uniqueItems": True,
         }
     },
     "required": ["lines"],
 }
-"""A hundred tokens and more, under a guard: whatever happens, happens before its end."""
+"""Hundreds of tokens, under a guard: whatever happens, happens before its end."""
 
 
 def long_tool(name):
@@ -83,7 +83,7 @@ class Gateway:
             "tools": [tool],
             "tool_choice": "required",
             "parallel_tool_calls": False,
-            "max_tokens": 1500,
+            "max_tokens": 3000,
         } | options
 
     def ask(self, tool):
