@@ -11,7 +11,8 @@ from itertools import chain
 
 import numpy as np
 
-from compiler.guard.cursor import JsonCursor, SeenElement, num_characters_begun
+from compiler.guard.cursor import JsonCursor, SeenElement
+from compiler.guard.json_characters import num_characters_begun
 from compiler.guard.tagged_cursor import Cursor
 from compiler.guard.token_lengths import TokenLengths
 from compiler.token_index import Row, TokenIndex, TokenSet, forbid

@@ -1,33 +1,32 @@
 """The cursor: where in a JSON text one sequence is, and which keys and items it must not repeat there.
 
 A cursor is a value: advancing gives a new one. *Elements* are the keys of an object and the items of an
-array. They are compared in a canonical form: without blanks, and with every character of a string as
-`json.dumps(..., ensure_ascii=False)` writes it. Items that must differ have one such form each, since the
+array. They are compared in a canonical form: without blanks, and with each character of a string in its
+canonical form (`compiler.guard.json_characters`). Items that must differ have one such form each, since the
 lowering writes them so (`compiler.lowering.constraints.Context.is_distinct`).
 """
 
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
-from itertools import product
 from typing import NamedTuple
 
+from compiler.guard.json_characters import (
+    CANONICAL_CHARACTER,
+    ESCAPE,
+    canonical_form,
+    ends_character,
+    escapes_of,
+)
 from compiler.guard.plan import GuardPlan, PathStates
 from compiler.guard.seen_values import SeenValues
 from compiler.guard.string_bounds import LengthBound, RemainingLength
 from compiler.regular import charset
 from compiler.regular.utf8 import char_range, chars_of_escape, decode_prefix
 
-ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
-"""A complete escape of one character, a surrogate pair included."""
 _BACKSLASH = 0x5C
-_LAST_CHARACTER = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z", re.DOTALL)
 _UNESCAPED = re.compile(rb'[^"\\]*')
-_CONTINUATION = bytes(range(0x80, 0xC0))
 _SCALAR_END = b",]} \t\n\r"
-_CANONICAL_CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
-_SHORT_ESCAPES = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
 
 
 class SeenElement(NamedTuple):
@@ -45,23 +44,11 @@ class SeenElement(NamedTuple):
 
         With `rest` `a"` and `escape` `\u00`, there is one: `61"`.
         """
-        char = _CANONICAL_CHARACTER.match(self.rest)
+        char = CANONICAL_CHARACTER.match(self.rest)
         if char is not None:
-            for spelling in _escapes_of(char.group()):
+            for spelling in escapes_of(char.group()):
                 if spelling.startswith(escape):
                     yield self._replace(rest=spelling[len(escape) :] + self.rest[char.end() :])
-
-
-@cache
-def _escapes_of(canonical: bytes) -> tuple[bytes, ...]:
-    """Every escape of a character that is given in the canonical form."""
-    char = json.loads(b'"' + canonical + b'"')
-    units = char.encode("utf-16-be").hex()
-    escaped = b"".join(b"\\u" + units[at : at + 4].encode() for at in range(0, len(units), 4))
-    cases = ((bytes([byte]), bytes([byte]).upper()) for byte in escaped)
-    spelled = {b"".join(choice).replace(b"\\U", b"\\u") for choice in product(*cases)}
-    short = _SHORT_ESCAPES.get(char)
-    return (*sorted(spelled), *(() if short is None else (short,)))
 
 
 class OpenContainer(NamedTuple):
@@ -174,7 +161,7 @@ class JsonCursor(NamedTuple):
             return (self._after_string(scalar) if may_end else None), at + 1
         if not self._can_differ(scalar, b"", remaining):
             return None, at
-        is_after = _ends_character(run.group())
+        is_after = ends_character(run.group())
         is_same = (
             scalar is self.scalar and remaining == self.remaining and is_after == self.is_after_character
         )
@@ -196,7 +183,7 @@ class JsonCursor(NamedTuple):
         assert scalar is not None
         if ESCAPE.fullmatch(escape):
             remaining = remaining and remaining.after_escape(json.loads(b'"' + escape + b'"'))
-            scalar += _canonical(escape) if self._is_recorded else b""
+            scalar += canonical_form(escape) if self._is_recorded else b""
             escape = b""
         if remaining is not None and not remaining.can_end(escape):
             return None
@@ -222,7 +209,7 @@ class JsonCursor(NamedTuple):
         )
         written = scalar if escape else scalar[: -len(partial)]
         rests = (seen[len(written) : -1] for seen in container.seen.beginning_with(written))
-        chars = (json.loads(b'"' + rest + b'"') for rest in rests if _CANONICAL_CHARACTER.fullmatch(rest))
+        chars = (json.loads(b'"' + rest + b'"') for rest in rests if CANONICAL_CHARACTER.fullmatch(rest))
         return sum(charset.contains(possible, ord(char)) for char in chars) < charset.size(possible)
 
     def _read_outside_string(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":  # noqa: PLR0911 - a case per character
@@ -392,26 +379,3 @@ class JsonCursor(NamedTuple):
     def can_be_dead_end(self) -> bool:
         """Whether perhaps every continuation repeats an element (see `DeadEndSearch`)."""
         return any(element.can_run_out and element.is_begun for element in self.seen_elements())
-
-
-def num_characters_begun(text: bytes, escape: bytes) -> int:
-    """How many more characters of a string the rest of an element begins; `escape` has begun one already."""
-    if escape:
-        whole = ESCAPE.match(escape + text)
-        assert whole is not None, "the rest of an element completes the escape"
-        text = text[whole.end() - len(escape) :]
-    text, count = text.lstrip(_CONTINUATION), 0
-    while (character := _CANONICAL_CHARACTER.match(text)) is not None:
-        count, text = count + 1, text[character.end() :]
-    return count
-
-
-def _ends_character(text: bytes) -> bool:
-    """Whether some UTF-8 alone shows that its last character is complete."""
-    return text[-1] < 0x80 or _LAST_CHARACTER.search(text) is not None
-
-
-def _canonical(escape: bytes) -> bytes:
-    """The canonical form of an escaped character."""
-    char = json.loads(b'"' + escape + b'"')
-    return json.dumps(char, ensure_ascii=False)[1:-1].encode()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.guard.cursor import ESCAPE
+from compiler.guard.json_characters import ESCAPE
 from compiler.guard.string_bounds import FAR, StringAutomaton
 from compiler.regular import charset
 from compiler.regular.utf8 import decode_prefix

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.guard.cursor import ESCAPE
 from compiler.guard.decoded_tokens import BACKSLASH, ESCAPABLE, IN_STRING, OPENED_STRING, QUOTE, DecodedTokens
+from compiler.guard.json_characters import ESCAPE
 from compiler.guard.string_bounds import LengthBound, RemainingLength, StringAutomaton
 from compiler.guard.tagged_cursor import Cursor
 from compiler.regular.utf8 import num_characters

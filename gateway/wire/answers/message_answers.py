@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.wire.answers.model_answers import Extension
+from gateway.wire.answers.extension import Extension
 
 
 class TextBlock(Struct, tag_field="type", tag="text"):

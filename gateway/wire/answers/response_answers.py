@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.wire.answers.model_answers import CachedTokens, Extension, ReasoningTokens, TopLogprobs
+from gateway.wire.answers.extension import Extension
+from gateway.wire.answers.model_answers import CachedTokens, ReasoningTokens, TopLogprobs
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
