@@ -59,8 +59,8 @@ def load(
     ]
     values: dict[str, Any] = {}
     source_of: dict[str, str] = {}
-    for source, found in reversed(sources):
-        for name, value in found.items():
+    for source, values in reversed(sources):
+        for name, value in values.items():
             values[name] = _convert(name, value, source)
             source_of[name] = source
     settings = Settings(**values)
@@ -121,8 +121,8 @@ def library_environment(environment: Mapping[str, str] | None = None) -> dict[st
 def source_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables for a process that reads a source: those for libraries, and the trusted certificates."""
     environment = os.environ if environment is None else environment
-    kept = (*_LIBRARY_VARIABLES, "SSL_CERT_FILE", "SSL_CERT_DIR")
-    return {name: environment[name] for name in kept if name in environment}
+    names = (*_LIBRARY_VARIABLES, "SSL_CERT_FILE", "SSL_CERT_DIR")
+    return {name: environment[name] for name in names if name in environment}
 
 
 def let_threads_wait() -> None:

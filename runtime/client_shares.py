@@ -96,8 +96,8 @@ class ClientShares:
 
     def giving_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
         """The running sequence that gives its pages to `waiting`, which needs `num_pages`, if one has to."""
-        pages_of = self._pages(running)
-        return self._giving_way(running, pages_of, waiting, limit=2 * (pages_of[waiting.share] + num_pages))
+        held = self._pages(running)
+        return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
 
     def last_of_largest(self, running: Several[Sequence]) -> Sequence:
         """The last sequence of the share that holds most pages."""

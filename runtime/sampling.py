@@ -82,8 +82,8 @@ def record_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[
         return
     rows, ids, weights = zip(*drawn, strict=True)
     columns = upload(ids, probabilities.device, torch.long)
-    found = probabilities[list(rows)].gather(1, columns[:, None])[:, 0].tolist()
-    for weight, probability in zip(weights, found, strict=True):
+    drawn_probabilities = probabilities[list(rows)].gather(1, columns[:, None])[:, 0].tolist()
+    for weight, probability in zip(weights, drawn_probabilities, strict=True):
         weight.drawn_probability = probability
 
 
@@ -153,13 +153,13 @@ def _logprobs(probabilities: Tensor, chosen: Tensor, sequences: list[Sequence]) 
 
     Each row has that of the chosen token, then those of the most probable tokens, then the ids of these.
     """
-    wanted = _with_logprobs(sequences)
-    if not wanted:
+    num_top_by_row = _with_logprobs(sequences)
+    if not num_top_by_row:
         return None
-    rows = probabilities[upload(list(wanted), probabilities.device, torch.long)]
+    rows = probabilities[upload(list(num_top_by_row), probabilities.device, torch.long)]
     logprobs = (rows / rows.sum(dim=1, keepdim=True)).log()
-    values, ids = logprobs.topk(min(max(wanted.values()), logprobs.shape[1]))
-    own = logprobs.gather(1, chosen[upload(list(wanted), chosen.device, torch.long)][:, None])
+    values, ids = logprobs.topk(min(max(num_top_by_row.values()), logprobs.shape[1]))
+    own = logprobs.gather(1, chosen[upload(list(num_top_by_row), chosen.device, torch.long)][:, None])
     return torch.cat([own.double(), values.double(), ids.double()], dim=1)
 
 

@@ -81,7 +81,7 @@ class Transcript:
     @property
     def stop_string(self) -> str | None:
         """The stop string that was found, if one was."""
-        return self._scanner.found
+        return self._scanner.stop_string
 
     @property
     def is_stopped(self) -> bool:

@@ -45,8 +45,8 @@ def _most_probable(rows: Tensor, top_k: Sequence[int | None]) -> Tensor:
     values, order = rows.topk(min(max(limits), num_columns))
     numbers = upload([num_columns if k is None else k for k in top_k], rows.device, torch.long)[:, None]
     values.masked_fill_(torch.arange(values.shape[1], device=rows.device) >= numbers, 0.0)
-    kept = torch.zeros_like(rows).scatter_(1, order, values)
-    return torch.where(numbers < num_columns, kept, rows)
+    largest = torch.zeros_like(rows).scatter_(1, order, values)
+    return torch.where(numbers < num_columns, largest, rows)
 
 
 def _nucleus(rows: Tensor, top_p: Sequence[float]) -> Tensor:
@@ -57,13 +57,13 @@ def _nucleus(rows: Tensor, top_p: Sequence[float]) -> Tensor:
     if all(p >= 1.0 for p in top_p):
         return rows
     shares = upload(list(top_p), rows.device, torch.float64)
-    wanted = (shares * _mass(rows)).clamp(min=LEAST_MASS)
-    least = torch.where(shares < 1.0, _threshold(rows, wanted), 0.0)
+    mass = (shares * _mass(rows)).clamp(min=LEAST_MASS)
+    least = torch.where(shares < 1.0, _threshold(rows, mass), 0.0)
     return rows.masked_fill(rows < least[:, None], 0.0)
 
 
-def _threshold(rows: Tensor, wanted: Tensor) -> Tensor:
-    """The largest number of each row such that the tokens at least as probable have the mass `wanted`.
+def _threshold(rows: Tensor, mass: Tensor) -> Tensor:
+    """The largest number of each row such that the tokens at least as probable have the mass `mass`.
 
     This is a bisection over the bits of the number: each pass reads all rows once and settles one bit.
     """
@@ -71,7 +71,7 @@ def _threshold(rows: Tensor, wanted: Tensor) -> Tensor:
     for bit in reversed(range(FLOAT_BITS)):
         larger = bits | 1 << bit
         is_probable = rows >= larger.view(torch.float32)[:, None]
-        bits = torch.where(_mass(rows * is_probable) >= wanted, larger, bits)
+        bits = torch.where(_mass(rows * is_probable) >= mass, larger, bits)
     return bits.view(torch.float32)
 
 

@@ -22,7 +22,7 @@ def drop_files(readable: Iterable[str]) -> None:
 
     ruleset = Ruleset()
     installed = [sysconfig.get_path(name) for name in _LIBRARIES]
-    for path in {Path(each) for each in (*installed, *_SYSTEM_LIBRARIES, *readable)}:
+    for path in {Path(folder) for folder in (*installed, *_SYSTEM_LIBRARIES, *readable)}:
         if path.is_dir():
             ruleset.allow(path, rules=FSAccess.READ_FILE | FSAccess.READ_DIR)
         elif path.exists():

@@ -166,8 +166,8 @@ class DroppedRevision(UnknownRevision):
     def __init__(self, toolset: str, number: int, latest: int, before: int) -> None:
         super().__init__(toolset, number, latest)
         self.before = before
-        kept = "none is kept" if before > latest else f"the oldest that is kept is {before}"
-        self.args = (f"revision {number} of toolset {toolset!r} was dropped as too old; {kept}",)
+        oldest = "none is kept" if before > latest else f"the oldest that is kept is {before}"
+        self.args = (f"revision {number} of toolset {toolset!r} was dropped as too old; {oldest}",)
 
 
 class QuotaExceeded(ToolspecsError):

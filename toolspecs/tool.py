@@ -147,7 +147,7 @@ SearchedBy = Literal["words", "words and meaning"]
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTools:
+class ToolSearchResult:
     """The tools that a search kept, in the order of the prompt; how many were searched, and by what."""
 
     num_searched: int

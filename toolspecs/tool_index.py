@@ -196,8 +196,8 @@ def _words(text: str) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    for found in _WORD.finditer(text):
-        word = found[0]
+    for match in _WORD.finditer(text):
+        word = match[0]
         if _UNSPACED.match(word):
             yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
         elif (lower := word[:_MAX_LETTERS].lower()) not in _STOP_WORDS:

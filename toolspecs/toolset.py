@@ -186,8 +186,8 @@ class Toolset:
     def with_source(self, source: PinnedSource) -> "Toolset":
         """The toolset with `source` in place of the source with the same id, or added last."""
         by_id = {known.source_id: known for known in self.sources} | {source.source_id: source}
-        kept = tuple(known for known in by_id.values() if known.accepted or known.offered)
-        return replace(self, sources=kept, are_bundled=True)
+        sources = tuple(known for known in by_id.values() if known.accepted or known.offered)
+        return replace(self, sources=sources, are_bundled=True)
 
     def accepting(self, source_id: str, names: Collection[str]) -> "Toolset":
         """The toolset once these tools are served as the source offers them, including declined ones.

@@ -10,7 +10,7 @@ from compiler.errors import UnsupportedSchema
 class CacheObserver(Protocol):
     """Listens to a grammar cache, on the cache's event loop."""
 
-    def found(self, sources: Mapping[str, int]) -> None:
+    def looked_up(self, num_by_tier: Mapping[str, int]) -> None:
         """A request got its grammars: how many from `memory`, from the `store`, and how many `compiled`."""
 
     def refused(self, refusal: UnsupportedSchema) -> None:
@@ -30,7 +30,7 @@ class CacheObserver(Protocol):
 class Unobserved:
     """Nobody listens."""
 
-    def found(self, sources: Mapping[str, int]) -> None:
+    def looked_up(self, num_by_tier: Mapping[str, int]) -> None:
         """Nobody is told."""
 
     def refused(self, refusal: UnsupportedSchema) -> None:

@@ -86,12 +86,14 @@ class CachedEntries:
 
         Entries that take long to prepare are left out; `_fetch` loads those one by one.
         """
-        wanted: dict[str, CompileJob] = {}
+        jobs_by_key: dict[str, CompileJob] = {}
         for job in jobs:
             with suppress(UnsupportedSchema):  # `find` raises it again, for this job alone
-                wanted[job.key(prepared.vocabulary)] = job
+                jobs_by_key[job.key(prepared.vocabulary)] = job
         missing = [
-            key for key in wanted if _flight(share, key) not in self._wanted and self.memory.get(key) is None
+            key
+            for key in jobs_by_key
+            if _flight(share, key) not in self._wanted and self.memory.get(key) is None
         ]
         contents = await self._store.load_many(missing) if len(missing) > 1 else {}
 
@@ -99,7 +101,7 @@ class CachedEntries:
             entries = {}
             for key, content in contents.items():
                 with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
-                    entries[key] = CacheEntry.from_bytes(content, prepared, wanted[key].task)
+                    entries[key] = CacheEntry.from_bytes(content, prepared, jobs_by_key[key].task)
             return entries
 
         entries = await asyncio.to_thread(read) if contents else {}

@@ -215,8 +215,8 @@ class GrammarCache:
     def entries(self, recipe: GrammarRecipe) -> Mapping[str, CacheEntry] | None:
         """The entries of a recipe by their keys; None if some are not, or no longer, in memory."""
         entries = {key: self._entries.memory.get(key) for key in recipe.keys}
-        kept = {key: entry for key, entry in entries.items() if entry is not None}
-        return kept if len(kept) == len(entries) else None
+        in_memory = {key: entry for key, entry in entries.items() if entry is not None}
+        return in_memory if len(in_memory) == len(entries) else None
 
     async def find(self, digest: str) -> CachedGrammar | None:
         """The grammar or the part of that digest; None if this process has not used it, or not for long.
@@ -317,9 +317,9 @@ class GrammarCache:
         return GrammarLookup(grammar, source, milliseconds_since(start), recipe)
 
     def _count(self, results: Iterable[FoundEntry | BaseException]) -> None:
-        num_by_source = Counter(result.source for result in results if not isinstance(result, BaseException))
-        self._num_found.update(num_by_source)
-        self._observer.found(num_by_source)
+        num_by_tier = Counter(result.source for result in results if not isinstance(result, BaseException))
+        self._num_found.update(num_by_tier)
+        self._observer.looked_up(num_by_tier)
 
     async def _jobs(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
@@ -341,8 +341,8 @@ class GrammarCache:
             return keys
 
         if not all(tool.is_hashed and self._keys.get(kept_under(tool)) for tool in tools):
-            for kept, found in (await asyncio.to_thread(compute)).items():
-                self._keys.put(kept, found, len(kept) + len(found))
+            for tool_key, job_key in (await asyncio.to_thread(compute)).items():
+                self._keys.put(tool_key, job_key, len(tool_key) + len(job_key))
         for tool, job in zip(tools, jobs, strict=True):
             if tool.is_hashed and (key := self._keys.get(kept_under(tool))):
                 job.keep_key(prepared.vocabulary, key)

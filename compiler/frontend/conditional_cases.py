@@ -97,7 +97,9 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
 
 def references_in(documents: Iterable[Any]) -> frozenset[str]:
     """Everything that the documents refer to."""
-    uris = (part.get(keyword) for each in documents for part in objects_in(each) for keyword in REFERENCES)
+    uris = (
+        part.get(keyword) for document in documents for part in objects_in(document) for keyword in REFERENCES
+    )
     return frozenset(uri for uri in uris if isinstance(uri, str))
 
 
@@ -119,14 +121,14 @@ class _Condition:
     @cached_property
     def hints(self) -> dict[str, list[Any]]:
         """Values that `if` may ask for, by key. They only say which cases are tried."""
-        found: dict[str, list[Any]] = {}
+        values_by_key: dict[str, list[Any]] = {}
         for part in _in_place(self.schema["if"]):
             properties = part.get("properties")
             for key, value in properties.items() if isinstance(properties, dict) else ():
                 listed = [*_listed(value)]
                 if listed:
-                    found.setdefault(key, []).extend(listed)
-        return found
+                    values_by_key.setdefault(key, []).extend(listed)
+        return values_by_key
 
     @cached_property
     def test(self) -> CanonicalSchema:
@@ -241,8 +243,8 @@ def _taken(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Co
     members = []
     for member in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
         if isinstance(member, dict) and not member.keys() & (_UNMOVABLE | _UNEVALUATED):
-            member, found = _taken(member, draft)  # noqa: PLW2901 - the same member without conditions
-            conditions += found
+            member, inner_conditions = _taken(member, draft)  # noqa: PLW2901 - the same member without conditions
+            conditions += inner_conditions
         members.append(member)
     return ({**rest, "allOf": members} if members else rest), conditions
 
@@ -266,7 +268,7 @@ def _in_place(schema: Any) -> Iterator[dict[str, Any]]:
     if isinstance(schema, dict):
         yield schema
         lists = [schema[keyword] for keyword in IN_PLACE_LISTS if isinstance(schema.get(keyword), list)]
-        for inner in (schema.get("not"), *(part for each in lists for part in each)):
+        for inner in (schema.get("not"), *(part for members in lists for part in members)):
             yield from _in_place(inner)
 
 

@@ -70,13 +70,13 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     for uri, content in documents.items():
         schemas.update(located(content, f"{uri}#"))
     roots = {"", *(f"{uri}#" for uri in documents)}
-    found: list[tuple[str, str, str]] = []
+    links: list[tuple[str, str, str]] = []
     moved: dict[str, None] = {}
     pending = list(schemas.items())
     while pending:
         pointer, schema = pending.pop()
         for keyword, target in _pointer_references(references, pointer, schema):
-            found.append((pointer, keyword, target))
+            links.append((pointer, keyword, target))
             if target not in schemas and isinstance(references.at(target), dict):
                 moved[target] = None
                 reached = dict(located(references.at(target), target))
@@ -86,10 +86,10 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
         return DefinedSchema(document, documents)
     for pointer, schema in schemas.items():
         if pointer not in roots and _is_base(schema):
-            refused, keyword, _ = next(reference for reference in found if reference[2] in moved)
+            refused, keyword, _ = next(reference for reference in links if reference[2] in moved)
             reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
             raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
-    return _defined(document, documents, found, list(moved))
+    return _defined(document, documents, links, list(moved))
 
 
 def _pointer_references(
@@ -104,9 +104,12 @@ def _pointer_references(
 
 
 def _defined(
-    document: Any, documents: Mapping[str, Any], found: list[tuple[str, str, str]], moved: list[str]
+    document: Any,
+    documents: Mapping[str, Any],
+    links: list[tuple[str, str, str]],
+    moved: list[str],
 ) -> DefinedSchema:
-    """The documents with definitions for the schemas at `moved`; `found` are the references by pointer."""
+    """The documents with definitions for the schemas at `moved`; `links` are all references."""
     document, documents = deepcopy(document), deepcopy(dict(documents))
     copies = References(document, documents)
     written_at: dict[str, str] = {}
@@ -117,7 +120,7 @@ def _defined(
             name += "'"
         written_at[child(root, _DEFS, name)] = place
     definitions = {place: definition for definition, place in written_at.items()}
-    for pointer, keyword, target in found:
+    for pointer, keyword, target in links:
         if (around := _place_of(target, definitions)) is not None:
             uri, inner = split_uri(definitions[around] + target.removeprefix(around))
             copies.at(pointer)[keyword] = f"{uri}#{quote(inner, safe=_UNQUOTED)}"

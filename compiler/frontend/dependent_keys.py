@@ -114,22 +114,24 @@ class _Taker:
         """A schema without its dependencies, and these."""
         if not isinstance(schema, dict) or (self._has_ref_alone and "$ref" in schema):
             return schema, NO_DEPENDENCIES
-        rest, found = dict(schema), NO_DEPENDENCIES
+        rest, dependencies = dict(schema), NO_DEPENDENCIES
         for keyword in self._keywords:
             if keyword in schema and isinstance(schema[keyword], dict):
                 needed = {key: keys for key, keys in schema[keyword].items() if _is_list_of_keys(keys)}
                 rest[keyword] = {key: value for key, value in schema[keyword].items() if key not in needed}
-                found = found.and_of(DependentKeys.of(needed))
+                dependencies = dependencies.and_of(DependentKeys.of(needed))
         if isinstance(schema.get("allOf"), list):
             parts = [self.taken(member) for member in schema["allOf"]]
             rest["allOf"] = [part for part, _ in parts]
             for _, inner in parts:
-                found = found.and_of(inner)
+                dependencies = dependencies.and_of(inner)
         if isinstance(schema.get("properties"), dict):
             inside = {key: self.taken(inner) for key, inner in schema["properties"].items()}
             rest["properties"] = {key: part for key, (part, _) in inside.items()}
-            found = found.and_of(DependentKeys.of({}, {key: inner for key, (_, inner) in inside.items()}))
-        return rest, found
+            dependencies = dependencies.and_of(
+                DependentKeys.of({}, {key: inner for key, (_, inner) in inside.items()})
+            )
+        return rest, dependencies
 
 
 def _is_list_of_keys(value: Any) -> bool:

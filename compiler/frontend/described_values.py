@@ -35,15 +35,15 @@ def with_described_values(document: Any, draft: int) -> Any:
             return schema
         has_const = draft >= FIRST_WITH_CONST
         listed = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if has_const else {})}
-        found = {
+        alternatives = {
             keyword: {"anyOf": [_equal_to(value, draft) for value in values]}
             for keyword, values in listed.items()
             if keyword in schema and isinstance(values, list) and any(map(_is_composite, values))
         }
-        if not found:
+        if not alternatives:
             return schema
-        others = {keyword: value for keyword, value in schema.items() if keyword not in found}
-        return {**others, "allOf": [*others.get("allOf", []), *found.values()]}
+        others = {keyword: value for keyword, value in schema.items() if keyword not in alternatives}
+        return {**others, "allOf": [*others.get("allOf", []), *alternatives.values()]}
 
     return transformed(document, change)
 

@@ -36,11 +36,11 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
         for pointer, reference in _strings_under(part, "$ref")
     ]
     # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
-    found = [found for found in references if target and target in found[2]] or [
-        found for found in references if (path := found[1].partition("#")[0]) and target.endswith(path)
+    failing = [entry for entry in references if target and target in entry[2]] or [
+        entry for entry in references if (path := entry[1].partition("#")[0]) and target.endswith(path)
     ]
-    if found:
-        pointer, reference, target = found[0]
+    if failing:
+        pointer, reference, target = failing[0]
         reason = (
             f"refers to {reference if reference.startswith('#') else target}, but there is no such schema"
         )

@@ -194,23 +194,23 @@ def _newer_asserts_more(document: dict[str, Any]) -> bool:
 def _applied(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The schemas of a document that it applies to some value; all if a reference may lead elsewhere."""
     references = References(document, {})
-    found: dict[str, dict[str, Any]] = {}
+    applied: dict[str, dict[str, Any]] = {}
     pending = [""]
     while pending:
         pointer = pending.pop()
         schema = references.at(pointer)
-        if pointer in found or not isinstance(schema, dict):
+        if pointer in applied or not isinstance(schema, dict):
             continue
-        found[pointer] = schema
+        applied[pointer] = schema
         applicators = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
         pending += [at for at, _ in children(pointer, applicators)]
-        for keyword in (each for each in REFERENCES if each in schema):
+        for keyword in (name for name in REFERENCES if name in schema):
             uri = schema[keyword]
             target = references.target(pointer, uri) if keyword == "$ref" and isinstance(uri, str) else None
             if target is None:
                 return inside(document)
             pending.append(target)
-    return iter(found.values())
+    return iter(applied.values())
 
 
 def _subschemas(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

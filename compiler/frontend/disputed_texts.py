@@ -102,8 +102,10 @@ def _disputed_in(schema: _Schema, disputed: TextsByFormat) -> tuple[str, ...]:
 def _by_format(
     names: Iterable[str], texts: Iterable[str], disputed: Callable[[str, str], bool]
 ) -> TextsByFormat:
-    found = {name: tuple(sorted(text for text in texts if disputed(name, text))) for name in sorted(names)}
-    return {name: listed for name, listed in found.items() if listed}
+    texts_by_format = {
+        name: tuple(sorted(text for text in texts if disputed(name, text))) for name in sorted(names)
+    }
+    return {name: listed for name, listed in texts_by_format.items() if listed}
 
 
 def _formats(schemas: Iterable[_Schema]) -> set[str]:

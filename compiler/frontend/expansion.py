@@ -144,15 +144,15 @@ class Expander:
     def _whole_of_all(self, branches: Iterable[CanonicalSchema]) -> CanonicalSchema:
         """The values that all of some schemas admit, as one form."""
         parts = _Conjunction.of(branches)
-        found = reduce(CanonicalSchema.intersect, map(self._whole, parts.plain), self._form_of({}))
+        whole = reduce(CanonicalSchema.intersect, map(self._whole, parts.plain), self._form_of({}))
         for alternatives in parts.exclusive:
             if len(alternatives) > _MAX_WHOLE:
                 raise TooManyCases("it is better expanded case by case")
-            found = self._alone_of(self._within(found, alternatives))
+            whole = self._alone_of(self._within(whole, alternatives))
         for negated in parts.negated:
             excluded = self._whole(negated)
-            found = found if _are_disjoint(found, excluded) else _checked(found.subtract(excluded))
-        return found
+            whole = whole if _are_disjoint(whole, excluded) else _checked(whole.subtract(excluded))
+        return whole
 
     def _cases(self, schema: CanonicalSchema, depth: int) -> Cases:
         """The expansion as a union of schemas that can be combined."""
@@ -200,8 +200,8 @@ class Expander:
 
     def _within(self, outer: CanonicalSchema, alternatives: Cases) -> Cases:
         """The values of `outer` that each alternative admits, without those that admit none."""
-        found = [outer.intersect(self._whole(each)) for each in alternatives]
-        return [each for each in found if each.satisfiability() != canonical.Satisfiability.NO]
+        intersections = [outer.intersect(self._whole(schema)) for schema in alternatives]
+        return [shared for shared in intersections if shared.satisfiability() != canonical.Satisfiability.NO]
 
     def _alone_of(self, schemas: Cases) -> CanonicalSchema:
         """The values that exactly one of the schemas admits, as one form.
@@ -222,9 +222,9 @@ class Expander:
         plain = (self._cases(branch, depth + 1) for branch in parts.plain)
         cases = reduce(self._intersect, plain, [self._form_of({})])
         for alternatives in parts.exclusive:
-            bounds = [self._bounds(each, depth + 1) for each in alternatives]
+            all_bounds = [self._bounds(schema, depth + 1) for schema in alternatives]
             cases = self._exactly_one(
-                [_Bounds(*(self._intersect(cases, each) for each in both)) for both in bounds]
+                [_Bounds(*(self._intersect(cases, bound) for bound in bounds)) for bounds in all_bounds]
             )
         for negated in parts.negated:
             excluded = self._bounds(negated, depth + 1).outer
@@ -240,10 +240,10 @@ class Expander:
         for _ in range(_MAX_REFERENCES):
             match target.view():
                 case canonical.ReferenceView(uri):
-                    found = target.definition(uri) or self._document.definition(uri)
-                    if found is None:
+                    definition = target.definition(uri) or self._document.definition(uri)
+                    if definition is None:
                         raise canonical.CanonicalizationError(f"{uri!r} has no target")
-                    target = found
+                    target = definition
                 case _:
                     return target
         raise canonical.CanonicalizationError(f"it is a chain of more than {_MAX_REFERENCES} references")
@@ -283,11 +283,11 @@ class Expander:
             self._stops_early, self._max_cases = stopped_early, MAX_CASES
 
     def _each_alone(self, unions: "list[_Bounds]") -> Cases:
-        found: Cases = []
+        cases: Cases = []
         for index, union in enumerate(unions):
             others = [part for other in (*unions[:index], *unions[index + 1 :]) for part in other.outer]
-            found += self._subtract(union.inner, others)
-        return self._live(found)
+            cases += self._subtract(union.inner, others)
+        return self._live(cases)
 
     def _subtract(self, cases: Cases, others: Cases) -> Cases:
         for other in others:
@@ -325,15 +325,15 @@ class Expander:
 
     def _restricted(self, part: CanonicalSchema, conditions: Iterable[Any]) -> Cases:
         """The values of a schema that satisfy any of the conditions, which are JSON Schemas."""
-        found: Cases = []
+        cases: Cases = []
         for condition in conditions:
             try:
-                found += self._live([part.intersect(self._form_of(condition))])
+                cases += self._live([part.intersect(self._form_of(condition))])
             except canonical.CanonicalizationError:
                 self._is_narrowed = True
-            if found and self._stops_early:
+            if cases and self._stops_early:
                 break
-        return found
+        return cases
 
     def _failing(self, view: canonical.ObjectView) -> Iterator[Any]:
         """Schemas whose values all fail the view; some other values fail it too."""

@@ -79,12 +79,12 @@ def _first(expr: Expr, shortest: ShortestSentences, direction: int) -> tuple[str
         case Choice(options):
             return _joined(_first(option, shortest, direction) for option in options)
         case Concatenation(items):
-            found = []
+            firsts = []
             for item in items[::direction]:
-                found.append(_first(item, shortest, direction))
+                firsts.append(_first(item, shortest, direction))
                 if shortest.length(item):
                     break
-            return _joined(found)
+            return _joined(firsts)
         case _:
             return ()
 

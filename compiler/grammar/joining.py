@@ -64,16 +64,16 @@ class _Classes:
             if rule.lookahead is not None:
                 shape = _shape(rule.body, names), _shape(rule.lookahead, names)
             self._shapes[name], self._references[name] = self._number(shape), names
-        self._found: dict[str, int] = {}
+        self._classes: dict[str, int] = {}
 
     def of_rules(self) -> Mapping[str, int]:
         """The number of the class of each rule."""
         for component in reversed(strongly_connected_components(self._references)):  # the innermost first
             if len(component) == 1:
-                self._found |= self._divided(component, {})
+                self._classes |= self._divided(component, {})
             else:
-                self._found |= self._of_circle(component)
-        return self._found
+                self._classes |= self._of_circle(component)
+        return self._classes
 
     def _of_circle(self, circle: set[str]) -> Mapping[str, int]:
         """The classes of rules that refer to one another."""
@@ -93,7 +93,7 @@ class _Classes:
                 (
                     self._shapes[name],
                     classes.get(name, -1),
-                    *(self._found.get(other, classes.get(other, -1)) for other in self._references[name]),
+                    *(self._classes.get(other, classes.get(other, -1)) for other in self._references[name]),
                 )
             )
             for name in component

@@ -44,8 +44,8 @@ class GuardedTokens:
 
     def prepare(self) -> None:
         """Find all sets now, within two seconds, instead of when each is first needed."""
-        for name, found in vars(type(self)).items():
-            if isinstance(found, cached_property):
+        for name, attribute in vars(type(self)).items():
+            if isinstance(attribute, cached_property):
                 getattr(self, name)
         self.lengths.prepare()
 

@@ -72,9 +72,9 @@ class SeenValues(NamedTuple):
             yield self.last
         if self.journal is None:
             return
-        found = self.journal.sorted
-        for at in range(bisect_left(found, prefix), len(found)):
-            if not found[at].startswith(prefix):
+        sorted_values = self.journal.sorted
+        for at in range(bisect_left(sorted_values, prefix), len(sorted_values)):
+            if not sorted_values[at].startswith(prefix):
                 return
-            if self.journal.places[found[at]] < self.num_before:
-                yield found[at]
+            if self.journal.places[sorted_values[at]] < self.num_before:
+                yield sorted_values[at]

@@ -136,7 +136,8 @@ class StringAutomaton:
             if target != len(self.transitions) - 1:
                 spans.setdefault(target, []).append((low, end - 1))
         targets = {
-            target: charset.intersection(charset.union(each), charset.ALL) for target, each in spans.items()
+            target: charset.intersection(charset.union(ranges), charset.ALL)
+            for target, ranges in spans.items()
         }
         return {target: ranges for target, ranges in targets.items() if ranges}
 

@@ -55,10 +55,11 @@ class TaggedCursor(NamedTuple):
     def _skip(self, text: bytes, at: int) -> "tuple[TaggedCursor, int]":
         """Read from `at` to the end of the tag, or of the text, and return where that is."""
         end, read = self.tags.end, self.read + text[at:]
-        found = read.find(end)
-        if found < 0:
+        end_at = read.find(end)
+        if end_at < 0:
             return self._replace(read=read[1 - len(end) :]), len(text)
-        return _before_tag(self.plan, self.tags, self.json.num_marked), at + found + len(end) - len(self.read)
+        after_tag = at + end_at + len(end) - len(self.read)
+        return _before_tag(self.plan, self.tags, self.json.num_marked), after_tag
 
     def _in_tag(self, read: bytes) -> "TaggedCursor":
         """The cursor where `read` holds a tag up to here, or the beginning of what ends the parameters."""

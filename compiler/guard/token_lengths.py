@@ -4,6 +4,7 @@ A character counts as soon as its first byte or its backslash is written, so a c
 always be completed.
 """
 
+import operator
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -83,8 +84,8 @@ class TokenLengths:
     @cached_property
     def _open_another(self) -> frozenset[int]:
         """The tokens that begin inside a string and may write of a string that they open after it."""
-        found = self._replaced(np.zeros(len(self._tokens), bool), _opens_another)
-        return frozenset(self._ids[found].tolist())
+        opens_another = self._replaced(np.zeros(len(self._tokens), bool), _opens_another)
+        return frozenset(self._ids[opens_another].tolist())
 
     def forbid_too_long(self, row: Row, cursor: Cursor, opening: TokenSet) -> None:
         """Remove from a row what would make a string too long.
@@ -130,7 +131,7 @@ class TokenLengths:
 
     def _num_longer(self, num_bytes: int) -> int:
         """How many tokens have more bytes; they are the first ones."""
-        return bisect_left(self._num_bytes, -num_bytes, key=lambda each: -each)
+        return bisect_left(self._num_bytes, -num_bytes, key=operator.neg)
 
     def _try(self, token_ids: Iterable[int], row: Row, cursor: Cursor) -> None:
         for token_id in token_ids:

@@ -265,12 +265,12 @@ class WorkerPool:
     async def _try_fork(self, prepared: PreparedVocabulary) -> _Worker:
         if self._zygote is None:
             self._zygote = Zygote(self.limits, self._environment)
-        ours, theirs = socket.socketpair()
-        ours.settimeout(0)
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        own_end, worker_end = socket.socketpair()
+        own_end.settimeout(0)
+        reader, writer = await asyncio.open_unix_connection(sock=own_end)
         try:
-            with theirs:
-                await asyncio.to_thread(self._zygote.fork, theirs, prepared.vocabulary)
+            with worker_end:
+                await asyncio.to_thread(self._zygote.fork, worker_end, prepared.vocabulary)
             worker = _Worker(reader, writer, self._zygote.known)
             self._log_confinement((await worker.answer(_MAX_READY_BYTES)).decode())
         except BaseException:

@@ -167,13 +167,13 @@ class _Ends:
     def __init__(self, source: LarkSource, borders: Mapping[str, Border]) -> None:
         self._source = source
         self._borders = borders
-        self._found: dict[tuple[str, Border], dict[Border, None]] = {}
+        self._ends: dict[tuple[str, Border], dict[Border, None]] = {}
 
     def of(self, name: str, begin: Border) -> tuple[Border, ...]:
         """The borders after a rule."""
-        if (name, begin) not in self._found:
+        if (name, begin) not in self._ends:
             self._explore(name, begin)
-        return tuple(self._found[name, begin])
+        return tuple(self._ends[name, begin])
 
     def after(self, symbols: Iterable[Symbol], begin: Border) -> dict[Border, None]:
         """The borders after some symbols, as far as they are known."""
@@ -186,17 +186,17 @@ class _Ends:
         return borders
 
     def _known(self, name: str, begin: Border) -> dict[Border, None]:
-        return self._found.setdefault((name, begin), {})
+        return self._ends.setdefault((name, begin), {})
 
     def _explore(self, name: str, begin: Border) -> None:
         """Find the ends of a rule, and of all that it needs: again and again, until nothing is new."""
         self._known(name, begin)
         while True:
-            before = {key: len(ends) for key, ends in self._found.items()}
-            for other, border in list(self._found):
+            before = {key: len(ends) for key, ends in self._ends.items()}
+            for other, border in list(self._ends):
                 for expansion in self._source.rules[other]:
-                    self._found[other, border].update(self.after(expansion, border))
-            if {key: len(ends) for key, ends in self._found.items()} == before:
+                    self._ends[other, border].update(self.after(expansion, border))
+            if {key: len(ends) for key, ends in self._ends.items()} == before:
                 return
 
 

@@ -189,7 +189,7 @@ def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ..
             by_name[name] = [
                 symbols for (alternative,) in expansions for symbols in by_name[alternative.name]
             ]
-    by_name = {name: each for name, each in by_name.items() if not name.startswith(_ALTERNATIVE)}
+    by_name = {name: rules for name, rules in by_name.items() if not name.startswith(_ALTERNATIVE)}
     return {name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in by_name.items()}
 
 

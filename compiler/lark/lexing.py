@@ -27,9 +27,9 @@ def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dic
         for name in following:
             competitors[name] |= following
     return {
-        name: charset.union(*(_extensions(terminal.written, terminals[other].taken) for other in found))
+        name: charset.union(*(_extensions(terminal.written, terminals[other].taken) for other in overlapping))
         for name, terminal in terminals.items()
-        if (found := sorted(competitors[name] | {name}))
+        if (overlapping := sorted(competitors[name] | {name}))
     }
 
 

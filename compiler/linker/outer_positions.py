@@ -58,10 +58,10 @@ class OutputDispatcher(Dispatcher):
 
         `parts` are what the token that ends `text` settled before.
         """
-        found = state.step(text)
-        if isinstance(found, HeaderMatch):
-            return self._enter_target(found, parts)
-        return None if found is None else InFixedText(self, state, found, parts=parts)
+        following = state.step(text)
+        if isinstance(following, HeaderMatch):
+            return self._enter_target(following, parts)
+        return None if following is None else InFixedText(self, state, following, parts=parts)
 
     def _enter_target(self, match: HeaderMatch, parts: tuple[OutputPart, ...]) -> Position | None:
         if isinstance(match.target, FreeText):

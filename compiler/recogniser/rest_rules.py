@@ -85,7 +85,7 @@ class RestRules:
     def rest(self, state: ParserState) -> Expr | None:
         """What completes a text."""
         network = state.network
-        if any(_is_in_character(one) for states in state.live.values() for one in states.consuming):
+        if any(_is_in_character(inner) for states in state.live.values() for inner in states.consuming):
             return None
         body = union(
             concat(self._live(network, states, is_bottom=frame is state.bottom), self._after(network, frame))
@@ -96,7 +96,7 @@ class RestRules:
 
     def _live(self, network: Network, states: StateSet, *, is_bottom: bool) -> Expr | None:
         """What completes the rule; what it calls is live in a frame of its own."""
-        options = [self._sequence(network, one) for one in states.consuming]
+        options = [self._sequence(network, inner) for inner in states.consuming]
         return union([*options, EMPTY] if states.is_end and is_bottom else options)
 
     def _after(self, network: Network, frame: StackFrame) -> Expr:

@@ -104,7 +104,9 @@ class _Threads(Nfa):
         if (ahead, symbol) not in self._advanced:
             targets = {(number, self._rests[number].table[inner][symbol]) for number, inner in ahead}
             is_dead = any(target == DEAD for _, target in targets)
-            left = frozenset(each for each in targets if each[1] not in self._any_rest[each[0]])
+            left = frozenset(
+                (number, target) for number, target in targets if target not in self._any_rest[number]
+            )
             self._advanced[ahead, symbol] = None if is_dead else left
         return self._advanced[ahead, symbol]
 

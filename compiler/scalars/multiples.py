@@ -143,14 +143,14 @@ class Multiples:
         limits = self._limits(interval)
         if self._min_states(interval, limits) > MAX_STATES:
             return None
-        wanted = _continuations(interval, limits, self.step)
+        allowed = _continuations(interval, limits, self.step)
         avoided = (
             continuations._replace(is_avoided=True)
             for step in self.avoided
             for continuations in _continuations(interval, limits, step)
         )
         with suppress(TooManyStates):
-            dfa = self._automata.build((*wanted, *avoided))
+            dfa = self._automata.build((*allowed, *avoided))
             return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
         return None
 

@@ -156,7 +156,7 @@ class StringConstraint:
         Raises:
             PatternError: a pattern cannot be read.
         """
-        found, low, high = [], self.min_length, self.max_length
+        marked_conditions, low, high = [], self.min_length, self.max_length
         for condition in conditions:
             length = None if condition.is_excluded else text_length(condition.pattern)
             if length is not None:
@@ -164,10 +164,10 @@ class StringConstraint:
                     max(low, length[0]),
                     min((bound for bound in (high, length[1]) if bound is not None), default=None),
                 )
-            found.append(replace(condition, is_counted=length is None))
+            marked_conditions.append(replace(condition, is_counted=length is None))
         if high is not None and low > high:
             return conditions, self
-        return found, replace(self, min_length=low, max_length=high)
+        return marked_conditions, replace(self, min_length=low, max_length=high)
 
     def with_countable_length(self) -> "tuple[StringConstraint, list[Note]]":
         """The same with an upper bound that rules can count up to, and a note if it was lowered.

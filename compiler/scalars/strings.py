@@ -265,8 +265,8 @@ class StringLowering:
             self.close,
         ).between(0, None)
         assert isinstance(widened, RuleRef), "a repetition without bounds is one rule"
-        kept = "followed while the string is written"
-        notes = tuple((keyword, Verdict.GUARDED, kept) for keyword in keywords)
+        reason = "followed while the string is written"
+        notes = tuple((keyword, Verdict.GUARDED, reason) for keyword in keywords)
         return LoweredString(GuardedText(automaton, widened), notes, bound, is_plain=True)
 
     def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:

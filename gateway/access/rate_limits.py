@@ -73,8 +73,8 @@ class RateLimits:
         bucket = int(now // BUCKET_S)
         own = await store.increment(_key(counter, bucket), amount, ttl_s=_KEPT_S)
         before = [*range(bucket - NUM_BUCKETS, bucket), bucket + 1]
-        contents = await store.get_many([_key(counter, each) for each in before])
-        used = {each: _count(content) for each, content in zip(before, contents, strict=True)}
+        contents = await store.get_many([_key(counter, number) for number in before])
+        used = {number: _count(content) for number, content in zip(before, contents, strict=True)}
         used[bucket] = own
         total = sum(used.values())
         if total > limit:

@@ -62,10 +62,10 @@ def _operation(method: str, path: str, operation: JSON) -> Iterator[str]:
     yield f" {_inline(operation['summary'])}</summary>{_text(operation['description'])}"
     if parameters := operation.get("parameters"):
         yield "<table><tr><th>parameter</th><th>in</th><th>schema</th></tr>"
-        for each in parameters:
-            schema = json.dumps(each["schema"], ensure_ascii=False)
-            yield f"<tr><td><code>{escape(each['name'])}</code></td><td>{escape(each['in'])}</td>"
-            said = _inline(each.get("description", ""))
+        for parameter in parameters:
+            schema = json.dumps(parameter["schema"], ensure_ascii=False)
+            yield f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(parameter['in'])}</td>"
+            said = _inline(parameter.get("description", ""))
             yield f"<td><code>{_linked(escape(schema))}</code> {said}</td></tr>"
         yield "</table>"
     if body := operation.get("requestBody"):

@@ -120,10 +120,10 @@ def apply(
     file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
     """Register the toolset of a file, or replace it."""
-    body, found = _read(file)
+    body, name_in_file = _read(file)
     with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            response = client.put(toolset_path(name or found), json=body)
+            response = client.put(toolset_path(name or name_in_file), json=body)
         summary = checked_answer(response, ApplyReply)
         verb = "created" if response.status_code == 201 else "is now"
         counted = count_tools(summary.num_tools)
@@ -136,11 +136,11 @@ def check(
     file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
     """Show what `apply` would do, and how the tools would be enforced."""
-    body, found = _read(file)
+    body, name_in_file = _read(file)
     with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
             result = checked_answer(
-                client.post(f"{toolset_path(name or found)}/check", json=body), CheckReply
+                client.post(f"{toolset_path(name or name_in_file)}/check", json=body), CheckReply
             )
         reports = {report.name: report for report in result.tools}
         shown = table("tool", "change", "grammar", "compiled in", "stricter than declared")
@@ -185,8 +185,10 @@ def registered_toolset(client: httpx.Client, read: ToolsetReply) -> ToolsetReply
     tools = read.tools
     for shape in ("mcp", "anthropic"):
         others = checked_answer(client.get(path, params={"shape": shape}), ToolsetReply).tools
-        kept = {"name", "description", "inputSchema", "input_schema", "strict", "callgate"}
-        tools = [other if other.keys() - kept else tool for tool, other in zip(tools, others, strict=True)]
+        known_fields = {"name", "description", "inputSchema", "input_schema", "strict", "callgate"}
+        tools = [
+            other if other.keys() - known_fields else tool for tool, other in zip(tools, others, strict=True)
+        ]
     return msgspec.structs.replace(read, tools=tools)
 
 

@@ -84,8 +84,8 @@ def _toolset_fields(scenario: Scenario, model: str) -> dict[str, Any]:
         case "header":
             return {"extra_headers": {"X-Toolset": ",".join(scenario.toolsets)}}
         case "body":
-            one, *more = scenario.toolsets
-            return {"extra_body": {"toolset": [one, *more] if more else one}}
+            first, *more = scenario.toolsets
+            return {"extra_body": {"toolset": [first, *more] if more else first}}
 
 
 def read_completion(completion: "ChatCompletion", total_s: float) -> ReceivedAnswer:

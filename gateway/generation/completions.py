@@ -31,7 +31,7 @@ from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.tool import ChoiceMode, FoundTools, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice, ToolSearchResult
 from toolspecs.toolset import Revision, Toolset, ToolsetReference
 
 INLINE = "the inline tools"
@@ -48,7 +48,7 @@ class _PreparedTurn:
     choice: ToolChoice
     tools: tuple[Tool, ...]
     revisions: tuple[Revision, ...]
-    found: FoundTools | None
+    search_result: ToolSearchResult | None
     grammar: GrammarLookup | None
     ignored: tuple[str, ...]
     request: GenerationRequest
@@ -134,10 +134,10 @@ class Completions:
         chat.uses(revisions)
         tools = await self._joined(revisions, turn.tools)
         choice = check_choice(turn, tools)
-        tools, found_tools = await self._searcher.find(
+        tools, search_result = await self._searcher.find(
             turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
         )
-        chat.found(found_tools)
+        chat.searched(search_result)
         try:
             grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
         except UnsupportedToolset as error:
@@ -150,7 +150,7 @@ class Completions:
             share=share,
             trace_headers=chat.headers(),
         )
-        return _PreparedTurn(turn, model, choice, tools, revisions, found_tools, grammar, ignored, request)
+        return _PreparedTurn(turn, model, choice, tools, revisions, search_result, grammar, ignored, request)
 
     async def _begun(
         self, prepared: _PreparedTurn, deadline: Deadline, chat: Chat, observer: Observer
@@ -172,7 +172,9 @@ class Completions:
                 if prepared.turn.truncates:
                     shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
                 if len(shorter) == len(request.messages):
-                    raise _with_remedy(error, request.tools, prepared.revisions, prepared.found) from error
+                    raise _with_remedy(
+                        error, request.tools, prepared.revisions, prepared.search_result
+                    ) from error
                 request = replace(request, messages=shorter)
                 num_turns *= 2
             else:
@@ -200,7 +202,7 @@ class Completions:
             inspected=InspectedTokens(tools, turn.response_format) if turn.is_inspected else None,
             ignored=prepared.ignored,
             num_dropped=len(turn.messages) - len(request.messages),
-            found=prepared.found,
+            search_result=prepared.search_result,
         )
 
     async def prompt_ids(self, turn: Turn, share: str = "", *, arrived: float | None = None) -> list[int]:
@@ -214,7 +216,7 @@ class Completions:
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = await self._joined(revisions, turn.tools)
-            tools, found = await self._searcher.find(
+            tools, search_result = await self._searcher.find(
                 turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
             )
             request = generation_request(turn, model, tools, None, revisions)
@@ -222,7 +224,7 @@ class Completions:
             try:
                 return await self._runtime.prompt_ids(request)
             except PromptTooLong as error:
-                raise _with_remedy(error, request.tools, revisions, found) from error
+                raise _with_remedy(error, request.tools, revisions, search_result) from error
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
         """The model that the turn names, and the toolset that the model's name may contain."""
@@ -284,7 +286,7 @@ class Completions:
                     key_order=turn.key_order,
                     share=share,
                 )
-            span.found(cached.grammar.digest, cached.source, cached.wait_ms)
+            span.record(cached.grammar.digest, cached.source, cached.wait_ms)
             return cached
 
 
@@ -390,7 +392,10 @@ def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exceptio
 
 
 def _with_remedy(
-    error: PromptTooLong, shown: tuple[Tool, ...], revisions: tuple[Revision, ...], found: FoundTools | None
+    error: PromptTooLong,
+    shown: tuple[Tool, ...],
+    revisions: tuple[Revision, ...],
+    search_result: ToolSearchResult | None,
 ) -> PromptTooLong:
     """The error, with advice on showing fewer tools if these are most of the prompt."""
     if len(shown) < 2:
@@ -398,8 +403,8 @@ def _with_remedy(
     names = ", ".join(repr(str(revision.toolset.name)) for revision in revisions)
     whose = f"of the toolset{'s' if len(revisions) > 1 else ''} {names}" if revisions else "of the request"
     remedy = (
-        f"a `limit` of `tool_search` below {len(found.tools)} shows fewer"
-        if found
+        f"a `limit` of `tool_search` below {len(search_result.tools)} shows fewer"
+        if search_result
         else '`"tool_search": {"limit": 20}` shows only those that fit the conversation best'
     )
     reason = f"it shows {len(shown)} tools {whose}; {remedy}"

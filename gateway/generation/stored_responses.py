@@ -170,12 +170,12 @@ class StoredResponses:
             InvalidField: a referenced item is not stored or is referenced twice, or all are too long
             together.
         """
-        wanted = _references(items)
+        referenced_ids = _references(items)
         items_by_id: dict[str, JSON] = {}
         num_bytes = 0
         for response_id in _referred(items):
             output = await self._referred_output(response_id, items, owner)
-            used = [item for item in output if item["id"] in wanted]
+            used = [item for item in output if item["id"] in referenced_ids]
             num_bytes += await asyncio.to_thread(_size, used)
             if num_bytes > MAX_ENTRY_BYTES:
                 raise InvalidField(
@@ -258,16 +258,16 @@ def _response_of(reference: Mapping[str, Any]) -> str | None:
 
 def _references(items: list[Any]) -> frozenset[str]:
     """The referenced ids; each may occur only once, or a small request could expand to a huge one."""
-    wanted: set[str] = set()
+    item_ids: set[str] = set()
     for position, item in enumerate(items):
         if _is_reference(item):
             item_id = item.get("id")
             if not isinstance(item_id, str):
                 raise InvalidField(f"input[{position}].id", "it must be a string")
-            if item_id in wanted:
+            if item_id in item_ids:
                 raise InvalidField(f"input[{position}].id", "an item before it refers to the same item")
-            wanted.add(item_id)
-    return frozenset(wanted)
+            item_ids.add(item_id)
+    return frozenset(item_ids)
 
 
 def _size(items: list[JSON]) -> int:

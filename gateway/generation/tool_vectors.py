@@ -110,11 +110,11 @@ class ToolVectors:
         of_tool: list[str] = []
         if documents is None:
             of_tool = [_key(tenant, "tool", tool.digest) for tool in tools]
-            wanted = {key: partial(self._tool, tool) for key, tool in zip(of_tool, tools, strict=True)}
-            missing = self._missing(wanted)
+            work_by_key = {key: partial(self._tool, tool) for key, tool in zip(of_tool, tools, strict=True)}
+            missing = self._missing(work_by_key)
             if len(missing) + self._of_tools.num_of(share) > _MAX_WAITING:
                 return None
-            pending += [self._begin(self._of_tools, share, key, wanted[key]) for key in missing]
+            pending += [self._begin(self._of_tools, share, key, work_by_key[key]) for key in missing]
             if len(missing) > WORTH_WAITING:
                 return None
         of_text = {text: _key(tenant, "text", text) for text in texts}
@@ -125,7 +125,7 @@ class ToolVectors:
         pending += [self._begin(self._of_requests, share, key, asked[key]) for key in unknown]
         if pending:
             await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
-        queries = self._found(of_text.values())
+        queries = self._cached(of_text.values())
         if documents is None:
             documents = self._stacked(of_group, of_tool)
         if documents is None or queries is None:
@@ -148,7 +148,7 @@ class ToolVectors:
 
     def _stacked(self, group: str, keys: Sequence[str]) -> Vector | None:
         """The vectors of a group's tools, a row each; they are kept together. None if one is missing."""
-        vectors = self._found(keys)
+        vectors = self._cached(keys)
         if vectors is None:
             return None
         stacked = np.stack(vectors)
@@ -156,7 +156,7 @@ class ToolVectors:
             self._vectors.put(group, stacked, stacked.nbytes + _OWN_BYTES)
         return stacked
 
-    def _found(self, keys: Iterable[str]) -> list[Vector] | None:
+    def _cached(self, keys: Iterable[str]) -> list[Vector] | None:
         """The vectors of some keys; None if one is missing."""
         found = self._get(keys)
         vectors = [vector for vector in found if vector is not None]

@@ -18,7 +18,7 @@ from gateway.http.deadline import GRACE_S, Deadline
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
 from runtime.request import Message
 from runtime.selection import Selection
-from toolspecs.tool import FoundTools, KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
+from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch, ToolSearchResult
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 
@@ -109,7 +109,7 @@ class Generation:
     """The fields of the turn that had no effect on this answer."""
     num_dropped: int = 0
     """How many old messages were left out."""
-    found: FoundTools | None = None
+    search_result: ToolSearchResult | None = None
     num_prompt_tokens: int = 0
     """Known once `begin` has returned; 0 if the runtime does not tell."""
     tells_source: bool = True

@@ -80,8 +80,8 @@ def convert(value: Any, shape: type[T]) -> T:
         raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:
         said, path = _reason_and_path(str(error))
-        found = value_at(value, path)
-        expected = expected_at(shape, path, found)
+        actual = value_at(value, path)
+        expected = expected_at(shape, path, actual)
         if unknown := _UNKNOWN.fullmatch(said):
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
@@ -89,9 +89,11 @@ def convert(value: Any, shape: type[T]) -> T:
         if missing := missing_field(said):
             tags = f"; it is one of {listed(expected.tags)}" if missing == expected.tag_field else ""
             raise InvalidField(f"{path}.{missing}" if path else missing, f"it is required{tags}") from error
-        if expected.texts and (isinstance(found, str) or (type(found) in {bool, int} and not expected.tags)):
-            shown = shorten(found, MAX_NAME) if isinstance(found, str) else found
-            reason = f"{shown!r} is not one of its values{instead(str(found), expected.texts)}"
+        if expected.texts and (
+            isinstance(actual, str) or (type(actual) in {bool, int} and not expected.tags)
+        ):
+            shown = shorten(actual, MAX_NAME) if isinstance(actual, str) else actual
+            reason = f"{shown!r} is not one of its values{instead(str(actual), expected.texts)}"
         else:
             reason = plain(said) + (f"; expected {expected}" if str(expected) else "")
         raise InvalidField(path, reason) from error

@@ -47,12 +47,12 @@ def plain(reason: str, *, is_typed: bool = True) -> str:
         part = _PARTS[next(kind for kind in kinds if kind in _PARTS)]
         return f"it must have {_BOUNDS[said['length']]} {said['size']} {part}{'s' * (said['size'] != '1')}"
     *some, last = (_KINDS[kind] for kind in kinds if is_typed or kind != "null")
-    wanted = f"it must be {', '.join(some)} or {last}" if some else f"it must be {last}"
+    expectation = f"it must be {', '.join(some)} or {last}" if some else f"it must be {last}"
     if said["found"] and is_typed:
-        return f"{wanted}, not {_KINDS.get(said['found'], said['found'])}"
+        return f"{expectation}, not {_KINDS.get(said['found'], said['found'])}"
     if said["bound"]:
-        return f"{wanted}, {_BOUNDS[said['bound']]} {said['limit']}"
-    return f"{wanted} that matches {said['pattern']}" if said["pattern"] else wanted
+        return f"{expectation}, {_BOUNDS[said['bound']]} {said['limit']}"
+    return f"{expectation} that matches {said['pattern']}" if said["pattern"] else expectation
 
 
 def missing_field(reason: str) -> str | None:

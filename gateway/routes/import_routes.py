@@ -153,10 +153,10 @@ class ImportController(Controller):
 
         With `source`, only of that source. Very large differences are returned for one source at a time only.
         """
-        compared, differences = await services.imports.differences(
+        resolved, differences = await services.imports.differences(
             toolset, revision, source, principal=principal
         )
-        return tagged(compared, differences_json(compared, differences))
+        return tagged(resolved, differences_json(resolved, differences))
 
     @post("/{toolset:str}/accept", status_code=200)
     async def accept_tools(

@@ -25,8 +25,8 @@ async def list_models(
     Each model is followed by its names with a toolset, `model:toolset`, sorted.
     """
     cards = await services.runtime.models()
-    found = _named_models(cards, services.registry.catalog, after_id, limit + 1)
-    models = [model async for model in found]
+    named_models = _named_models(cards, services.registry.catalog, after_id, limit + 1)
+    models = [model async for model in named_models]
     page = models[:limit]
     ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
     return {"object": "list", "data": page, "has_more": len(models) > limit, **ends}

@@ -137,13 +137,13 @@ class ToolsetController(Controller):
         `num_differing` tools differ at their sources and were not declined; null if no tools were imported.
         With `search`, only tools whose names or descriptions contain all its words.
         """
-        found = await services.registry.catalog.get(toolset, revision)
+        resolved = await services.registry.catalog.get(toolset, revision)
         # In a thread: a search reads descriptions of megabytes.
-        page = await asyncio.to_thread(found.toolset.page, after=after, limit=limit, search=search)
-        return summary_json(found.summary) | {
+        page = await asyncio.to_thread(resolved.toolset.page, after=after, limit=limit, search=search)
+        return summary_json(resolved.summary) | {
             "tools": [listed_tool_json(tool) for tool in page.items],
             "next": page.next_key,
-            "num_differing": _num_differing(found.toolset),
+            "num_differing": _num_differing(resolved.toolset),
         }
 
     @get("/{toolset:str}/tools/{tool:path}")
@@ -156,8 +156,8 @@ class ToolsetController(Controller):
         revision: RevisionNumber = None,
     ) -> Response[Any]:
         """One tool of the current revision, or of the one of that number."""
-        found = await services.registry.catalog.get(toolset, revision)
-        return tagged(found, tool_json(found.toolset[_name(tool)], shape))
+        resolved = await services.registry.catalog.get(toolset, revision)
+        return tagged(resolved, tool_json(resolved.toolset[_name(tool)], shape))
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
@@ -276,10 +276,10 @@ class ToolsetController(Controller):
 
         With `tool`, only of that tool. If there are very many tools, the last ones have no entries.
         """
-        found, reports = await services.registry.report(toolset, revision, tool, principal=principal)
+        resolved, reports = await services.registry.report(toolset, revision, tool, principal=principal)
         unguarded = [model.model_id for model in await services.runtime.models() if not model.applies_guards]
         tools = await asyncio.to_thread(reports_json, reports)
-        return summary_json(found.summary) | {"tools": tools, "unguarded_models": unguarded}
+        return summary_json(resolved.summary) | {"tools": tools, "unguarded_models": unguarded}
 
     @post("/{toolset:str}/check", status_code=200)
     async def check(

@@ -171,16 +171,16 @@ class CheckedHosts:
 
     rules: AddressRules
     refusal: UnreadableSource | None = None
-    _found: dict[tuple[str, int], str] = field(default_factory=dict)
+    _addresses: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def address_of(self, scheme: str, host: str, port: int | None) -> str:
         """The address to connect to; raises UnreadableSource."""
         if scheme not in {"http", "https"}:
             raise self.refused(f"{scheme}://{host}", "only http and https URLs are read")
         known = (host, port or {"http": 80, "https": 443}[scheme])
-        if known not in self._found:
-            self._found[known] = self._looked_up(*known)
-        return self._found[known]
+        if known not in self._addresses:
+            self._addresses[known] = self._looked_up(*known)
+        return self._addresses[known]
 
     def refused(self, url: str, reason: str) -> UnreadableSource:
         """Make the error to raise, and keep it as `refusal`."""

@@ -117,7 +117,7 @@ class ReadSource(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct):
     """What the process writes; exactly one field is set."""
 
-    found: ReadSource | None = None
+    source: ReadSource | None = None
     unreadable: tuple[str, str] | None = None
     limit: tuple[str, int, int | None] | None = None
     extra: tuple[str, str] | None = None
@@ -129,9 +129,9 @@ class _Answer(msgspec.Struct):
             raise LimitExceeded(*self.limit)
         if self.extra:
             raise ExtraMissing(*self.extra)
-        if self.found is None:
+        if self.source is None:
             raise UnreadableSource(url, "nothing was read")
-        return self.found
+        return self.source
 
 
 class SourceProcesses:
@@ -267,7 +267,7 @@ def confine(certificates: Sequence[str] = ()) -> list[str]:
 
 def _answer_to(order: SourceOrder) -> _Answer:
     try:
-        return _Answer(found=ReadSource.of(order.read()))
+        return _Answer(source=ReadSource.of(order.read()))
     except UnreadableSource as error:
         return _Answer(unreadable=(error.source, error.reason))
     except LimitExceeded as error:

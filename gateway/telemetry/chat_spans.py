@@ -56,7 +56,7 @@ from gateway.telemetry.span_attributes import (
 )
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
-from toolspecs.tool import FoundTools
+from toolspecs.tool import ToolSearchResult
 from toolspecs.toolset import Revision
 
 _MAX_COMPILED = 4096
@@ -115,10 +115,10 @@ class Telemetry:
                 "the content redactor failed with %s, so this content is not recorded", type(error).__name__
             )
 
-    def found(self, sources: Mapping[str, int]) -> None:
+    def looked_up(self, num_by_tier: Mapping[str, int]) -> None:
         """Count look-ups by tier."""
-        for source, count in sources.items():
-            self.metrics.add(UNITS, count, {SOURCE: source})
+        for tier, count in num_by_tier.items():
+            self.metrics.add(UNITS, count, {SOURCE: tier})
 
     def refused(self, refusal: UnsupportedSchema) -> None:
         """Count refusals by keyword."""
@@ -200,10 +200,10 @@ class Chat:
         add_to_recent(toolsets=names)
         self._toolset = self._telemetry.metrics.toolset_label([r.toolset.name for r in revisions])
 
-    def found(self, found: FoundTools | None) -> None:
+    def searched(self, result: ToolSearchResult | None) -> None:
         """Record the tools that a search found for the prompt."""
-        if found is not None and self._span.is_recording():
-            self._span.set_attributes(search_attributes(found))
+        if result is not None and self._span.is_recording():
+            self._span.set_attributes(search_attributes(result))
 
     @contextmanager
     def grammar(self, revisions: Sequence[Revision]) -> Iterator["GrammarSpan"]:
@@ -297,13 +297,13 @@ class Chat:
         """The steps that the request reached; each one ends where the next one begins."""
         if self._request is None:
             return []
-        times, found, until = self._request.times, [], end
+        times, reached, until = self._request.times, [], end
         steps = (("queue", times.queued_ns), ("prefill", times.prefill_ns), ("decode", times.decode_ns))
         for name, start in reversed(steps):
             if start is not None:
-                found.append((name, start, max(start, until)))
+                reached.append((name, start, max(start, until)))
                 until = start
-        return found[::-1]
+        return reached[::-1]
 
     def _capture(self, event: Event) -> None:
         match event:
@@ -325,7 +325,7 @@ class GrammarSpan:
     span: Span
     metrics: Metrics
 
-    def found(self, digest: str, source: str, wait_ms: float) -> None:
+    def record(self, digest: str, source: str, wait_ms: float) -> None:
         """Record the grammar that was found."""
         self.span.set_attribute("callgate.grammar.digest", digest)
         self.span.set_attribute(SOURCE, source)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from litestar.enums import ScopeType
@@ -75,16 +75,16 @@ class RequestRing:
         self._num_added += 1
         own_number = (self._num_of_owner.get(owner) or 0) + 1
         self._num_of_owner.put(owner, own_number, 1)
-        kept = self._by_owner.setdefault(owner, deque())
-        kept.append(RecentRequest(self._num_added, own_number, owner, values))
+        of_owner = self._by_owner.setdefault(owner, deque())
+        of_owner.append(RecentRequest(self._num_added, own_number, owner, values))
         self._num_kept += 1
         if self._num_kept > self._capacity:
             self._drop_one()
 
     def page(self, owner: str | None, *, before: int | None = None, limit: int = 100) -> Page[RecentRequest]:
         """The requests of an owner (None: of all) with numbers below `before`, the newest first."""
-        kept = self._newest_first(owner)
-        older = (request for request in kept if before is None or request.number_for(owner) < before)
+        newest_first = self._newest_first(owner)
+        older = (request for request in newest_first if before is None or request.number_for(owner) < before)
         items = tuple(islice(older, limit + 1))
         has_more = len(items) > limit
         return Page(items[:limit], str(items[limit - 1].number_for(owner)) if has_more else None)
@@ -97,7 +97,7 @@ class RequestRing:
     def _newest_first(self, owner: str | None) -> Iterator[RecentRequest]:
         if owner is not None:
             return reversed(self._by_owner.get(owner, deque()))
-        every = (request for kept in self._by_owner.values() for request in kept)
+        every = chain.from_iterable(self._by_owner.values())
         return iter(sorted(every, key=lambda request: request.number, reverse=True))
 
     def _drop_one(self) -> None:
@@ -116,8 +116,8 @@ def add_to_recent(**values: Any) -> None:
 
     `steps` are names, each with when it began and ended, in nanoseconds since the epoch.
     """
-    if (kept := _current.get()) is not None:
-        kept.update(values)
+    if (recorded := _current.get()) is not None:
+        recorded.update(values)
 
 
 class KeptRequests(ASGIMiddleware):

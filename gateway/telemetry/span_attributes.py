@@ -12,7 +12,7 @@ from gateway.telemetry.metrics import GRAMMAR_KIND, MODEL
 from runtime.events import SelectionStats
 from runtime.inspection import TokenPlace
 from runtime.request import GenerationRequest
-from toolspecs.tool import FoundTools
+from toolspecs.tool import ToolSearchResult
 from toolspecs.toolset import Revision
 
 _COMMON = {
@@ -129,13 +129,13 @@ def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
     }
 
 
-def search_attributes(found: FoundTools) -> dict[str, Any]:
+def search_attributes(result: ToolSearchResult) -> dict[str, Any]:
     """The tools that a search kept, and their scores."""
     return {
-        "callgate.tool_search.searched": found.num_searched,
-        "callgate.tool_search.by": found.by,
-        "callgate.tool_search.names": [tool.name for tool in found.tools],
-        "callgate.tool_search.scores": [tool.score for tool in found.tools],
+        "callgate.tool_search.searched": result.num_searched,
+        "callgate.tool_search.by": result.by,
+        "callgate.tool_search.names": [tool.name for tool in result.tools],
+        "callgate.tool_search.scores": [tool.score for tool in result.tools],
     }
 
 

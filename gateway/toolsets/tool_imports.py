@@ -365,7 +365,7 @@ def _chosen(
     toolset: Toolset, names: Collection[str] | None, source_id: str | None
 ) -> Iterator[tuple[str, list[str]]]:
     """For each source, the names of its differing tools that were chosen: all, or those in `names`."""
-    wanted = frozenset(names or ())
+    requested = frozenset(names or ())
     sources = [source for source in toolset.sources if source_id in {None, source.source_id}]
     offering: dict[str, list[str]] = {}
     for source in sources:
@@ -373,7 +373,7 @@ def _chosen(
             offering.setdefault(name, []).append(source.source_id)
     _check_chosen(toolset, names, offering)
     for source in sources:
-        chosen = source.differing if names is None else [name for name in source.offers if name in wanted]
+        chosen = source.differing if names is None else [name for name in source.offers if name in requested]
         if chosen:
             yield source.source_id, list(chosen)
 

@@ -134,9 +134,9 @@ class FieldReader:
         for name, (values, reason) in rules.fixed.items():
             if body.get(name) is not None and body[name] not in values:
                 shown = shorten(json.dumps(body[name]), MAX_NAME)
-                wanted = " or ".join(map(json.dumps, values))
+                supported = " or ".join(map(json.dumps, values))
                 raise InvalidField(
-                    name, f"{shown} is not supported: {reason}; leave it out, or write {wanted}"
+                    name, f"{shown} is not supported: {reason}; leave it out, or write {supported}"
                 )
         for name, reason in rules.refused.items():
             if body.get(name) is not None:

@@ -309,14 +309,14 @@ def _own_fields(tool: Any, reader: FieldReader) -> Any:
     """A tool without the fields that other servers' clients add to it."""
     if not isinstance(tool, dict):
         return tool
-    kept = {
+    own_fields = {
         name: value
         for name, value in tool.items()
         if name in _TOOL_FIELDS or not reader.leaves_out(name, value, _TOOL_FIELDS, f"tools[].{name}")
     }
-    if isinstance(inner := kept.get("function"), dict):
-        kept["function"] = _own_fields(inner, reader)
-    return kept
+    if isinstance(inner := own_fields.get("function"), dict):
+        own_fields["function"] = _own_fields(inner, reader)
+    return own_fields
 
 
 def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:

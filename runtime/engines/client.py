@@ -283,12 +283,12 @@ async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
 
 async def _beginning(answer: httpx.Response) -> bytes:
     """The beginning of an error's body."""
-    found = b""
+    beginning = b""
     async for received in answer.aiter_raw():
-        found += received
-        if len(found) > 4 * MAX_ERROR_CHARACTERS:
+        beginning += received
+        if len(beginning) > 4 * MAX_ERROR_CHARACTERS:
             break
-    return found
+    return beginning
 
 
 def _refusal(name: str, status: int, content: bytes) -> EngineFault:

@@ -116,7 +116,7 @@ class GrammarLoader:
         return linked or await self._flights.join(recipe.digest, lambda: self._link(recipe, parts))
 
     async def _link(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> OwnGrammar:
-        entries = await self._found(recipe, parts)
+        entries = await self._entries_of(recipe, parts)
         slow = [entry for entry in entries.values() if entry.compile_ms >= _SLOW_MS]
         await asyncio.gather(*(self._compile(entry) for entry in slow))
         try:
@@ -129,7 +129,7 @@ class GrammarLoader:
             self._ahead.submit(_compiled, entry)
         return grammar
 
-    async def _found(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> dict[str, CacheEntry]:
+    async def _entries_of(self, recipe: GrammarRecipe, parts: Mapping[str, bytes]) -> dict[str, CacheEntry]:
         """The entries of all keys: from memory, from `parts`, and the others in one read of the store."""
         cached = {key: self._entries.get(key) for key in recipe.keys}
         missing = [key for key in recipe.keys if cached[key] is None]
@@ -196,9 +196,9 @@ def _compiled(entry: CacheEntry) -> None:
 
 def _named(keys: Iterable[str], recipe: GrammarRecipe) -> str:
     """The names of the tools, or the format, that these keys belong to, for an error message."""
-    wanted = set(keys)
-    names = [repr(name) for name, key in recipe.tools if key in wanted]
-    if recipe.answer and recipe.answer.key in wanted:
+    named_keys = set(keys)
+    names = [repr(name) for name, key in recipe.tools if key in named_keys]
+    if recipe.answer and recipe.answer.key in named_keys:
         names.append("the response format")
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"the grammar of {', '.join(names[:_SHOWN])}{more}"

@@ -40,7 +40,7 @@ class InlineGrammars:
             RequestRefused: they are no longer in memory, or are too large.
         """
         assert self._grammars is not None, "no request comes before the start"
-        if self._found(recipe):
+        if self._cached(recipe):
             return
         entries = self._grammars.entries(recipe)
         if entries is None:
@@ -55,7 +55,7 @@ class InlineGrammars:
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
         """The signed parts by their keys; raises RequestRefused if they are no longer in memory."""
-        parts_found = self._found(recipe)
+        parts_found = self._cached(recipe)
         if parts_found is None:
             raise _gone()
         return parts_found
@@ -63,7 +63,7 @@ class InlineGrammars:
     async def close(self) -> None:
         """Do nothing: nothing runs in the background."""
 
-    def _found(self, recipe: GrammarRecipe) -> Mapping[str, bytes] | None:
+    def _cached(self, recipe: GrammarRecipe) -> Mapping[str, bytes] | None:
         with self._lock:
             return self._signed.get(recipe.digest)
 

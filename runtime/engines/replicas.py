@@ -236,15 +236,15 @@ def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> Ser
     """The engine's model with this name, or its only model if `name` is None."""
     if name is None and len(models) == 1:
         return models[0]
-    found = next((model for model in models if model.model_id == name), None)
-    if found is None:
+    served_model = next((model for model in models if model.model_id == name), None)
+    if served_model is None:
         served = ", ".join(repr(model.model_id) for model in models) or "none"
         if name is None:
             raise EngineBroke(engine, f"serves several models or none, so name one in the settings: {served}")
         raise EngineBroke(
             engine, f"does not serve the model of the settings: no {name!r}; it serves {served}"
         )
-    return found
+    return served_model
 
 
 class Replicas:

@@ -66,13 +66,13 @@ class SentGrammars(Protocol):
     async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
         """Make sure that engines can get a request's grammar; `is_again`: an engine has just failed."""
 
-    async def publish_own(self, found: GrammarLookup) -> None:
+    async def publish_own(self, lookup: GrammarLookup) -> None:
         """Make sure that engines can get a grammar of the gateway's own, if the store answers."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """The text to send for the rest of an output, None if it is not masked; may take long."""
 
-    def of_lookup(self, found: GrammarLookup) -> str | None:
+    def of_lookup(self, lookup: GrammarLookup) -> str | None:
         """The text to send for a whole output of a grammar."""
 
     def watch(self) -> SentinelWatch | None:
@@ -127,10 +127,10 @@ class MarkedGrammars:
             publish = self._parts.publish_again if is_again else self._parts.publish
             await publish(request.recipe, request.share)
 
-    async def publish_own(self, found: GrammarLookup) -> None:
+    async def publish_own(self, lookup: GrammarLookup) -> None:
         """`publish` for a grammar of the gateway's own; an engine that has read it before needs no store."""
         with suppress(GrammarNotStored):
-            await self._parts.publish_again(found.recipe, None)
+            await self._parts.publish_again(lookup.recipe, None)
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """A mark that includes the tokens written so far."""
@@ -145,10 +145,10 @@ class MarkedGrammars:
             parts=self._parts.parts(request.recipe),
         )
 
-    def of_lookup(self, found: GrammarLookup) -> str | None:
+    def of_lookup(self, lookup: GrammarLookup) -> str | None:
         """A mark."""
-        parts = self._parts.parts(found.recipe)
-        return spell_mark(found.recipe, is_thinking=False, secret=self._secret, parts=parts)
+        parts = self._parts.parts(lookup.recipe)
+        return spell_mark(lookup.recipe, is_thinking=False, secret=self._secret, parts=parts)
 
     def watch(self) -> SentinelWatch | None:
         """Watch for the sentinel that an engine without the plugin writes."""
@@ -180,7 +180,7 @@ class RestGrammars:
     async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
         """Nothing is needed: the grammar goes with the request."""
 
-    async def publish_own(self, found: GrammarLookup) -> None:
+    async def publish_own(self, lookup: GrammarLookup) -> None:
         """Nothing is needed: the grammar goes with the request."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
@@ -193,9 +193,9 @@ class RestGrammars:
             self._unmasked.add(output)
         return written
 
-    def of_lookup(self, found: GrammarLookup) -> str | None:
+    def of_lookup(self, lookup: GrammarLookup) -> str | None:
         """The grammar of a whole output."""
-        closer = found.grammar.closer()
+        closer = lookup.grammar.closer()
         return None if closer is None else self._written(closer.rest_grammar())
 
     def watch(self) -> SentinelWatch | None:

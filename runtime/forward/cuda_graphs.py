@@ -33,20 +33,20 @@ class TableRows:
 
     def assign(self, tables: Iterable[list[int]]) -> tuple[list[int], list[tuple[int, int, int]]]:
         """The row of each table, and (row, index, page) of each page that is not in its row yet."""
-        wanted = list(tables)
-        known = {id(table): self._row_of[id(table)] for table in wanted if id(table) in self._row_of}
+        batch_tables = list(tables)
+        known = {id(table): self._row_of[id(table)] for table in batch_tables if id(table) in self._row_of}
         free = iter(sorted(set(range(self._num_rows)) - set(known.values())))
-        self._row_of = {id(table): known.get(id(table), -1) for table in wanted}
+        self._row_of = {id(table): known.get(id(table), -1) for table in batch_tables}
         self._tables = {row: self._tables[row] for row in known.values()}
         changes: list[tuple[int, int, int]] = []
-        for table in wanted:
+        for table in batch_tables:
             row = self._row_of[id(table)]
             if row < 0:
                 row = self._row_of[id(table)] = next(free)
             _, num_copied = self._tables.get(row, (table, 0))
             changes += [(row, index, table[index]) for index in range(num_copied, len(table))]
             self._tables[row] = (table, len(table))
-        return [self._row_of[id(table)] for table in wanted], changes
+        return [self._row_of[id(table)] for table in batch_tables], changes
 
 
 class DecodeGraphs:

@@ -57,12 +57,12 @@ class ModelRunner:
 
         On an accelerator this may return before they are computed; reading them waits.
         """
-        kept = _kept_tokens(batch.chunks)
+        indexes = _logit_indexes(batch.chunks)
         if self.graphs is not None and self.graphs.takes(batch):
             logits = self.graphs.run(batch)
-            return logits if len(kept) == len(logits) else logits[upload(kept, self.device, torch.long)]
+            return logits if len(indexes) == len(logits) else logits[upload(indexes, self.device, torch.long)]
         backend = self.forward_pass.attention_backend(batch.chunks, self.cache.page_size)
-        keep = upload(kept, self.device, torch.long)
+        keep = upload(indexes, self.device, torch.long)
         return self.forward_pass.compute(batch.chunks, self.cache, backend, keep)
 
     def _sized_cache(self, settings: EngineSettings) -> KVCache:
@@ -169,10 +169,10 @@ def _check_row_length(model: Any, num_tokens: int) -> None:
         )
 
 
-def _kept_tokens(chunks: tuple[Chunk, ...]) -> list[int]:
+def _logit_indexes(chunks: tuple[Chunk, ...]) -> list[int]:
     """The indices in the packed row of the tokens whose logits are needed."""
-    kept, offset = [], 0
+    indexes, offset = [], 0
     for chunk in chunks:
-        kept += [offset + position - chunk.start for position in chunk.logit_positions]
+        indexes += [offset + position - chunk.start for position in chunk.logit_positions]
         offset += chunk.num_tokens
-    return kept
+    return indexes

@@ -293,8 +293,8 @@ def _joined(parts: Tensor, lses: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _num_splits(num_programs: int, device: torch.device) -> int:
     """The number of splits that makes about two programs for each of the device's processors."""
-    wanted = 2 * _num_processors(device) // num_programs
-    return next((splits for splits in SPLITS if splits <= wanted), 1)
+    most = 2 * _num_processors(device) // num_programs
+    return next((splits for splits in SPLITS if splits <= most), 1)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Harder schemas for the tools of a question, whose wanted call stays valid.
+"""Harder schemas for the tools of a question, whose right call stays valid.
 
 `harden` rewrites schemas with harder keywords, or makes them stricter. Nothing that was invalid becomes
 valid. `_hard_property` has a rule for each kind of property. Objects get a `dependentRequired`, and a `oneOf`
@@ -18,29 +18,33 @@ Schema = dict[str, Any]
 
 def harden(question: Question) -> Question:
     """The same question with harder schemas; the first accepted value of each parameter stays valid."""
-    wanted = {key: values[0] for key, values in question.right_values.items() if values[0] is not MISSING}
-    tools = tuple(_hard_tool(tool, wanted if tool.name == question.name else None) for tool in question.tools)
+    right_values = {
+        key: values[0] for key, values in question.right_values.items() if values[0] is not MISSING
+    }
+    tools = tuple(
+        _hard_tool(tool, right_values if tool.name == question.name else None) for tool in question.tools
+    )
     return replace(question, tools=tools)
 
 
-def _hard_tool(tool: Tool, wanted: Mapping[str, Any] | None) -> Tool:
+def _hard_tool(tool: Tool, right_values: Mapping[str, Any] | None) -> Tool:
     rng = Random(tool.name)  # noqa: S311 - no secret
-    return replace(tool, parameters=_hard_object(rng, dict(tool.parameters), wanted))
+    return replace(tool, parameters=_hard_object(rng, dict(tool.parameters), right_values))
 
 
-def _hard_object(rng: Random, schema: Schema, wanted: Mapping[str, Any] | None) -> Schema:
+def _hard_object(rng: Random, schema: Schema, right_values: Mapping[str, Any] | None) -> Schema:
     """Rewrite an object's members, and add how they depend on each other."""
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         return schema
     hard = schema | {
         "properties": {
-            name: _hard_property(rng, dict(inner), (wanted or {}).get(name, MISSING))
+            name: _hard_property(rng, dict(inner), (right_values or {}).get(name, MISSING))
             for name, inner in properties.items()
         }
     }
-    hard |= _dependencies(rng, schema, wanted)
-    hard |= _cases(schema, wanted)
+    hard |= _dependencies(rng, schema, right_values)
+    hard |= _cases(schema, right_values)
     return hard
 
 
@@ -74,7 +78,7 @@ def _list_limits(rng: Random, items: Schema, value: Any) -> Schema:
 
 
 def _common_limits(items: Schema, values: list[Any]) -> Schema:
-    """Item limits that several wanted values keep: those of the longest and of the largest one."""
+    """Item limits that several right values keep: those of the longest and of the largest one."""
     match items:
         case {"type": "string"} if all(isinstance(value, str) for value in values) and "enum" not in items:
             lengths = [len(value) for value in values]
@@ -142,15 +146,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _dependencies(rng: Random, schema: Schema, wanted: Mapping[str, Any] | None) -> Schema:
-    """A `dependentRequired`: one optional member requires another, and the wanted call keeps that."""
+def _dependencies(rng: Random, schema: Schema, right_values: Mapping[str, Any] | None) -> Schema:
+    """A `dependentRequired`: one optional member requires another, and the right call satisfies that."""
     required = schema.get("required", [])
     optional = [name for name in schema["properties"] if name not in required]
     pairs = [
         (name, other)
         for name in optional
         for other in optional
-        if name != other and (wanted is None or name not in wanted or other in wanted)
+        if name != other and (right_values is None or name not in right_values or other in right_values)
     ]
     if not pairs or "dependentRequired" in schema:
         return {}
@@ -158,8 +162,8 @@ def _dependencies(rng: Random, schema: Schema, wanted: Mapping[str, Any] | None)
     return {"dependentRequired": {name: [other]}}
 
 
-def _cases(schema: Schema, wanted: Mapping[str, Any] | None) -> Schema:
-    """A `oneOf` with a case for each value of a required choice; an unwanted one requires another member."""
+def _cases(schema: Schema, right_values: Mapping[str, Any] | None) -> Schema:
+    """A `oneOf` with a case for each value of a required choice; a wrong one requires another member."""
     required = schema.get("required", [])
     chosen = next(
         (name for name, inner in schema["properties"].items() if _is_choice(name, inner, required)), None
@@ -173,7 +177,7 @@ def _cases(schema: Schema, wanted: Mapping[str, Any] | None) -> Schema:
         (
             case
             for case, choice in zip(cases, choices, strict=True)
-            if wanted is None or choice != wanted.get(chosen)
+            if right_values is None or choice != right_values.get(chosen)
         ),
         None,
     )

@@ -123,20 +123,20 @@ def _right_values(values: Any) -> tuple[Any, ...]:
     return tuple(MISSING if value == "" else value for value in listed)
 
 
-def _is_same(value: Any, wanted: Any) -> bool:
+def _is_same(value: Any, expected: Any) -> bool:
     """Whether two JSON values are equal; in objects, BFCL lists the right values of every key."""
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        keys = {*value, *wanted}
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    if isinstance(value, dict) and isinstance(expected, dict):
+        keys = {*value, *expected}
         return all(
-            any(_is_same(value.get(key, MISSING), option) for option in _options(wanted.get(key, MISSING)))
+            any(_is_same(value.get(key, MISSING), option) for option in _options(expected.get(key, MISSING)))
             for key in keys
         )
-    if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(_is_same, value, wanted))
-    return bool(value == wanted)
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(_is_same, value, expected))
+    return bool(value == expected)
 
 
-def _options(wanted: Any) -> tuple[Any, ...]:
-    return (wanted, *_right_values(wanted)) if isinstance(wanted, list) else (wanted,)
+def _options(expected: Any) -> tuple[Any, ...]:
+    return (expected, *_right_values(expected)) if isinstance(expected, list) else (expected,)

@@ -212,16 +212,14 @@ class Pairing:
 def pair(cell: Cell, rival: Cell) -> Pairing:
     """Pair the answers by question."""
     pairs = list(zip(cell.answers, rival.answers, strict=True))
-    won = sum(one.verdict.is_right and not other.verdict.is_right for one, other in pairs)
-    lost = sum(other.verdict.is_right and not one.verdict.is_right for one, other in pairs)
+    won = sum(own.verdict.is_right and not other.verdict.is_right for own, other in pairs)
+    lost = sum(other.verdict.is_right and not own.verdict.is_right for own, other in pairs)
     low, high = difference_interval(won, lost, len(pairs))
-    medians = [
-        quantile(sorted(answer.seconds for answer in compared.answers), 0.5) for compared in (cell, rival)
-    ]
-    computed = [sum(answer.num_computed for answer in compared.answers) for compared in (cell, rival)]
+    medians = [quantile(sorted(answer.seconds for answer in paired.answers), 0.5) for paired in (cell, rival)]
+    computed = [sum(answer.num_computed for answer in paired.answers) for paired in (cell, rival)]
     return Pairing(
         len(pairs),
-        right=share([one.verdict.is_right for one, _ in pairs]),
+        right=share([own.verdict.is_right for own, _ in pairs]),
         right_of_rival=share([other.verdict.is_right for _, other in pairs]),
         low=low,
         high=high,

@@ -115,7 +115,7 @@ class StudyReport:
             f"{findings.seconds / 60:.1f} minutes in all.",
         ]
         if len(self.temperatures) > 1:
-            temperatures = _each(self.temperatures, "{:g}".format)
+            temperatures = _slashed(self.temperatures, "{:g}".format)
             sentences.append(
                 f"Where a cell has {len(self.temperatures)} numbers: temperature {temperatures}."
             )
@@ -141,10 +141,10 @@ class StudyReport:
         rows, whole = self.of(questions, strategy), self.pooled(questions, strategy)
         return [
             TITLES[strategy],
-            *(_each([getattr(row, name) for row in rows], _points) for name in _SHARES),
-            _each([interval(row.right, row.num_questions) for row in rows], _ends),
-            _each([row.tokens_per_valid for row in rows], _count),
-            _each([whole.seconds_p50, whole.seconds_p99], _seconds),
+            *(_slashed([getattr(row, name) for row in rows], _points) for name in _SHARES),
+            _slashed([interval(row.right, row.num_questions) for row in rows], _ends),
+            _slashed([row.tokens_per_valid for row in rows], _count),
+            _slashed([whole.seconds_p50, whole.seconds_p99], _seconds),
         ]
 
     def _faults(self) -> str:
@@ -156,7 +156,7 @@ class StudyReport:
             for fault in OutputFault
             if any(fault in row.faults for p in faulty.values() for row in p)
         ]
-        counts = _each([row.num_questions for row in next(iter(rows.values()))], "{:.0f}".format)
+        counts = _slashed([row.num_questions for row in next(iter(rows.values()))], "{:.0f}".format)
         head = [f"first fault: {' / '.join(self.groups)}, of {counts}", *(TITLES[name] for name in faulty)]
         lines = ([kind, *(_fault_counts(parts, kind) for parts in faulty.values())] for kind in kinds)
         return _table(head, lines) if faulty else ""
@@ -180,23 +180,23 @@ class StudyReport:
         if temperature == 0 or strategy in OTHERS or DRAWING not in self.strategies:
             return None
         cells = self._findings.cells
-        ours, drawn = (
+        masked, drawn = (
             merged([cells[questions, name, temperature] for questions in sets])
             for name in (strategy, DRAWING)
         )
-        return pair(ours, drawn)
+        return pair(masked, drawn)
 
     def _changes(self) -> str:
         """Calls that the mask changed: greedy answers, and all sampled answers together."""
         rows = [
-            [compared.questions, TITLES[compared.strategy], label, *_change_row(compared)]
+            [comparison.questions, TITLES[comparison.strategy], label, *_change_row(comparison)]
             for questions, strategy in itertools.product(self.sets, self.strategies)
             for label, is_greedy in (("0", True), ("> 0", False))
-            if (compared := self._compared(questions, strategy, is_greedy=is_greedy)) is not None
+            if (comparison := self._comparison(questions, strategy, is_greedy=is_greedy)) is not None
         ]
         return _table(_CHANGES, rows, num_texts=2) if rows else ""
 
-    def _compared(self, questions: str, strategy: str, *, is_greedy: bool) -> Comparison | None:
+    def _comparison(self, questions: str, strategy: str, *, is_greedy: bool) -> Comparison | None:
         temperatures = [temperature for temperature in self.temperatures if (temperature == 0) is is_greedy]
         if not temperatures or strategy not in OURS or PROMPT.name not in self.strategies:
             return None
@@ -227,8 +227,8 @@ class StudyReport:
             *(_tenths(part) for part in (row.forced, row.rescued, row.mass_removed)),
             _points(row.spelled_so) if row.valid else "-",
             _points(row.closed_by_budget),
-            _each([row.valid, row.valid_open], _points),
-            _each(times, _count),
+            _slashed([row.valid, row.valid_open], _points),
+            _slashed(times, _count),
         ]
 
     def _refusals(self) -> str:
@@ -317,7 +317,7 @@ def _change_row(comparison: Comparison) -> list[str]:
 
 def _fault_counts(rows: Sequence[StrategySummary], kind: str) -> str:
     counts = [row.faults.get(kind, 0) for row in rows]
-    return _each(counts, "{:.0f}".format) if any(counts) else ""
+    return _slashed(counts, "{:.0f}".format) if any(counts) else ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int = 1) -> str:
@@ -326,7 +326,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int
     return "\n".join([first, "|" + "---|" * num_texts + "--:|" * (len(head) - num_texts), *others])
 
 
-def _each(values: Iterable[Any], format_value: Callable[[Any], str]) -> str:
+def _slashed(values: Iterable[Any], format_value: Callable[[Any], str]) -> str:
     return " / ".join(map(format_value, values))
 
 
@@ -380,15 +380,17 @@ def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> It
             f" {comparison.num_rescued} are right under the mask."
         )
         pairs = [
-            (one, other)
-            for one, other in zip(unmasked.answers, masked.answers, strict=True)
-            if one.verdict.is_valid and other.verdict.is_valid
+            (without, under)
+            for without, under in zip(unmasked.answers, masked.answers, strict=True)
+            if without.verdict.is_valid and under.verdict.is_valid
         ]
         if pairs:
+            num_unmasked = _mean([without.num_tokens for without, _ in pairs])
+            num_masked = _mean([under.num_tokens for _, under in pairs])
+            num_drawn = _mean([under.num_tokens - under.num_forced for _, under in pairs])
             yield (
-                f"{name}: where both are valid, a call takes {_mean([one.num_tokens for one, _ in pairs])}"
-                f" tokens unmasked and {_mean([other.num_tokens for _, other in pairs])} under Callgate,"
-                f" {_mean([other.num_tokens - other.num_forced for _, other in pairs])} of them drawn."
+                f"{name}: where both are valid, a call takes {num_unmasked} tokens unmasked"
+                f" and {num_masked} under Callgate, {num_drawn} of them drawn."
             )
     closed = [answer for answer in masked.answers if answer.is_closed_by_budget]
     yield (

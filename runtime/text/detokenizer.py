@@ -64,7 +64,7 @@ class StopScanner:
 
         scanner = StopScanner(["END"])
         scanner.feed("to be E")   # "to be ": the E may begin the stop string
-        scanner.feed("ND of it")  # "", and `found` is "END"
+        scanner.feed("ND of it")  # "", and `stop_string` is "END"
 
     Stop strings may begin and end anywhere in the tokens.
     """
@@ -72,16 +72,16 @@ class StopScanner:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
         self._held = ""
-        self.found: str | None = None
+        self.stop_string: str | None = None
 
     def feed(self, text: str) -> str:
         """The text that is certainly not part of a stop string; the rest is held back."""
-        if self.found is not None:
+        if self.stop_string is not None:
             return ""
         text = self._held + text
         stops = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if stops:
-            at, self.found = min(stops)
+            at, self.stop_string = min(stops)
             self._held = ""
             return text[:at]
         at = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)

@@ -39,7 +39,7 @@ class JsonPaths:
         """The paths of a piece of text in order, and what it writes there; None in a key that is not over."""
         last = None
         for char in text:
-            written = self._found(*self._read(char))
+            written = self._path_and_part(*self._read(char))
             if written != last and written[0] is not None:
                 yield written
             last = written
@@ -50,9 +50,11 @@ class JsonPaths:
         """What `read` yields last for a piece of text that is not empty; the paths before cost nothing."""
         for char in text:
             num_steps, written = self._read(char)
-        return self._found(num_steps, written)
+        return self._path_and_part(num_steps, written)
 
-    def _found(self, num_steps: int | None, written: Written) -> tuple[tuple[Step, ...] | None, Written]:
+    def _path_and_part(
+        self, num_steps: int | None, written: Written
+    ) -> tuple[tuple[Step, ...] | None, Written]:
         """The path of so many steps, and what is written there."""
         if num_steps is None:
             return None, written

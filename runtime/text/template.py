@@ -262,12 +262,12 @@ def in_order_of_calls(messages: Sequence[Message]) -> list[Message]:
     ordered: list[Message] = []
     number_of: dict[str | None, int] = {}
     for is_result, run in groupby(messages, lambda message: message.role == "tool"):
-        found = list(run)
+        group = list(run)
         if not is_result:
-            number_of = {call.call_id: number for number, call in enumerate(found[-1].calls)}
-        elif all(message.call_id in number_of for message in found):
-            found.sort(key=lambda message: number_of[message.call_id])
-        ordered += found
+            number_of = {call.call_id: number for number, call in enumerate(group[-1].calls)}
+        elif all(message.call_id in number_of for message in group):
+            group.sort(key=lambda message: number_of[message.call_id])
+        ordered += group
     return ordered
 
 

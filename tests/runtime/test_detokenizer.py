@@ -54,8 +54,8 @@ def test_text_is_cut_before_a_stop_string(text, stop, cuts):
     given_out = "".join(map(scanner.feed, pieces_of(text, cuts))) + scanner.finish()
     assert text.startswith(given_out)
     assert not any(s in given_out for s in stop)
-    assert (scanner.found is not None) == any(s in text for s in stop)
-    if scanner.found is not None:
+    assert (scanner.stop_string is not None) == any(s in text for s in stop)
+    if scanner.stop_string is not None:
         assert any(text.startswith(s, len(given_out)) for s in stop)
     else:
         assert given_out == text

@@ -124,7 +124,7 @@ def test_stop_sequences_are_bounded_together():
 def test_text_that_may_be_the_beginning_of_a_stop_is_held_back():
     scanner = StopScanner(["aab", "abc"])
     assert [scanner.feed(text) for text in ("xa", "a", "a", "bd")] == ["x", "", "a", ""]
-    assert scanner.found == "aab"
+    assert scanner.stop_string == "aab"
 
 
 def test_the_overlap_is_the_longest():

@@ -135,7 +135,10 @@ class ToolSchemas:
         """The names of the properties that are `readOnly`."""
         for name, value, uri in self._properties(schema, base, depth):
             _, declared = self._followed(uri, value)
-            if any(isinstance(each, dict) and each.get("readOnly") is True for each in (value, declared)):
+            if any(
+                isinstance(declaration, dict) and declaration.get("readOnly") is True
+                for declaration in (value, declared)
+            ):
                 yield name
 
     def _properties(self, schema: Any, base: str, depth: int = 0) -> Iterator[tuple[str, Any, str]]:

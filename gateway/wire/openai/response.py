@@ -24,7 +24,7 @@ from runtime.events import (
     num_rescued,
 )
 from toolspecs.json_value import JSON
-from toolspecs.tool import FoundTools
+from toolspecs.tool import ToolSearchResult
 
 DONE = "data: [DONE]\n\n"
 """What ends every stream of OpenAI's completions."""
@@ -230,7 +230,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
         "rescued_tokens": num_rescued(stats),
         "dropped_messages": generation.num_dropped,
-        "tool_search": _found(generation.found),
+        "tool_search": _search_result(generation.search_result),
         "selections": [_selection(f.choice, f.stats) for f in generation.finished if f.stats.selection],
         **({"tokens": tokens} if tokens else {}),
     }
@@ -258,12 +258,12 @@ def _selection(choice: int, stats: GenerationStats) -> JSON:
     }
 
 
-def _found(found: FoundTools | None) -> JSON | None:
+def _search_result(result: ToolSearchResult | None) -> JSON | None:
     """The tools that a search found for the prompt."""
-    if found is None:
+    if result is None:
         return None
-    tools = [{"name": tool.name, "score": tool.score, "reason": tool.reason} for tool in found.tools]
-    return {"searched": found.num_searched, "by": found.by, "shown": tools}
+    tools = [{"name": tool.name, "score": tool.score, "reason": tool.reason} for tool in result.tools]
+    return {"searched": result.num_searched, "by": result.by, "shown": tools}
 
 
 def new_call_id() -> str:

@@ -157,8 +157,11 @@ def read_input(value: str | list[Any], instructions: str | None, reader: FieldRe
     items = reader.convert({"input": [_with_type(item) for item in value]}, InputField).input
     _check_calls(items)
     for is_called, run in groupby(enumerate(items), lambda item: isinstance(item[1], _CALLS)):
-        found = list(run)
-        for message in [_calls_message(item for _, item in found)] if is_called else starmap(_message, found):
+        if is_called:
+            run_messages: Iterable[Message] = [_calls_message(item for _, item in run)]
+        else:
+            run_messages = starmap(_message, run)
+        for message in run_messages:
             if messages and _is_one_turn(messages[-1], message):
                 messages[-1] = _merged(messages[-1], message)
             else:

@@ -43,10 +43,10 @@ class SglangBackend:
         """The key under which SGLang keeps the grammar of a request."""
         if _has_mark(key):
             return key
-        found: tuple[str, str] = self._own.get_request_grammar_key(
+        own_key: tuple[str, str] = self._own.get_request_grammar_key(
             key, input_ids=input_ids, thinking_budget=thinking_budget
         )
-        return found
+        return own_key
 
     def get_cached_or_future_value(
         self,
@@ -55,8 +55,8 @@ class SglangBackend:
     ) -> tuple[Any, bool]:
         """A future grammar, and False for "not cached": whether it is in memory may differ between ranks."""
         if not _has_mark(key):
-            found: tuple[Any, bool] = self._own.get_cached_or_future_value(key, require_reasoning)
-            return found
+            cached: tuple[Any, bool] = self._own.get_cached_or_future_value(key, require_reasoning)
+            return cached
         coming = ComingGrammar()
         self._own.executor.submit(self._link, key[1], coming)
         return coming, False
