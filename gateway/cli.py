@@ -177,10 +177,10 @@ def collect(
 @cli.command("settings")
 def show_settings() -> None:
     """List every setting with its environment variable, its default and its description."""
-    shown = table("option", "environment", "default", "what")
+    listing = table("option", "environment", "default", "what")
     for setting in settings_table():
-        shown.add_row(setting.option, setting.variable, setting.default, setting.description)
-    output().print(shown)
+        listing.add_row(setting.option, setting.variable, setting.default, setting.description)
+    output().print(listing)
 
 
 def run_comparison(arguments: list[str]) -> None:

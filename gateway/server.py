@@ -122,8 +122,8 @@ def serve(settings: Settings, console: Console) -> None:
             embedder=embedder,
         )
         host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        console.print(f"Callgate serves {served} at [bold]http://{shown}:{port}[/]", highlight=False)
+        shown_host = f"[{host}]" if ":" in host else host
+        console.print(f"Callgate serves {served} at [bold]http://{shown_host}:{port}[/]", highlight=False)
         config = ServerConfig(
             app,
             settings,

@@ -59,8 +59,8 @@ def load(
     ]
     values: dict[str, Any] = {}
     source_of: dict[str, str] = {}
-    for source, values in reversed(sources):
-        for name, value in values.items():
+    for source, source_values in reversed(sources):
+        for name, value in source_values.items():
             values[name] = _convert(name, value, source)
             source_of[name] = source
     settings = Settings(**values)
@@ -209,8 +209,8 @@ def _convert(name: str, value: Any, source: str) -> Any:
     except msgspec.ValidationError as error:
         # The value of [[models]] is not shown: its headers may hold secrets of engines.
         is_shown = name not in _SECRET and isinstance(value, str | int | float)
-        said = str(error).partition(" - at `")[0]
-        reason = plain(said, is_typed=False) + (f": {value!r}" if is_shown else "")
+        message = str(error).partition(" - at `")[0]
+        reason = plain(message, is_typed=False) + (f": {value!r}" if is_shown else "")
         if expected := str(expected_at(hints[name], "", value)):
             reason = f"it must be one of {expected}: {value!r}"
         raise SettingsError(shown, source, reason) from error

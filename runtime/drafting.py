@@ -115,24 +115,24 @@ class _Choice:
                     yield self._as_own(event, is_exact=True)
                 return
             await self._break(draft, events)
-        asked = self._attempt(self.selection.size - 1, ends_at)
-        shown = with_draft(asked, self._text(draft)) if is_shown else asked
-        async for event in self._masked(shown, asked):
+        attempt = self._attempt(self.selection.size - 1, ends_at)
+        attempt_with_draft = with_draft(attempt, self._text(draft)) if is_shown else attempt
+        async for event in self._masked(attempt_with_draft, attempt):
             yield self._as_own(event)
 
     async def _masked(
-        self, shown: GenerationRequest, asked: GenerationRequest
+        self, attempt_with_draft: GenerationRequest, attempt: GenerationRequest
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """The events of a masked answer to `shown`, which has the draft in its prompt, or else to `asked`."""
+        """The events of a masked answer to `attempt_with_draft`, or else to `attempt`."""
         has_begun = False
         try:
-            async for event in self._of(shown):
+            async for event in self._of(attempt_with_draft):
                 has_begun |= not isinstance(event, PromptRead)
                 yield event
         except RequestRefused as error:
-            if has_begun or shown is asked or isinstance(error, GrammarTooSlow):
+            if has_begun or attempt_with_draft is attempt or isinstance(error, GrammarTooSlow):
                 raise
-            async for event in self._of(asked):
+            async for event in self._of(attempt):
                 yield event
 
     async def _of(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:

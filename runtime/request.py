@@ -170,8 +170,8 @@ class GenerationRequest:
     @property
     def strategy(self) -> SelectionStrategy | None:
         """How the request wants its answer selected; None if it does not say or nothing can be selected."""
-        asked = self.selection
-        return asked.strategy if asked and asked.size > 1 and self.can_select(asked) else None
+        selection = self.selection
+        return selection.strategy if selection and selection.size > 1 and self.can_select(selection) else None
 
     def selection_or(self, default: Selection, max_choices: int) -> Selection:
         """How the answers are selected: as the request says, or else by `default` where it applies.

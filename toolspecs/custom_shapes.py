@@ -115,8 +115,8 @@ def tool_of(written: NestedCustomTool | CustomTool) -> Tool:
 
 def read_input(fields: Any) -> CustomInput:
     """Read the input from the field `callgate`; raises `msgspec.ValidationError`."""
-    asked = msgspec.convert(fields, InputFields)
-    return CustomInput(asked.syntax, asked.definition)
+    input_fields = msgspec.convert(fields, InputFields)
+    return CustomInput(input_fields.syntax, input_fields.definition)
 
 
 def flaw_of(error: msgspec.ValidationError) -> Flaw:

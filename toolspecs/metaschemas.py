@@ -129,12 +129,13 @@ def _is_apart(keyword: str, value: Any) -> bool:
 def _errors_of(part: Any, uri: str) -> Iterator[tuple[Path, str]]:
     """What is wrong with a schema that has no schemas in it: its scalars first, then lists and objects."""
     if not isinstance(part, dict):
-        yield from _listed(part, uri)
+        yield from _errors_in(part, uri)
         return
-    yield from _listed({key: value for key, value in part.items() if not isinstance(value, list | dict)}, uri)
+    scalars = {keyword: value for keyword, value in part.items() if not isinstance(value, list | dict)}
+    yield from _errors_in(scalars, uri)
     for keyword, value in part.items():
         if isinstance(value, list | dict) and not is_valid_in({keyword: value}, uri):
-            errors = list(_listed({keyword: _cut(value)}, uri))
+            errors = list(_errors_in({keyword: _cut(value)}, uri))
             yield from errors or [((keyword,), f"this is not what {keyword!r} may be")]
 
 
@@ -148,7 +149,7 @@ def _cut(value: Any, num_levels: int = 2) -> Any:
     return value
 
 
-def _listed(part: Any, uri: str) -> Iterator[tuple[Path, str]]:
+def _errors_in(part: Any, uri: str) -> Iterator[tuple[Path, str]]:
     """The errors of a small value."""
     for error in _metaschema(uri).iter_errors(part):
         deepest = deepest_error(error)

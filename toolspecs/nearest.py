@@ -37,8 +37,8 @@ def did_you_mean(near: Iterable[str]) -> str:
 def listed(names: Iterable[str]) -> str:
     """The first `MAX_LISTED` names, quoted, and the number of the others."""
     names = tuple(names)
-    shown = ", ".join(repr(shorten(name, MAX_NAME)) for name in names[:MAX_LISTED])
-    return f"{shown} and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else shown
+    quoted = ", ".join(repr(shorten(name, MAX_NAME)) for name in names[:MAX_LISTED])
+    return f"{quoted} and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else quoted
 
 
 def near_matches(name: str, known: Iterable[str], maximum: int = 3, cutoff: float = 0.6) -> tuple[str, ...]:

@@ -226,15 +226,15 @@ class GrammarCache:
         recipe, parts = self._index.find(digest)
         if not parts and recipe is None:
             return None
-        asked = [key for _, _, key in parts[:_MAX_ASKED]]
-        missing: Sequence[str] = asked
+        part_keys = [key for _, _, key in parts[:_MAX_ASKED]]
+        missing: Sequence[str] = part_keys
         with suppress(StoreUnavailable):
-            missing = await self._store.missing(asked)
+            missing = await self._store.missing(part_keys)
         return CachedGrammar(
             digest,
             tuple(CachedPart(name, kind, key, self._entries.memory.peek(key)) for name, kind, key in parts),
             recipe,
-            {key: self._store.is_used and key not in missing for key in asked},
+            {key: self._store.is_used and key not in missing for key in part_keys},
         )
 
     async def covers(

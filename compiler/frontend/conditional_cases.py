@@ -125,9 +125,9 @@ class _Condition:
         for part in _in_place(self.schema["if"]):
             properties = part.get("properties")
             for key, value in properties.items() if isinstance(properties, dict) else ():
-                listed = [*_listed(value)]
-                if listed:
-                    values_by_key.setdefault(key, []).extend(listed)
+                scalars = [*_listed_scalars(value)]
+                if scalars:
+                    values_by_key.setdefault(key, []).extend(scalars)
         return values_by_key
 
     @cached_property
@@ -272,12 +272,12 @@ def _in_place(schema: Any) -> Iterator[dict[str, Any]]:
             yield from _in_place(inner)
 
 
-def _listed(schema: Any) -> Iterator[Any]:
+def _listed_scalars(schema: Any) -> Iterator[Any]:
     """The scalars in `const` and `enum` of a schema, also below a negation."""
     for part in _in_place(schema):
-        listed = part.get("enum")
+        enum = part.get("enum")
         values = [
-            *(listed if isinstance(listed, list) else ()),
+            *(enum if isinstance(enum, list) else ()),
             *([part["const"]] if "const" in part else ()),
         ]
         yield from filter(_is_plain, values)

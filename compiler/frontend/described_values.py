@@ -34,10 +34,10 @@ def with_described_values(document: Any, draft: int) -> Any:
         if draft <= LAST_WITH_REF_ALONE and "$ref" in schema:
             return schema
         has_const = draft >= FIRST_WITH_CONST
-        listed = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if has_const else {})}
+        given_values = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if has_const else {})}
         alternatives = {
             keyword: {"anyOf": [_equal_to(value, draft) for value in values]}
-            for keyword, values in listed.items()
+            for keyword, values in given_values.items()
             if keyword in schema and isinstance(values, list) and any(map(_is_composite, values))
         }
         if not alternatives:

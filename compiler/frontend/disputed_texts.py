@@ -105,7 +105,7 @@ def _by_format(
     texts_by_format = {
         name: tuple(sorted(text for text in texts if disputed(name, text))) for name in sorted(names)
     }
-    return {name: listed for name, listed in texts_by_format.items() if listed}
+    return {name: disputed_texts for name, disputed_texts in texts_by_format.items() if disputed_texts}
 
 
 def _formats(schemas: Iterable[_Schema]) -> set[str]:

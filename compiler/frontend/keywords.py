@@ -151,9 +151,9 @@ def may_have_type(schema: Any, types: Collection[str]) -> bool:
         return False
     if not schema.keys() & {"const", "enum"}:
         return True
-    listed = schema["enum"] if isinstance(schema.get("enum"), list) else [schema.get("const")]
+    values = schema["enum"] if isinstance(schema.get("enum"), list) else [schema.get("const")]
     return any(
-        not _TYPES_OF_VALUES.get(type(value), frozenset(NUMBERS)).isdisjoint(types) for value in listed
+        not _TYPES_OF_VALUES.get(type(value), frozenset(NUMBERS)).isdisjoint(types) for value in values
     )
 
 

@@ -108,8 +108,8 @@ def listed_keys(schema: Mapping[str, Any]) -> Iterator[str]:
     for keyword in _DECLARING:
         if isinstance(schema.get(keyword), dict):
             yield from schema[keyword]
-            for listed in schema[keyword].values():
-                yield from _texts(listed) if isinstance(listed, list) else ()
+            for needed_keys in schema[keyword].values():
+                yield from _texts(needed_keys) if isinstance(needed_keys, list) else ()
     yield from _texts(schema.get("required"))
 
 

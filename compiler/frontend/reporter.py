@@ -260,9 +260,11 @@ class Reporter:
     ) -> Iterator[ReportEntry]:
         """The entries of one schema: on the whole of it, then on its keywords."""
         verdict, texts = self._notes.get((pointer, ""), _UNNOTED)
-        said = {text for keyword in schema for text in self._notes.get((pointer, keyword), _UNNOTED)[1]}
-        if unsaid := [text for text in texts if text not in said]:
-            yield ReportEntry(pointer, "", verdict, "; ".join(unsaid))
+        of_keywords = {
+            text for keyword in schema for text in self._notes.get((pointer, keyword), _UNNOTED)[1]
+        }
+        if own_texts := [text for text in texts if text not in of_keywords]:
+            yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
         dependent = dialect_dependent(schema, self._draft)
         disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
         for keyword, value in schema.items():

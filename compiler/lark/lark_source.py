@@ -125,7 +125,7 @@ def read_source(definition: str) -> LarkSource:
         grammar.rule_defs = list(_apart(grammar.rule_defs))
         terminals, rules, ignored = grammar.compile([START], set())
     except LarkError as error:
-        raise refusal(_said(error)) from error
+        raise refusal(_reason(error)) from error
     source = LarkSource(
         definition,
         {terminal.name: terminal for terminal in terminals},
@@ -143,7 +143,7 @@ def import_common(_base: object, path: str) -> tuple[str, str]:
     raise LarkError(f"%import of {path.removesuffix('.lark')!r}: only `%import common` is read")
 
 
-def _said(error: LarkError) -> str:
+def _reason(error: LarkError) -> str:
     text = _FIRST_LINE.match(str(error).strip())
     return text[0].rstrip(":. ")[:300] if text else "Lark refuses the grammar"
 

@@ -168,8 +168,8 @@ class AccessControl:
 
     async def _stored(self, headers: Mapping[bytes, bytes]) -> Grant | None:
         """The grant of a key of the store; raises KeysUnavailable."""
-        for sent in keys_sent(headers):
-            if grant := await self._keys.find(sent):
+        for key in keys_sent(headers):
+            if grant := await self._keys.find(key):
                 return replace(grant, scopes=self._configured_keys.scopes_of(grant.scopes))
         return None
 

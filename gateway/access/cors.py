@@ -58,11 +58,14 @@ class Cors:
             await self._app(scope, receive, send)
             return
         shared = [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
-        asked = dict(scope["headers"])
-        if scope["method"] == "OPTIONS" and b"access-control-request-method" in asked:
+        request_headers = dict(scope["headers"])
+        if scope["method"] == "OPTIONS" and b"access-control-request-method" in request_headers:
             granted = [
                 (b"access-control-allow-methods", b"DELETE, GET, POST, PUT"),
-                (b"access-control-allow-headers", asked.get(b"access-control-request-headers", b"")),
+                (
+                    b"access-control-allow-headers",
+                    request_headers.get(b"access-control-request-headers", b""),
+                ),
                 (b"access-control-max-age", b"600"),
             ]
             await send({"type": "http.response.start", "status": 204, "headers": [*shared, *granted]})

@@ -65,8 +65,8 @@ def _operation(method: str, path: str, operation: JSON) -> Iterator[str]:
         for parameter in parameters:
             schema = json.dumps(parameter["schema"], ensure_ascii=False)
             yield f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(parameter['in'])}</td>"
-            said = _inline(parameter.get("description", ""))
-            yield f"<td><code>{_linked(escape(schema))}</code> {said}</td></tr>"
+            description = _inline(parameter.get("description", ""))
+            yield f"<td><code>{_linked(escape(schema))}</code> {description}</td></tr>"
         yield "</table>"
     if body := operation.get("requestBody"):
         yield f"<p>Request</p>{_json(body['content']['application/json']['schema'])}"

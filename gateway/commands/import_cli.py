@@ -204,10 +204,10 @@ def show_differences(
     """Print the tools that differ and their differences line by line; new tools only `with_new`."""
     if not differences:
         return
-    shown = table("tool", "change")
+    listing = table("tool", "change")
     for difference in differences:
-        shown.add_row(difference.tool, difference.change)
-    console.print(shown)
+        listing.add_row(difference.tool, difference.change)
+    console.print(listing)
     for difference in differences:
         if difference.offered and (difference.served or with_new):
             for line in _diff(difference.tool, difference.served, difference.offered):

@@ -74,11 +74,11 @@ def list_all(*, config: ConfigOption = None, **options: Any) -> None:
     """List all keys, without their secrets."""
     with errors_explained():
         records = _done(options, config, lambda keys: keys.records())
-    shown = table("id", "name", "scopes", "tenant", "bound to", "a minute", "expires")
+    listing = table("id", "name", "scopes", "tenant", "bound to", "a minute", "expires")
     now = datetime.now(UTC)
     for record in records:
-        shown.add_row(*_row(record, now))
-    output().print(shown)
+        listing.add_row(*_row(record, now))
+    output().print(listing)
 
 
 @keys.command()
@@ -120,11 +120,11 @@ def _done(options: dict[str, Any], config: Path | None, work: Callable[[ApiKeys]
     return asyncio.run(worked())
 
 
-def _show(made: MadeKey) -> None:
+def _show(new_key: MadeKey) -> None:
     """Print the key alone on standard output, for scripts."""
-    said = f"key {made.record.key_id}, {made.record.terms.name!r}; it is shown once:"
-    typer.echo(said, err=True)
-    typer.echo(made.text)
+    message = f"key {new_key.record.key_id}, {new_key.record.terms.name!r}; it is shown once:"
+    typer.echo(message, err=True)
+    typer.echo(new_key.text)
 
 
 def _in_days(days: float | None) -> datetime | None:

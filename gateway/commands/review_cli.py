@@ -123,8 +123,8 @@ def decline_tools(
 
 
 def _differences(client: httpx.Client, toolset: str, source: str | None) -> _DifferencesReply:
-    asked = {"source": source} if source else {}
-    return checked_answer(client.get(f"{toolset_path(toolset)}/differences", params=asked), _DifferencesReply)
+    query = {"source": source} if source else {}
+    return checked_answer(client.get(f"{toolset_path(toolset)}/differences", params=query), _DifferencesReply)
 
 
 def _decide(

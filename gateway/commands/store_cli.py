@@ -27,10 +27,10 @@ async def _collect(settings: Settings, *, is_dry_run: bool) -> Collected:
 
 def _described(collected: Collected, *, is_dry_run: bool) -> str:
     done = "would be removed" if is_dry_run else "were removed"
-    said = (
+    text = (
         f"{collected.num_revisions} revisions and {collected.num_contents} contents {done}:"
         f" {collected.num_bytes / 1e6:.1f} MB"
     )
     if collected.num_young:
-        said += f"; {collected.num_young} unused contents wait, as somebody wrote them within the last hour"
-    return said
+        text += f"; {collected.num_young} unused contents wait, as somebody wrote them within the last hour"
+    return text

@@ -143,10 +143,10 @@ def check(
                 client.post(f"{toolset_path(name or name_in_file)}/check", json=body), CheckReply
             )
         reports = {report.name: report for report in result.tools}
-        shown = table("tool", "change", "grammar", "compiled in", "stricter than declared")
+        listing = table("tool", "change", "grammar", "compiled in", "stricter than declared")
         for tool, change in result.changes.items():
-            shown.add_row(tool, change, *_report_cells(reports.get(tool)))
-        console.print(shown)
+            listing.add_row(tool, change, *_report_cells(reports.get(tool)))
+        console.print(listing)
         warn(console, result.warnings)
 
 
@@ -154,12 +154,12 @@ def check(
 def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
     """List the toolsets."""
     with open_gateway(url, api_key) as (client, console):
-        shown = table("toolset", "revision", "tools", "since")
+        listing = table("toolset", "revision", "tools", "since")
         for summary in _toolsets(client):
-            shown.add_row(
+            listing.add_row(
                 summary.name, str(summary.revision), str(summary.num_tools), summary.created_at[:19]
             )
-        console.print(shown)
+        console.print(listing)
 
 
 @tools.command()
@@ -167,8 +167,8 @@ def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = N
     """Print a toolset as JSON that `apply` can read."""
     with open_gateway(url, api_key) as (client, _):
         revision = registered_toolset(client, checked_answer(client.get(toolset_path(toolset)), ToolsetReply))
-        shown = {"name": revision.name, "tools": revision.tools, **revision.others}
-        typer.echo(json_text(shown))
+        document = {"name": revision.name, "tools": revision.tools, **revision.others}
+        typer.echo(json_text(document))
 
 
 @tools.command()
@@ -232,5 +232,5 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
         for entry in report.entries or ()
         if entry.verdict == "narrowed"
     ]
-    shown = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
-    return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
+    pointers = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
+    return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", pointers

@@ -32,7 +32,7 @@ def console_page(request: HttpRequest) -> Response[bytes | None]:
     headers = {"ETag": f'"{assets.digest}"', "Cache-Control": "no-cache"}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(None, status_code=304, headers={**_SECURITY, **headers})
-    return _sent(assets.page, headers)
+    return _asset_response(assets.page, headers)
 
 
 @get(f"{CONSOLE_PATH}/{{digest:str}}/{{path:path}}", sync_to_thread=True)
@@ -42,10 +42,10 @@ def console_file(digest: FromPath[str], path: FromPath[str]) -> Response[bytes |
     asset = assets.files.get(path.removeprefix("/"))
     if asset is None or digest != assets.digest:
         raise NotFoundException
-    return _sent(asset, {"Cache-Control": _FOR_GOOD})
+    return _asset_response(asset, {"Cache-Control": _FOR_GOOD})
 
 
-def _sent(asset: Asset, headers: Mapping[str, str]) -> Response[bytes | None]:
+def _asset_response(asset: Asset, headers: Mapping[str, str]) -> Response[bytes | None]:
     return Response(asset.content, media_type=asset.media_type, headers={**_SECURITY, **headers})
 
 

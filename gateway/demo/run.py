@@ -85,7 +85,7 @@ def run_demo(
     print_results(console, results)
     is_good = _print_summary(console, results)
     with as_file(document_file("payments")) as path:
-        print_next(console, model=model_id, toolset="payments", document=_shown(path))
+        print_next(console, model=model_id, toolset="payments", document=_relative_path(path))
     return 0 if is_good else 1
 
 
@@ -137,10 +137,10 @@ def answer_one(client: "OpenAI", model_id: str, scenario: Scenario, *, seed: int
 
 def shown_parameters(scenario: Scenario) -> dict[str, Any]:
     """The schemas of a scenario's tools, registered and inline, by name."""
-    shown = parameters_by_tool({"tools": scenario.inline})
+    parameters = parameters_by_tool({"tools": scenario.inline})
     for toolset in scenario.toolsets:
-        shown |= parameters_by_tool(read_document(toolset))
-    return shown
+        parameters |= parameters_by_tool(read_document(toolset))
+    return parameters
 
 
 def _wide_enough(console: Console) -> Console:
@@ -168,7 +168,7 @@ def _print_summary(console: Console, results: Sequence[ScenarioResult]) -> bool:
     return num_bad == 0
 
 
-def _shown(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     """A path, relative to the current folder if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

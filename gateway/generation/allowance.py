@@ -87,8 +87,8 @@ class Allowance:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers that say what is left, as OpenAI sends them."""
-        shown = [(Limited.REQUESTS, self.requests), (Limited.TOKENS, self.tokens)]
-        return [header for kind, taken in shown if taken for header in _headers(kind, taken)]
+        limits = [(Limited.REQUESTS, self.requests), (Limited.TOKENS, self.tokens)]
+        return [header for kind, taken in limits if taken for header in _headers(kind, taken)]
 
 
 def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:

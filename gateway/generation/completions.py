@@ -292,23 +292,23 @@ class Completions:
 
 def fingerprint(model: ModelCard) -> str:
     """What a model's answers depend on besides the request, as a short digest; the weights are not read."""
-    known = (_VERSION, model.model_id, model.syntax, model.vocabulary.digest)
-    return "fp_" + hashlib.sha256("\n".join(known).encode()).hexdigest()[:10]
+    parts = (_VERSION, model.model_id, model.syntax, model.vocabulary.digest)
+    return "fp_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
 
 
-def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
+def split_model(name: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
     """The model that the field `model` names, and the toolset if it is `model:toolset`.
 
     Raises:
         UnknownModel: no such model is served.
         InvalidField: the toolset is missing or malformed.
     """
-    if (card := _card_of(asked, served)) is not None:
+    if (card := _card_of(name, served)) is not None:
         return card, ()
-    model_id, colon, toolset = asked.rpartition(":")
+    model_id, colon, toolset = name.rpartition(":")
     card = _card_of(model_id, served) if colon else None
     if card is None:
-        raise UnknownModel(asked, tuple(card.model_id for card in served))
+        raise UnknownModel(name, tuple(card.model_id for card in served))
     if not toolset:
         reason = f"there is no toolset after the colon; write {model_id!r}, or '{model_id}:TOOLSET'"
         raise InvalidField("model", reason)
@@ -393,12 +393,12 @@ def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exceptio
 
 def _with_remedy(
     error: PromptTooLong,
-    shown: tuple[Tool, ...],
+    tools: tuple[Tool, ...],
     revisions: tuple[Revision, ...],
     search_result: ToolSearchResult | None,
 ) -> PromptTooLong:
     """The error, with advice on showing fewer tools if these are most of the prompt."""
-    if len(shown) < 2:
+    if len(tools) < 2:
         return error
     names = ", ".join(repr(str(revision.toolset.name)) for revision in revisions)
     whose = f"of the toolset{'s' if len(revisions) > 1 else ''} {names}" if revisions else "of the request"
@@ -407,7 +407,7 @@ def _with_remedy(
         if search_result
         else '`"tool_search": {"limit": 20}` shows only those that fit the conversation best'
     )
-    reason = f"it shows {len(shown)} tools {whose}; {remedy}"
+    reason = f"it shows {len(tools)} tools {whose}; {remedy}"
     return PromptTooLong(
         error.num_prompt_tokens, error.context_length, at_least=error.at_least, remedy=reason
     )

@@ -298,8 +298,8 @@ def _item(items_by_id: Mapping[str, JSON], item_id: str, position: int) -> JSON:
 
 
 def _no_item(item_id: Any, position: int) -> InvalidField:
-    shown = shorten(repr(item_id), MAX_NAME)
-    return InvalidField(f"input[{position}].id", f"no item {shown} is stored; send the item itself")
+    quoted_id = shorten(repr(item_id), MAX_NAME)
+    return InvalidField(f"input[{position}].id", f"no item {quoted_id} is stored; send the item itself")
 
 
 class _Entry(msgspec.Struct):

@@ -118,11 +118,11 @@ class ToolVectors:
             if len(missing) > WORTH_WAITING:
                 return None
         of_text = {text: _key(tenant, "text", text) for text in texts}
-        asked = {key: partial(self._query, text) for text, key in of_text.items()}
-        unknown = self._missing(asked)
+        query_work = {key: partial(self._query, text) for text, key in of_text.items()}
+        unknown = self._missing(query_work)
         if len(unknown) + self.num_waiting(share) > MAX_TEXTS_WAITING:
             return None
-        pending += [self._begin(self._of_requests, share, key, asked[key]) for key in unknown]
+        pending += [self._begin(self._of_requests, share, key, query_work[key]) for key in unknown]
         if pending:
             await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
         queries = self._cached(of_text.values())
@@ -182,9 +182,9 @@ class ToolVectors:
                 self._vectors.put(key, vector, vector.nbytes + _OWN_BYTES)
 
 
-def alike(tools: Vector, asked: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
-    """How well tools fit some texts, from the tools' vectors, a row each, and those `asked` of each text."""
-    return fit(texts, {text: list(np.maximum(rows @ tools.T, 0)) for text, rows in asked.items()})
+def alike(tools: Vector, queries: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
+    """How well tools fit some texts, from the tools' vectors, a row each, and those in `queries` of each text."""
+    return fit(texts, {text: list(np.maximum(rows @ tools.T, 0)) for text, rows in queries.items()})
 
 
 def _key(tenant: str, kind: str, text: str) -> str:

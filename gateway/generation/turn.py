@@ -151,8 +151,8 @@ class Generation:
                     if isinstance(event, InspectedToken) and self.inspected is not None:
                         # In a thread, because finding a token's schema may read all of a large tool.
                         await asyncio.to_thread(self.inspected.add, event)
-                    if (shown := self._shown(event)) is not None:
-                        yield shown
+                    if (visible := self._shown(event)) is not None:
+                        yield visible
                     event = await self._next()
             except BaseException as error:
                 await self._end(error)

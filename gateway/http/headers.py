@@ -37,8 +37,8 @@ class RequestIds:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        sent = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = sent if _USABLE_ID.fullmatch(sent) else uuid.uuid4().hex.encode()
+        client_id = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = client_id if _USABLE_ID.fullmatch(client_id) else uuid.uuid4().hex.encode()
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
         scope[ARRIVED] = time.monotonic()  # type: ignore[literal-required]
         named = [(b"x-request-id", request_id), (b"request-id", request_id)]

@@ -39,23 +39,23 @@ def plain(reason: str, *, is_typed: bool = True) -> str:
 
     With `is_typed` False, the value is a text that stands for another type, as on a command line.
     """
-    said = _EXPECTED.fullmatch(reason)
-    if said is None or not {*said["kinds"].split(" | ")} <= {*_KINDS}:
+    match = _EXPECTED.fullmatch(reason)
+    if match is None or not {*match["kinds"].split(" | ")} <= {*_KINDS}:
         return reason
-    kinds = said["kinds"].split(" | ")
-    if said["length"]:
+    kinds = match["kinds"].split(" | ")
+    if match["length"]:
         part = _PARTS[next(kind for kind in kinds if kind in _PARTS)]
-        return f"it must have {_BOUNDS[said['length']]} {said['size']} {part}{'s' * (said['size'] != '1')}"
+        return f"it must have {_BOUNDS[match['length']]} {match['size']} {part}{'s' * (match['size'] != '1')}"
     *some, last = (_KINDS[kind] for kind in kinds if is_typed or kind != "null")
     expectation = f"it must be {', '.join(some)} or {last}" if some else f"it must be {last}"
-    if said["found"] and is_typed:
-        return f"{expectation}, not {_KINDS.get(said['found'], said['found'])}"
-    if said["bound"]:
-        return f"{expectation}, {_BOUNDS[said['bound']]} {said['limit']}"
-    return f"{expectation} that matches {said['pattern']}" if said["pattern"] else expectation
+    if match["found"] and is_typed:
+        return f"{expectation}, not {_KINDS.get(match['found'], match['found'])}"
+    if match["bound"]:
+        return f"{expectation}, {_BOUNDS[match['bound']]} {match['limit']}"
+    return f"{expectation} that matches {match['pattern']}" if match["pattern"] else expectation
 
 
 def missing_field(reason: str) -> str | None:
     """The name of the required field that is missing; None if the reason is another."""
-    said = _MISSING.fullmatch(reason)
-    return said[1] if said else None
+    match = _MISSING.fullmatch(reason)
+    return match[1] if match else None

@@ -72,28 +72,28 @@ async def _answer(
     request: HttpRequest,
     services: Services,
     principal: Principal,
-    asked: WireRequest,
+    wire_request: WireRequest,
     writer_of: Callable[[Generation], AnswerWriter],
 ) -> Response[Any]:
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
     allowance = allowance_of(request.scope)
-    starting = services.completions.start(asked.turn, principal.share, allowance, arrived=arrived)
+    starting = services.completions.start(wire_request.turn, principal.share, allowance, arrived=arrived)
     generation = await unless_gone(request, starting)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
-    headers = ignored_header((*asked.ignored, *without_effect))
+    headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
-    if asked.turn.is_streamed:
+    if wire_request.turn.is_streamed:
         return stream(generation, writer, headers)
     return Response(await unless_gone(request, writer.whole()), headers=headers)
 
 
 async def _prompt_ids(
-    request: HttpRequest, services: Services, principal: Principal, asked: WireRequest
+    request: HttpRequest, services: Services, principal: Principal, wire_request: WireRequest
 ) -> list[int]:
     """The token ids of the prompt of a request."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
-    finding = services.completions.prompt_ids(asked.turn, principal.share, arrived=arrived)
+    finding = services.completions.prompt_ids(wire_request.turn, principal.share, arrived=arrived)
     return await unless_gone(request, finding)
 
 
@@ -102,9 +102,9 @@ async def chat_completions(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_wire_request(request, services, principal.share, read_chat_request)
-    writer_of = partial(ChatWriter, includes_usage=asked.includes_usage)
-    return await _answer(request, services, principal, asked, writer_of)
+    wire_request = await read_wire_request(request, services, principal.share, read_chat_request)
+    writer_of = partial(ChatWriter, includes_usage=wire_request.includes_usage)
+    return await _answer(request, services, principal, wire_request, writer_of)
 
 
 @post("/v1/responses", status_code=200)
@@ -113,16 +113,16 @@ async def create_response(
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     stored, owner = services.responses, principal.owner
-    asked = await read_wire_request(
+    wire_request = await read_wire_request(
         request,
         services,
         principal.share,
         read_responses_request,
         expand=lambda body: stored.expanded(body, owner),
     )
-    save = partial(stored.save, owner, items=asked.items) if asked.is_stored else None
-    writer_of = partial(ResponseWriter, echoed=asked.echoed, save=save)
-    return await _answer(request, services, principal, asked, writer_of)
+    save = partial(stored.save, owner, items=wire_request.items) if wire_request.is_stored else None
+    writer_of = partial(ResponseWriter, echoed=wire_request.echoed, save=save)
+    return await _answer(request, services, principal, wire_request, writer_of)
 
 
 @get("/v1/responses/{response_id:str}")
@@ -166,8 +166,8 @@ async def create_message(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
-    asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    return await _answer(request, services, principal, asked, MessageWriter)
+    wire_request = await read_wire_request(request, services, principal.share, read_messages_request)
+    return await _answer(request, services, principal, wire_request, MessageWriter)
 
 
 @post(f"{MESSAGES}/count_tokens", status_code=200)
@@ -175,9 +175,9 @@ async def count_message_tokens(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """How many tokens the prompt of a message has."""
-    asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    ids = await _prompt_ids(request, services, principal, asked)
-    return Response({"input_tokens": len(ids)}, headers=ignored_header(asked.ignored))
+    wire_request = await read_wire_request(request, services, principal.share, read_messages_request)
+    ids = await _prompt_ids(request, services, principal, wire_request)
+    return Response({"input_tokens": len(ids)}, headers=ignored_header(wire_request.ignored))
 
 
 @post("/v1/completions", status_code=200)
@@ -185,9 +185,9 @@ async def text_completions(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The text that continues a prompt, whole or as server-sent events."""
-    asked = await read_wire_request(request, services, principal.share, read_completions_request)
-    writer_of = partial(TextCompletionWriter, includes_usage=asked.includes_usage)
-    return await _answer(request, services, principal, asked, writer_of)
+    wire_request = await read_wire_request(request, services, principal.share, read_completions_request)
+    writer_of = partial(TextCompletionWriter, includes_usage=wire_request.includes_usage)
+    return await _answer(request, services, principal, wire_request, writer_of)
 
 
 @post("/tokenize", status_code=200)
@@ -195,11 +195,11 @@ async def tokenize(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
-    asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
-    ids = await _prompt_ids(request, services, principal, asked)
-    model, _ = split_model(asked.turn.model, await services.runtime.models())
+    wire_request = await read_wire_request(request, services, principal.share, read_tokenize_request)
+    ids = await _prompt_ids(request, services, principal, wire_request)
+    model, _ = split_model(wire_request.turn.model, await services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
-    return Response(answer, headers=ignored_header(asked.ignored))
+    return Response(answer, headers=ignored_header(wire_request.ignored))
 
 
 @post("/detokenize", status_code=200)
@@ -207,16 +207,16 @@ async def detokenize(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> dict[str, Any]:
     """The text of token ids."""
-    asked = convert(await read_body(request, services, principal.share), DetokenizeBody)
-    model, _ = split_model(asked.model, await services.runtime.models())
-    if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
+    body = convert(await read_body(request, services, principal.share), DetokenizeBody)
+    model, _ = split_model(body.model, await services.runtime.models())
+    if outside := next((i for i in body.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
-    if len(asked.tokens) > model.context_length:
+    if len(body.tokens) > model.context_length:
         raise InvalidField(
-            "tokens", f"a prompt has at most {model.context_length} tokens, but these are {len(asked.tokens)}"
+            "tokens", f"a prompt has at most {model.context_length} tokens, but these are {len(body.tokens)}"
         )
     token_bytes = TokenBytes(model.vocabulary)
-    text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
+    text = await asyncio.to_thread(lambda: token_bytes.of(body.tokens).decode(errors="replace"))
     return {"prompt": text}
 
 

@@ -68,11 +68,11 @@ def listed_tool_json(tool: Tool) -> JSON:
 
 def reports_json(reports: Iterable[ToolReport]) -> list[JSON]:
     """How tools are enforced; the entries of tools that do not fit into one answer are null."""
-    shown, num_left = [], MAX_REPORT
+    documents, num_left = [], MAX_REPORT
     for report in reports:
         num_left -= report.report.num_characters
-        shown.append(_report_json(report, has_entries=num_left >= 0))
-    return shown
+        documents.append(_report_json(report, has_entries=num_left >= 0))
+    return documents
 
 
 def _report_json(report: ToolReport, *, has_entries: bool) -> JSON:

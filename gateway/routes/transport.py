@@ -111,8 +111,8 @@ async def read_wire_request(
 
     if expand is None:
         return await bodies.read(request, lambda raw: read(decode(raw)), share=share)
-    sent = await bodies.read(request, decode, share=share)
-    return await asyncio.to_thread(read, await expand(sent))
+    decoded = await bodies.read(request, decode, share=share)
+    return await asyncio.to_thread(read, await expand(decoded))
 
 
 def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
@@ -128,7 +128,7 @@ def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
 def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]) -> Stream:
     """Send a generation as server-sent events, in the writer's wire format."""
     return Stream(
-        _sent(generation, writer),
+        _event_texts(generation, writer),
         media_type="text/event-stream",
         headers={**_HEADERS, **headers},
         # This also runs when the client has gone; it stops the runtime.
@@ -136,7 +136,7 @@ def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, s
     )
 
 
-async def _sent(generation: Generation, writer: AnswerWriter) -> AsyncIterator[str]:
+async def _event_texts(generation: Generation, writer: AnswerWriter) -> AsyncIterator[str]:
     try:
         async with aclosing(writer.events()) as events:
             async for event in events:

@@ -28,7 +28,7 @@ async def read_listing(
 
     With the `credentials` of an OAuth client, the SDK gets a token from the issuer and sends it.
     """
-    listed: list[dict[str, Any]] = []
+    tools: list[dict[str, Any]] = []
     async with (
         httpx2.AsyncClient(
             headers=dict(headers),
@@ -41,10 +41,10 @@ async def read_listing(
         cursor: str | None = None
         for _ in range(Limits().num_tools + 1):
             page = await client.list_tools(cursor=cursor)
-            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
             cursor = page.next_cursor
-            if cursor is None or len(listed) > Limits().num_tools:
-                return client.server_info.name if client.server_info else url, listed
+            if cursor is None or len(tools) > Limits().num_tools:
+                return client.server_info.name if client.server_info else url, tools
     raise UnreadableSource(url, "its list of tools has no end")
 
 

@@ -105,7 +105,7 @@ def from_mcp(
         raise ExtraMissing("importing from an MCP server", "mcp") from error
     try:
         reading = read_listing(url, headers, credentials, hosts, MAX_BYTES)
-        title, listed = asyncio.run(asyncio.wait_for(reading, TIMEOUT_S))
+        title, tools = asyncio.run(asyncio.wait_for(reading, TIMEOUT_S))
     except Exception as error:
         if hosts and hosts.refusal:  # the SDK reports another error in its place
             raise hosts.refusal from error
@@ -113,7 +113,7 @@ def from_mcp(
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
         raise UnreadableSource(url, str(cause) or type(cause).__name__) from error
-    return replace(import_listing(title, listed), url=url)
+    return replace(import_listing(title, tools), url=url)
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

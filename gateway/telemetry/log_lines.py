@@ -60,8 +60,8 @@ class TextLines(logging.Formatter):
         """Level, logger and message; then the record's own fields."""
         fields = getattr(record, "fields", {}).items()
         message, traceback = _message_of(record, self)
-        shown = (f"{name}={value}" for name, value in fields if name not in _IN_MESSAGE)
-        lines = [" ".join([f"{record.levelname} {record.name}: {message}", *shown])]
+        pairs = (f"{name}={value}" for name, value in fields if name not in _IN_MESSAGE)
+        lines = [" ".join([f"{record.levelname} {record.name}: {message}", *pairs])]
         lines += [f"    {line}" for line in traceback.split("\n")] if traceback else []
         return "\n".join(line.translate(_ESCAPES) for line in lines)
 

@@ -41,15 +41,15 @@ class Recorders:
         redact = read_redactor(settings)
         own_provider = open_provider(settings) if provider is None else None
         tracer = (provider or own_provider or trace.NoOpTracerProvider()).get_tracer("callgate")
-        shown = open_meters(settings) if meters is None else meters
-        meter = shown.provider.get_meter("callgate")
+        open_meter = open_meters(settings) if meters is None else meters
+        meter = open_meter.provider.get_meter("callgate")
         metrics = Metrics(meter, labels_toolsets=settings.metrics_toolsets)
         ring = RequestRing(settings.recent_requests)
         return cls(
             Telemetry(tracer, metrics, conventions=settings.genai_conventions, redact=redact),
             ServedRequests(tracer, metrics),
             EngineMeasures(meter),
-            shown,
+            open_meter,
             ring,
             own_provider,
             _has_own_meters=meters is None,

@@ -47,7 +47,7 @@ CONVENTIONS: Mapping[str, Mapping[str, str]] = {
 def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
     """The attributes of a request to a runtime, with the `names` of a version of the conventions."""
     sampling = request.sampling
-    asked = _named(
+    attributes = _named(
         names,
         {
             "operation": "chat",
@@ -64,7 +64,7 @@ def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> 
             "presence_penalty": sampling.presence_penalty or None,
         },
     )
-    return asked | ({"callgate.grammar.digest": request.constraint.digest} if request.constraint else {})
+    return attributes | ({"callgate.grammar.digest": request.constraint.digest} if request.constraint else {})
 
 
 def response_attributes(names: Mapping[str, str], turn: EndedTurn, request_id: str | None) -> dict[str, Any]:

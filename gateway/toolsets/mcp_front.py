@@ -144,15 +144,15 @@ class ToolsetFront:
             f" Here {self.check_name!r} checks the arguments of the call."
         )
 
-    async def _check(self, asked: dict[str, Any]) -> types.CallToolResult:
-        name = asked.get("tool")
-        if not isinstance(name, str) or "arguments" not in asked or len(asked) > 2:
+    async def _check(self, arguments: dict[str, Any]) -> types.CallToolResult:
+        name = arguments.get("tool")
+        if not isinstance(name, str) or "arguments" not in arguments or len(arguments) > 2:
             return _failed(
                 'send {"tool": NAME, "arguments": {…}}: the name of a tool and the arguments of its call'
             )
         try:
             tool = self.revision.toolset[name]
-            faults = await self.judge(tool, asked["arguments"])
+            faults = await self.judge(tool, arguments["arguments"])
         except UnknownTool as error:
             return _failed(str(error))
         except UnsupportedSchema as error:

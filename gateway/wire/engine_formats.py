@@ -76,14 +76,14 @@ def read_any_format(
 
 def _formats(fields: EngineFormats) -> Iterator[tuple[str, ResponseFormat]]:
     if fields.structured_outputs is not None:
-        asked = convert({"structured_outputs": fields.structured_outputs}, Outputs).structured_outputs
-        assert asked is not None
-        yield from _given("schema", {"structured_outputs.json": asked.json})
-        if asked.json_object:
+        outputs = convert({"structured_outputs": fields.structured_outputs}, Outputs).structured_outputs
+        assert outputs is not None
+        yield from _given("schema", {"structured_outputs.json": outputs.json})
+        if outputs.json_object:
             yield "structured_outputs.json_object", ResponseFormat("schema", ANY_OBJECT)
-        yield from _given("pattern", {"structured_outputs.regex": asked.regex})
-        yield from _given("choice", {"structured_outputs.choice": asked.choice})
-        yield from _given("grammar", {"structured_outputs.grammar": asked.grammar})
+        yield from _given("pattern", {"structured_outputs.regex": outputs.regex})
+        yield from _given("choice", {"structured_outputs.choice": outputs.choice})
+        yield from _given("grammar", {"structured_outputs.grammar": outputs.grammar})
     yield from _given("schema", {"guided_json": fields.guided_json, "json_schema": fields.json_schema})
     yield from _given("pattern", {"guided_regex": fields.guided_regex, "regex": fields.regex})
     yield from _given("choice", {"guided_choice": fields.guided_choice})

@@ -237,16 +237,16 @@ def read_key_order(fields: TurnFields) -> KeyOrder | None:
 def read_selection(fields: TurnFields) -> Selection | None:
     """How the answer is selected from several; None is the engine's default. Raises InvalidField."""
     own = fields.callgate or CallgateFields()
-    asked = [
+    selections = [
         *([] if own.accept is None else [Selection("accept", own.accept)]),
         *([] if own.particles is None else [Selection("particles", own.particles)]),
         *([] if own.draft is None else [DRAFT if own.draft else Selection("draft")]),
     ]
-    if len(asked) > 1:
-        first, second, *_ = [selection.strategy for selection in asked]
+    if len(selections) > 1:
+        first, second, *_ = [selection.strategy for selection in selections]
         reason = f"an answer is selected in one way; leave it or `{first}` out"
         raise InvalidField(f"callgate.{second}", reason)
-    return asked[0] if asked else None
+    return selections[0] if selections else None
 
 
 def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: str | None) -> Turn:

@@ -50,10 +50,10 @@ _UNGUARDED_TOOLS = (_tool("callgate_canary", "text", {"enum": ["a canary", "\u00
 class Canary:
     """Checks engines of one model."""
 
-    def __init__(self, text: LoadedTokenizer, grammars: GrammarCache, sent: SentGrammars) -> None:
+    def __init__(self, text: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars) -> None:
         self._text = text
         self._grammars = grammars
-        self._sent = sent
+        self._sent = sent_grammars
         self._token_bytes = TokenBytes(text.vocabulary)
         index = text.prepared.index
         spelled = dict(zip(index.spellings, index.ids, strict=True))

@@ -206,14 +206,14 @@ class EngineConnection:
         """
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect)
         content, headers = msgspec.json.encode(body), {**headers, "Content-Type": "application/json"}
-        asked = self._http.build_request("POST", path, content=content, headers=headers, timeout=timeout)
+        request = self._http.build_request("POST", path, content=content, headers=headers, timeout=timeout)
         with self.reading():
-            answer = await self._http.send(asked, stream=True)
+            answer = await self._http.send(request, stream=True)
         try:
             if not answer.is_success:
                 with self.reading():
-                    said = await _beginning(answer)
-                raise _refusal(self.name, answer.status_code, said)
+                    beginning = await _beginning(answer)
+                raise _refusal(self.name, answer.status_code, beginning)
             yield _event_data(answer)
         finally:
             await answer.aclose()
@@ -256,8 +256,8 @@ class HttpEngine:
 
     async def models(self) -> list[ServedModel]:
         """The models that it serves, as vLLM and SGLang list them."""
-        listed = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.max_model_len) for model in listed.data]
+        answer = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.max_model_len) for model in answer.data]
 
 
 async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
@@ -294,10 +294,10 @@ async def _beginning(answer: httpx.Response) -> bytes:
 def _refusal(name: str, status: int, content: bytes) -> EngineFault:
     """The error for an answer with an error status."""
     try:
-        said: Any = msgspec.json.decode(content)
+        error: Any = msgspec.json.decode(content)
     except msgspec.DecodeError:
-        said = content.decode(errors="replace")
-    reason = f"{engine_message(said)} (HTTP {status})"
+        error = content.decode(errors="replace")
+    reason = f"{engine_message(error)} (HTTP {status})"
     if status in {408, 429} or status >= 500:
         return EngineBroke(name, f"cannot answer now: {reason}")
     if status in {401, 403}:
@@ -305,11 +305,11 @@ def _refusal(name: str, status: int, content: bytes) -> EngineFault:
     return EngineRefused(name, f"refuses the request: {reason}")
 
 
-def engine_message(said: Any) -> str:
+def engine_message(error: Any) -> str:
     """The message in an engine's error, shortened so that it fits into our own message."""
-    while isinstance(said, dict):
-        said = said.get("error") or said.get("message") or said.get("detail") or "it gives no reason"
-    text = " ".join(str(said).split())
+    while isinstance(error, dict):
+        error = error.get("error") or error.get("message") or error.get("detail") or "it gives no reason"
+    text = " ".join(str(error).split())
     return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} …"
 
 

@@ -93,9 +93,9 @@ def conversation_head(request: GenerationRequest) -> bytes:
         head = request.prompt[:256]
     else:
         first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
-        said = [
+        messages = [
             (message.role, message.content, [image.url[-_IMAGE_END:] for image in message.images])
             for message in request.messages[: first + 1]
         ]
-        head = [[tool.name for tool in request.tools], said]
+        head = [[tool.name for tool in request.tools], messages]
     return hashlib.blake2b(repr(head).encode(), digest_size=16).digest()

@@ -107,8 +107,8 @@ class LlamaClient(HttpEngine):
 
     async def models(self) -> list[ServedModel]:
         """The models that it serves; the context length is that of one slot."""
-        listed = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in listed.data]
+        answer = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in answer.data]
 
     async def num_running(self) -> int | None:
         """The number of busy slots; None if the server does not show its slots."""

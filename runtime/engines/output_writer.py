@@ -172,7 +172,7 @@ class OutputWriter:
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
         name = replica.client.name
-        asked = await self._in_thread(
+        completion_request = await self._in_thread(
             request, partial(self._completion_request, replica.model.model_id, request, output)
         )
         request.times.note_begun()
@@ -180,7 +180,7 @@ class OutputWriter:
         finish_reason: str | None = None
         async with (
             replica.request(request.share) as progress,
-            replica.client.completion(asked, request.trace_headers) as chunks,
+            replica.client.completion(completion_request, request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
                 progress()
@@ -209,12 +209,12 @@ class OutputWriter:
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(request, output)
-        asked = self._requests.request(model_id, request, output, grammar)
+        completion_request = self._requests.request(model_id, request, output, grammar)
         if not is_single:
-            return asked
-        bias = {**asked.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
-        sampling = replace(asked.sampling, logit_bias=bias)
-        return replace(asked, max_tokens=1, allowed_ids=allowed, sampling=sampling)
+            return completion_request
+        bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
+        sampling = replace(completion_request.sampling, logit_bias=bias)
+        return replace(completion_request, max_tokens=1, allowed_ids=allowed, sampling=sampling)
 
     async def _deliver_end(
         self,

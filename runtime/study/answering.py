@@ -148,16 +148,16 @@ class AskedQuestion:
 
     def _again(self, text: str, verdict: Judgement) -> list[int]:
         """The prompt of the next attempt; with a complaint, it shows the last failure, as instructor does."""
-        shown = self.strategy.show(self.question)
+        request = self.strategy.show(self.question)
         if self.strategy.draft == "shown":
-            prompt = self.subject.prompt(replace(shown, messages=(*shown.messages, *shown_draft(text))))
+            prompt = self.subject.prompt(replace(request, messages=(*request.messages, *shown_draft(text))))
             is_too_long = len(prompt) + self.max_tokens > self.subject.loaded.context_length
             return list(self.prompt) if is_too_long else prompt
         if verdict.is_valid or not self.strategy.complains:
             return list(self.prompt)
         complaint = f"{verdict.reason}\nCall the function again, and fix this."
         failed = (Message("assistant", text), Message("user", complaint))
-        return self.subject.prompt(replace(shown, messages=(*shown.messages, *failed)))
+        return self.subject.prompt(replace(request, messages=(*request.messages, *failed)))
 
     def _answer(
         self, sequences: list[Sequence], text: str, verdict: Judgement, seconds: float
@@ -219,9 +219,9 @@ class Asker:
             while self._engine.has_work:
                 self._engine.step()
 
-    def answer(self, asked: Iterable[AskedQuestion]) -> Iterator[StudyAnswer]:
+    def answer(self, questions: Iterable[AskedQuestion]) -> Iterator[StudyAnswer]:
         """The answers, in order; each question begins as soon as another one is done."""
-        waiting = enumerate(question.exchange() for question in asked)
+        waiting = enumerate(question.exchange() for question in questions)
         running = _Running(self._engine)
         for number in itertools.count():
             while number not in running.answers:

@@ -54,14 +54,16 @@ class Journal:
         RequestRefused: the folder has answers of another study that was stopped, or cannot be written to.
     """
 
-    def __init__(self, folder: Path, asked: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, conditions: Mapping[str, Any]) -> None:
         self._answers = folder / ANSWERS
         recorded = _begun(folder)
-        if recorded is not None and recorded != asked:
-            differing = next(key for key in {**asked, **recorded} if asked.get(key) != recorded.get(key))
+        if recorded is not None and recorded != conditions:
+            differing = next(
+                key for key in {**conditions, **recorded} if conditions.get(key) != recorded.get(key)
+            )
             raise RequestRefused(
                 f"{folder} has answers of another study, which was stopped: its {differing} is"
-                f" {recorded.get(differing)!r}, and this one's is {asked.get(differing)!r};"
+                f" {recorded.get(differing)!r}, and this one's is {conditions.get(differing)!r};"
                 " name another folder, or delete that one",
                 "out",
             )
@@ -69,7 +71,9 @@ class Journal:
         self.entries: tuple[Entry, ...] = tuple(entries)
         """What the study has answered already."""
         try:
-            (folder / ASKED).write_text(json.dumps({**asked, "is_whole": False}, indent=1) + "\n", "utf-8")
+            (folder / ASKED).write_text(
+                json.dumps({**conditions, "is_whole": False}, indent=1) + "\n", "utf-8"
+            )
             if recorded is None:
                 self._answers.write_text("", "utf-8")
             else:
@@ -85,17 +89,17 @@ class Journal:
     def close(self) -> None:
         """Say that the study is whole: the next one in this folder begins anew."""
         path = self._answers.with_name(ASKED)
-        asked = json.loads(path.read_text("utf-8"))
-        path.write_text(json.dumps({**asked, "is_whole": True}, indent=1) + "\n", "utf-8")
+        conditions = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps({**conditions, "is_whole": True}, indent=1) + "\n", "utf-8")
 
 
 def _begun(folder: Path) -> dict[str, Any] | None:
     """What the study asked that was stopped in this folder; None if there is none, or if it is whole."""
     try:
-        asked = json.loads((folder / ASKED).read_text("utf-8"))
+        conditions = json.loads((folder / ASKED).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return asked if isinstance(asked, dict) and asked.pop("is_whole", None) is False else None
+    return conditions if isinstance(conditions, dict) and conditions.pop("is_whole", None) is False else None
 
 
 def _cut(path: Path, num_bytes: int) -> None:

@@ -119,8 +119,8 @@ def _schema(parameters: Any) -> Any:
 
 
 def _right_values(values: Any) -> tuple[Any, ...]:
-    listed = values if isinstance(values, list) else [values]
-    return tuple(MISSING if value == "" else value for value in listed)
+    as_list = values if isinstance(values, list) else [values]
+    return tuple(MISSING if value == "" else value for value in as_list)
 
 
 def _is_same(value: Any, expected: Any) -> bool:

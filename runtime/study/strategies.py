@@ -194,9 +194,9 @@ def strategies_for(subject: StudiedModel, names: Iterable[str] | None = None) ->
     Raises:
         RequestRefused: there is no such strategy.
     """
-    asked = list(_BY_NAME) if names is None else list(dict.fromkeys(names))
-    if unknown := [name for name in asked if name not in _BY_NAME]:
+    chosen_names = list(_BY_NAME) if names is None else list(dict.fromkeys(names))
+    if unknown := [name for name in chosen_names if name not in _BY_NAME]:
         raise RequestRefused(
             f"there is no strategy {unknown[0]!r}{instead(unknown[0], _BY_NAME)}", "strategies"
         )
-    return tuple(_BY_NAME[n] for n in asked if subject.thinking_syntax or not _BY_NAME[n].thinks)
+    return tuple(_BY_NAME[n] for n in chosen_names if subject.thinking_syntax or not _BY_NAME[n].thinks)

@@ -58,7 +58,7 @@ def run_study(
             "threads": str(torch.get_num_threads()),
         },
     )
-    journal = Journal(folder, _asked(findings)) if folder else None
+    journal = Journal(folder, _conditions(findings)) if folder else None
     interview = _Interview(subject, findings, on_progress, journal)
     try:
         _ask_everything(subject, strategies, sets, interview)
@@ -71,11 +71,11 @@ def run_study(
     return findings
 
 
-def _asked(findings: Findings) -> dict[str, Any]:
+def _conditions(findings: Findings) -> dict[str, Any]:
     """What an answer depends on, as JSON has it."""
     settings = asdict(findings.settings) | {"bfcl": findings.settings.bfcl is not None}
-    asked = {"model": findings.model, "num_parameters": findings.num_parameters, **settings}
-    return cast("dict[str, Any]", json.loads(json.dumps(asked)))
+    conditions = {"model": findings.model, "num_parameters": findings.num_parameters, **settings}
+    return cast("dict[str, Any]", json.loads(json.dumps(conditions)))
 
 
 def question_sets(settings: StudySettings) -> dict[str, list[Question]]:

@@ -313,8 +313,8 @@ def _call_ids(messages: Sequence[Message], template: str) -> Mapping[str, str]:
     if "tool_call_argument_begin" in template:
         return {call.call_id: f"functions.{call.name}:{number}" for number, call in enumerate(calls)}
     answered = [message.call_id for message in messages if message.call_id is not None]
-    shown = _short if "length 9" in template else str
-    return {call_id: shown(call_id) for call_id in (*(call.call_id for call in calls), *answered)}
+    spell = _short if "length 9" in template else str
+    return {call_id: spell(call_id) for call_id in (*(call.call_id for call in calls), *answered)}
 
 
 def _short(call_id: str) -> str:

@@ -8,7 +8,7 @@ from toolspecs.json_value import Limits
 from toolspecs.tool_parser import read_tools
 
 
-def import_listing(title: str, listed: Iterable[Mapping[str, Any]]) -> Imported:
+def import_listing(title: str, listing: Iterable[Mapping[str, Any]]) -> Imported:
     """The tools that a server lists.
 
     A `callgate/source` field in a tool's `_meta` is removed: only this gateway may write that note.
@@ -18,7 +18,7 @@ def import_listing(title: str, listed: Iterable[Mapping[str, Any]]) -> Imported:
     """
     tools = [
         {**tool, "_meta": {key: value for key, value in (tool.get("_meta") or {}).items() if key != SOURCE}}
-        for tool in listed
+        for tool in listing
     ]
     checked, faults = read_tools(tools, limits=Limits())
     return Imported("mcp", title, tuple(checked_tool.tool for checked_tool in checked), tuple(faults))

@@ -215,8 +215,8 @@ def _parameters(
     """Each parameter of an operation, with its place; its own replace those of the path."""
     parameters: dict[tuple[str, str], tuple[dict[str, Any], str, _Path]] = {}
     for fields, path in ((operation.item, operation.path[:-1]), (operation.fields, operation.path)):
-        listed = fields.get("parameters")
-        for index, reference in enumerate(listed if isinstance(listed, list) else ()):
+        references = fields.get("parameters")
+        for index, reference in enumerate(references if isinstance(references, list) else ()):
             here = (*path, "parameters", index)
             base, parameter = _follow(documents, operation.base, reference, here)
             is_whole = isinstance(parameter.get("name"), str) and parameter.get("in") in _PLACES

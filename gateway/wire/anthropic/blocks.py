@@ -122,13 +122,13 @@ class Conversation(msgspec.Struct):
 
 def read_messages(messages: list[Any], system: Any, reader: FieldReader) -> tuple[Message, ...]:
     """The messages of `system` and `messages`; raises InvalidField."""
-    asked = reader.convert({"messages": messages, "system": system}, Conversation)
-    if isinstance(asked.messages[-1], Assistant):
-        at = f"messages[{len(asked.messages) - 1}].role"
+    conversation = reader.convert({"messages": messages, "system": system}, Conversation)
+    if isinstance(conversation.messages[-1], Assistant):
+        at = f"messages[{len(conversation.messages) - 1}].role"
         raise InvalidField(at, "the last message must be the user's: an answer is a message of its own")
-    read = [Message("system", _text(asked.system))] if asked.system else []
+    read = [Message("system", _text(conversation.system))] if conversation.system else []
     called: dict[str, None] = {}
-    for i, message in enumerate(asked.messages):
+    for i, message in enumerate(conversation.messages):
         read += _read_message(message, f"messages[{i}]", called, reader)
     return tuple(read)
 

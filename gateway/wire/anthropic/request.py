@@ -159,7 +159,7 @@ def read_request(
     if isinstance(body, dict) and body.get("thread"):
         raise ThreadUnsupported
     fields = reader.convert(reader.supported(body, RULES), MessagesFields)
-    asked = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
+    choice = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
     turn = read_turn(fields, toolset_header, timeout_header)
@@ -168,8 +168,8 @@ def read_request(
         turn,
         messages=read_messages(fields.messages, fields.system, reader),
         tools=_read_tools(fields.tools or [], reader),
-        choice=_read_choice(asked),
-        is_parallel=turn.is_parallel and not (asked and asked.disable_parallel_tool_use),
+        choice=_read_choice(choice),
+        is_parallel=turn.is_parallel and not (choice and choice.disable_parallel_tool_use),
         response_format=response_format,
         stop=read_stop(
             fields.stop_sequences, response_format, reader, param="stop_sequences", most=MAX_STOP_SEQUENCES
@@ -190,13 +190,13 @@ def _read_effort(fields: MessagesFields) -> str | None:
 
 
 def _read_format(fields: MessagesFields) -> ResponseFormat | None:
-    asked = (fields.output_config.format if fields.output_config else None) or fields.output_format
-    own = ResponseFormat("schema", asked.schema) if asked else None
+    form = (fields.output_config.format if fields.output_config else None) or fields.output_format
+    own = ResponseFormat("schema", form.schema) if form else None
     return read_any_format(own, "output_config.format", fields)
 
 
-def _read_choice(asked: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:
-    match asked:
+def _read_choice(choice: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:
+    match choice:
         case OneTool(name=name):
             return ToolChoice.named(name)
         case AnyTool():
@@ -215,15 +215,15 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
     Raises:
         InvalidField: it is a tool that Anthropic runs. InvalidTools, LimitExceeded: as `read_inline_tools`.
     """
-    kept = []
+    plain_tools = []
     for number, document in enumerate(documents):
         kind = document.get("type") if isinstance(document, Mapping) else None
         if kind not in (None, "custom"):
-            shown = shorten(repr(kind), MAX_NAME)
-            reason = f"{shown} is not supported: only tools with an input_schema are called"
+            quoted_kind = shorten(repr(kind), MAX_NAME)
+            reason = f"{quoted_kind} is not supported: only tools with an input_schema are called"
             raise InvalidField(f"tools[{number}].type", reason)
-        kept.append(_plain(document))
-    tools = read_inline_tools(kept, reader)
+        plain_tools.append(_plain(document))
+    tools = read_inline_tools(plain_tools, reader)
     return tuple(
         tool
         for tool, written in zip(tools, documents, strict=True)

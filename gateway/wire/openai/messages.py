@@ -120,8 +120,8 @@ def _read_message(
 ) -> Message:
     at = f"{path}.content"
     if isinstance(message, User):
-        said, images = text_and_images(_pieces(message.content, at, reader))
-        return Message("user", said, name=message.name, images=images)
+        user_text, images = text_and_images(_pieces(message.content, at, reader))
+        return Message("user", user_text, name=message.name, images=images)
     text = _read_content(message.content, at, reader)
     match message:
         case System() | Developer():

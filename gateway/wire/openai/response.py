@@ -83,8 +83,8 @@ class ChatWriter:
         generation = self._generation
         match event:
             case TextDelta(choice, text, logprobs):
-                shown = _logprobs(map(logprob, logprobs)) if generation.has_logprobs else None
-                return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=shown)]}
+                logprobs_json = _logprobs(map(logprob, logprobs)) if generation.has_logprobs else None
+                return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=logprobs_json)]}
             case ThoughtDelta(choice, text):
                 return {"choices": [_chunk_choice(choice, {"reasoning_content": text})]}
             case CallStarted(choice, index, name):

@@ -91,10 +91,10 @@ class _Item:
 
     def as_json(self, status: str, *, has_text: bool = True) -> JSON:
         """The item; `has_text` False leaves out its text, for an item that has just begun."""
-        shown: JSON = {"id": self.item_id, "type": self.kind, "status": status, **self.fields}
+        item: JSON = {"id": self.item_id, "type": self.kind, "status": status, **self.fields}
         if self.part_type:
-            return shown | {"content": [self.part()] if has_text else []}
-        return shown | {self.text_field: self.text if has_text else ""}
+            return item | {"content": [self.part()] if has_text else []}
+        return item | {self.text_field: self.text if has_text else ""}
 
 
 class ResponseWriter:
@@ -173,8 +173,8 @@ class ResponseWriter:
     def _begin(self, kind: str, **fields: Any) -> Iterator[tuple[str, JSON]]:
         yield from self._end("completed")
         item = self._open = _Item(len(self._output), kind, self._generation.request_id, fields)
-        shown = item.as_json("in_progress", has_text=False)
-        yield "response.output_item.added", {"output_index": item.index, "item": shown}
+        item_json = item.as_json("in_progress", has_text=False)
+        yield "response.output_item.added", {"output_index": item.index, "item": item_json}
         if item.part_type:
             yield "response.content_part.added", {**item.position, "part": item.part()}
 
@@ -183,16 +183,16 @@ class ResponseWriter:
         assert item, "a delta belongs to an item"
         item.texts.append(text)
         written = list(map(logprob, logprobs))
-        shown = {"logprobs": written} if item.kind == "message" else {}
+        logprobs_member = {"logprobs": written} if item.kind == "message" else {}
         if self._generation.has_logprobs:
             item.logprobs += written
-        yield f"{item.deltas}.delta", {**item.position, "delta": text, **shown}
+        yield f"{item.deltas}.delta", {**item.position, "delta": text, **logprobs_member}
 
     def _end(self, status: str) -> Iterator[tuple[str, JSON]]:
         item, self._open = self._open, None
         if item is None:
             return
-        shown = item.as_json(status)
+        item_json = item.as_json(status)
         if item.part_type:
             part = item.part()
             logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
@@ -203,8 +203,8 @@ class ResponseWriter:
                 f"{item.deltas}.done",
                 {**item.position, "name": item.fields["name"], item.text_field: item.text},
             )
-        yield "response.output_item.done", {"output_index": item.index, "item": shown}
-        self._output.append(shown)
+        yield "response.output_item.done", {"output_index": item.index, "item": item_json}
+        self._output.append(item_json)
 
     def _finish(self, finished: Finished) -> Iterator[tuple[str, JSON]]:
         is_cut = finished.reason is FinishReason.LENGTH
