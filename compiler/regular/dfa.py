@@ -19,10 +19,10 @@ StateT = TypeVar("StateT")
 
 MAX_STATES = 3_000
 _MOST_AT_ONCE = 400
-"""States of a product of many automata that is made at once."""
+"""The most states of a product that is made of all its automata at once."""
 DEAD = -1
-FEW = 20
-"""So few characters begin few tokens."""
+_FEW = 20
+"""Few tokens begin with one of so few characters."""
 
 
 class TooManyStates(ValueError):
@@ -155,16 +155,16 @@ class Dfa:
         accepting = frozenset(range(len(rows))) - self.accepting
         return _minimise(self.alphabet, rows, accepting)
 
-    def begun(self) -> "Dfa":
-        """The automaton of more texts: those too that begin like one of a minimised automaton.
+    def beginnings(self) -> "Dfa":
+        """A smaller automaton, which also accepts all texts that begin like a text of this minimised one.
 
-        They begin like it up to where more than `FEW` characters can follow. What begins like no text of
-        `^lang_[a-z]{2}(-[a-z]+)*$` is what does not begin with `lang_`: six states instead of twelve. Where
-        many characters can come first, the automaton stays as it is.
+        The beginning ends where more than `_FEW` characters can follow; after it, any text is accepted. For
+        `^lang_[a-z]{2}(-[a-z]+)*$` it is `lang_`, and six states are left of twelve. If many characters can
+        come first, the automaton stays as it is.
         """
         sizes = [sum(high - low + 1 for low, high in atom) for atom in self.alphabet.atoms]
         is_wide = [
-            sum(size for size, target in zip(sizes, row, strict=True) if target != DEAD) > FEW
+            sum(size for size, target in zip(sizes, row, strict=True) if target != DEAD) > _FEW
             for row in self.table
         ]
         if is_wide[0]:

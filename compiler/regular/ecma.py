@@ -77,7 +77,7 @@ MISPLACED_ASSERTION = r"has ^, \b or \B in a lookahead that is not right after ^
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read or is not regular; the message says what in it is to blame.
+    """A pattern that cannot be read or is not regular; the message says which part of it is to blame.
 
     `is_disputed` tells that engines read it, and read it differently.
     """
@@ -130,7 +130,7 @@ def disputed(pattern: str, *, is_outer: bool = False) -> tuple[str, ...]:
 
 
 def meets_names(pattern: str) -> bool:
-    r"""Whether a pattern with `\w` looks like one of names or prose: blanks may stand beside the words.
+    r"""Whether a pattern with `\w` looks like one for names or prose, because it also has blanks.
 
     >>> meets_names(r"^[\w ]+$"), meets_names(r"^\w+\.json$")
     (True, False)
@@ -250,14 +250,14 @@ class _Parser:
             case "{":
                 return self.brace()
             case _:
-                return Chars(_one(char))
+                return Chars(_single(char))
 
     def brace(self) -> PatternNode:
         """A brace that does not open a count stands for itself."""
         self.at -= 1
         if self.counts() is not None:
             raise PatternError(f"has nothing to repeat at position {self.at}")
-        return Chars(_one(self.next()))
+        return Chars(_single(self.next()))
 
     def anchor(self, char: str) -> PatternNode:
         self.note_disputed(char, is_disputed=char == "$" and self.is_outer)
@@ -308,7 +308,7 @@ class _Parser:
         if char in "pP":
             self.note_disputed(f"\\{char}", is_disputed=(char == "P") != self.is_outer)
             return self.category(is_negated=char == "P")
-        return _one(self.char_escape(char))
+        return _single(self.char_escape(char))
 
     def char_escape(self, char: str) -> str:
         if char == "x":
@@ -370,13 +370,13 @@ class _Parser:
         self.refuse(Place.CLASS_MEMBER)
         char = self.next()
         if char != "\\":
-            return _one(char)
+            return _single(char)
         if self.take("b"):
-            return _one("\b")
+            return _single("\b")
         return self.class_escape()
 
 
-def _one(char: str) -> Ranges:
+def _single(char: str) -> Ranges:
     if 0xD800 <= ord(char) <= 0xDFFF:
         raise PatternError("has a lone surrogate")
     return ((ord(char), ord(char)),)

@@ -18,9 +18,9 @@ from toolspecs.drafts import SchemaDraft
 class Format:
     """A text of the format matches `pattern`; `note` says what is left out.
 
-    It matches `lengths` too, if that is given, and has at most `max_length` characters. To keep these by
-    rules takes many states, so a guard should. Where none can, and wherever else rules must count the
-    characters, `counted` replaces the format.
+    It also matches `lengths`, if that is given, and has at most `max_length` characters. Rules need many
+    states for these two, so a guard checks them. `counted` replaces the format where no guard can, and
+    wherever else rules must count the characters.
     """
 
     pattern: str
@@ -64,7 +64,7 @@ _NAMES = "no dot at the end, no two hyphens in a row"
 _MAILBOXES = "no quotes, domains with a dot and without two hyphens in a row"
 _LETTERS = "only small letters, beyond ASCII those of Latin, Greek, Cyrillic, Chinese, Japanese and Korean"
 _COUNTED = 63
-"""The most characters of a name or mailbox that rules count: the most of a label."""
+"""How many characters of a name or mailbox rules count: as many as a label may have."""
 _BARE = "something must stand between the scheme and ? or #"
 _NO_IPV4 = "no IPv4 address in an IPv6 one"
 _URIS = f"{_BARE}, {_NO_IPV4}"
@@ -151,7 +151,7 @@ OUTER = {
 }
 """The outer patterns: they match every text that some validator accepts."""
 OUTER_LISTED = OUTER | dict.fromkeys(("date", "date-time"), "^[-+]?[0-9]")
-"""Nearer ones for listed texts, which often have hyphens."""
+"""Closer outer patterns for texts that a schema lists, which often have hyphens."""
 
 _SINCE = {
     SchemaDraft.DRAFT_4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),

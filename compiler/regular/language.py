@@ -27,14 +27,14 @@ from compiler.regular.formats import FORMATS, OUTER_LISTED
 class PatternCondition:
     """A pattern that must match somewhere in a text or, with `is_excluded`, must not match anywhere.
 
-    Without `is_counted`, its texts may have any length (see `text_length`). With `is_begun`, all texts are
-    excluded that begin like one that must not match (see `Dfa.begun`).
+    Without `is_counted`, its texts may have any length (see `text_length`). `excludes_beginnings`
+    also excludes texts that only begin like one that must not match (see `Dfa.beginnings`).
     """
 
     pattern: str
     is_excluded: bool = False
     is_counted: bool = True
-    is_begun: bool = False
+    excludes_beginnings: bool = False
 
     def node(self, most: int = MAX_COUNT) -> PatternNode:
         """The syntax tree of the pattern: read inner if it must match, outer if it must not.
@@ -50,9 +50,9 @@ class PatternCondition:
 
 @lru_cache(maxsize=256)
 def text_length(pattern: str) -> tuple[int, int | None] | None:
-    r"""How many characters the texts of a pattern have that counts them all, beside lookarounds; else None.
+    r"""The bounds of a text's length, if a pattern only counts characters and has lookarounds; else None.
 
-    Then these bounds and the pattern without the count say the same as the pattern.
+    Then the pattern means the same as these bounds and the pattern without its count.
 
     >>> text_length(r"^(?=.*\d).{8,64}$"), text_length("^.{8,64}$"), text_length("^(?=a)ab{2}$")
     ((8, 64), None, None)
@@ -165,8 +165,8 @@ def _automaton(condition: PatternCondition, most: int) -> tuple[tuple[charset.Ra
     node = condition.node(most)
     sets = tuple(nfa.sets_of(node))
     dfa = _search(node, Alphabet.of(sets))
-    if condition.is_begun:
-        dfa = dfa.begun()
+    if condition.excludes_beginnings:
+        dfa = dfa.beginnings()
     return sets, dfa.complement() if condition.is_excluded else dfa
 
 

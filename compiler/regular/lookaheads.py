@@ -1,8 +1,8 @@
 r"""From a syntax tree with lookaheads, wherever they stand, to a DFA.
 
-A lookahead says something of all of the text from its position on: `(?=A)` that it begins with a text of `A`,
-`(?!A)` that it does not. So it has an automaton over the rest of the text, which begins where the pattern's
-NFA passes the lookahead, and reads along from there. This is an alternating automaton (Chandra, Kozen and
+A lookahead is a condition on the text from its position on: `(?=A)` says that it begins with a text of `A`,
+`(?!A)` that it does not. So a lookahead has an automaton over the rest of the text, which begins where the
+pattern's NFA passes the lookahead. This is an alternating automaton (Chandra, Kozen and
 Stockmeyer, 1981): from a position on, the pattern *and* all lookaheads that were passed must accept.
 
 It becomes an NFA whose states are *threads*: a state of the pattern's NFA together with the states of the
@@ -50,7 +50,7 @@ class _Threads(Nfa):
         self._passing: dict[int, tuple[int, int]] = {}
         """States that pass a lookahead: its number, and the state after it."""
         self._threads: list[_Thread] = []
-        self._known: dict[_Thread, int] = {}
+        self._number_of: dict[_Thread, int] = {}
         self._advanced: dict[tuple[_Ahead, int], _Ahead | None] = {}
 
     def build(self, node: PatternNode, following: int) -> int:
@@ -92,22 +92,22 @@ class _Threads(Nfa):
 
     def _thread(self, state: int, ahead: _Ahead) -> int:
         thread = _Thread(state, ahead)
-        if thread not in self._known:
+        if thread not in self._number_of:
             if len(self._threads) >= MAX_NFA_STATES:
                 raise TooManyStates
-            self._known[thread] = len(self._threads)
+            self._number_of[thread] = len(self._threads)
             self._threads.append(thread)
-        return self._known[thread]
+        return self._number_of[thread]
 
     def _advance(self, ahead: _Ahead, symbol: int) -> _Ahead | None:
         """The automata after one more character; None if one of them rejects whatever follows."""
         if (ahead, symbol) not in self._advanced:
             targets = {(number, self._rests[number].table[inner][symbol]) for number, inner in ahead}
             is_dead = any(target == DEAD for _, target in targets)
-            left = frozenset(
+            following = frozenset(
                 (number, target) for number, target in targets if target not in self._any_rest[number]
             )
-            self._advanced[ahead, symbol] = None if is_dead else left
+            self._advanced[ahead, symbol] = None if is_dead else following
         return self._advanced[ahead, symbol]
 
 

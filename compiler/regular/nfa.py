@@ -158,7 +158,7 @@ class _Kind(Enum):
 _Subset = tuple[frozenset[int], _Kind, frozenset[int]]
 """A set of states of the NFA, the kind of the last character read, and further states if the text ends here.
 
-To the further states leads `$?`, before a last line break.
+`$?`, which also holds before a last line break, leads to the further states.
 """
 
 
@@ -234,7 +234,7 @@ class _SubsetConstruction:
 def _assertions(last: _Kind, following: _Kind) -> frozenset[str]:
     """The labels of epsilon transitions that are open between two characters of these kinds."""
     is_empty_text = last is following is _Kind.NOTHING
-    if is_empty_text:  # where some engines find no boundary and others nothing else
+    if is_empty_text:  # no engine finds `\b` in it, and only some find `\B`
         words = {"B?"}
     elif _Kind.DISPUTED in (last, following):
         words = {"b?", "B?"}

@@ -18,7 +18,7 @@ from compiler.digraph import reachable
 from compiler.regular.dfa import DEAD, Dfa
 
 MAX_STEPS = 300_000
-"""Of the proofs of inclusion, and as many of the searches behind hubs: together some tenths of a second."""
+"""A limit of the proofs of inclusion, and of the searches behind hubs: each takes tenths of a second."""
 
 
 @lru_cache(maxsize=8)

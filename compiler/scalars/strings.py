@@ -169,14 +169,17 @@ class StringLowering:
             return self._of_bounded(other_than(constraint.excluded))
         attempts = _attempts(constraint)
         for number, attempt in enumerate(attempts, start=1):
-            read = [replace(condition, is_begun=attempt.is_begun) for condition in conditions]
+            read = [
+                replace(condition, excludes_beginnings=attempt.excludes_beginnings)
+                for condition in conditions
+            ]
             try:
                 lowered = self._of_dfa(constraint.language(read, attempt.most), constraint, attempt.max_cost)
             except (TooManyStates, UnsupportedKeyword):
                 if number == len(attempts):
                     raise
                 continue
-            if lowered is None and attempt.is_begun:
+            if lowered is None and attempt.excludes_beginnings:
                 continue
             return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
         raise AssertionError("the last attempt returns or raises")
@@ -322,16 +325,16 @@ class StringLowering:
 class _Attempt(NamedTuple):
     """A way to read patterns: the highest count in them, and what their rules may then cost.
 
-    `is_begun`: texts are left out that begin like one that must not match.
+    `excludes_beginnings`: texts that begin like one that must not match are left out.
     """
 
     most: int
     max_cost: int
-    is_begun: bool = False
+    excludes_beginnings: bool = False
 
     def notes(self, constraint: StringConstraint) -> tuple[Note, ...]:
         """What is left out."""
-        if self.is_begun:
+        if self.excludes_beginnings:
             note = "texts are left out that begin like one that does not match"
             return (("not", Verdict.NARROWED, note),)
         if self.most == MAX_COUNT:
@@ -350,7 +353,10 @@ def _attempts(constraint: StringConstraint) -> list[_Attempt]:
     of_any_cost = [_Attempt(most, MAX_COST) for most in counts]
     if not constraint.only_excludes_patterns:
         return of_any_cost
-    cheap = [_Attempt(MAX_COUNT, MAX_COST_EXCLUDED), _Attempt(MAX_COUNT, MAX_COST_EXCLUDED, is_begun=True)]
+    cheap = [
+        _Attempt(MAX_COUNT, MAX_COST_EXCLUDED),
+        _Attempt(MAX_COUNT, MAX_COST_EXCLUDED, excludes_beginnings=True),
+    ]
     return [*cheap, *(_Attempt(most, MAX_COST_OF_COUNTS) for most in counts), *of_any_cost]
 
 

@@ -33,14 +33,8 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 REGISTER_TIMEOUT_S = 300.0
-
-
 ANSWER_TIMEOUT_S = 300.0
-
-
 PIPE_WIDTH = 110
-
-
 NOTHING = "-"
 
 

@@ -183,7 +183,7 @@ class ToolVectors:
 
 
 def alike(tools: Vector, queries: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
-    """How well tools fit some texts, from the tools' vectors, a row each, and those in `queries` of each text."""
+    """How well tools fit some texts: `tools` has a row for each tool, `queries` the vectors of each text."""
     return fit(texts, {text: list(np.maximum(rows @ tools.T, 0)) for text, rows in queries.items()})
 
 

@@ -48,7 +48,7 @@ _PLACE = ("questions", "strategy", "temperature", "number", "elapsed")
 
 
 class Journal:
-    """The answers in a folder, and what was asked: the model and the settings.
+    """The answers in a folder, and their conditions: the model and the settings.
 
     Raises:
         RequestRefused: the folder has answers of another study that was stopped, or cannot be written to.
@@ -87,14 +87,14 @@ class Journal:
             file.write(entry.line)
 
     def close(self) -> None:
-        """Say that the study is whole: the next one in this folder begins anew."""
+        """Note that the study is complete, so that the next one in this folder begins anew."""
         path = self._answers.with_name(ASKED)
         conditions = json.loads(path.read_text("utf-8"))
         path.write_text(json.dumps({**conditions, "is_whole": True}, indent=1) + "\n", "utf-8")
 
 
 def _begun(folder: Path) -> dict[str, Any] | None:
-    """What the study asked that was stopped in this folder; None if there is none, or if it is whole."""
+    """The conditions of the study that was stopped in this folder; None if none was."""
     try:
         conditions = json.loads((folder / ASKED).read_text("utf-8"))
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ EVERYDAY_FILE = Path(__file__).parent / "everyday.json"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt, the tools shown, and the one wanted call; `right_values` has them by parameter.
+    """A prompt, the tools shown, and the one right call: its `name`, and the right values of each parameter.
 
     If `MISSING` is among the values, the parameter may be left out.
     """
@@ -34,7 +34,7 @@ class Question:
     right_values: Mapping[str, Sequence[Any]]
 
     def is_right(self, name: str, arguments: Any) -> bool:
-        """Whether a call is the wanted one, in each argument."""
+        """Whether a call is the right one, in each argument."""
         if name != self.name or not isinstance(arguments, dict) or set(arguments) - set(self.right_values):
             return False
         return all(
@@ -50,7 +50,7 @@ def held_out(count: int) -> Iterator[Question]:
     """The first `count` held-out questions, each with four tools and one right call.
 
     Raises:
-        RequestRefused: there are not so many.
+        RequestRefused: there are fewer.
     """
     if count > NUM_HELD_OUT:
         raise RequestRefused(f"count is {count}, but there are only {NUM_HELD_OUT} questions", "count")
@@ -68,8 +68,8 @@ def held_out(count: int) -> Iterator[Question]:
 def everyday() -> Iterator[Question]:
     """The everyday questions: 30 toolsets of three to five tools, five requests each, toolset by toolset.
 
-    In the file, a question has the wanted `arguments`, under `or` the other right values of a parameter, and
-    in `may_be_absent` the names of those that may be left out.
+    In the file, a question has the right `arguments`. `or` has other right values of some parameters, and
+    `may_be_absent` the names of the parameters that may be left out.
     """
     for toolset in json.loads(EVERYDAY_FILE.read_text(encoding="utf-8")):
         tools = tuple(Tool(**tool) for tool in toolset["tools"])
@@ -85,7 +85,7 @@ def everyday() -> Iterator[Question]:
 
 
 def bfcl(path: Path) -> Iterator[Question]:
-    """The questions of a BFCL file that want exactly one call; `path` is a gzipped file of JSON lines."""
+    """The questions of a BFCL file that ask for exactly one call; `path` is a gzipped file of JSON lines."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             item = json.loads(line)

@@ -99,8 +99,8 @@ class Strategy:
     what was wrong with it; otherwise they get the same prompt. Seeds depend on the question and the attempt
     only, so that all strategies sample with the same random numbers. The answer is selected from several
     sequences as `selection` says; at temperature 0 only where that takes the best. With a `draft`, the first
-    of two attempts is written without the mask, and is the answer if it is valid token for token; the second
-    one is shown it, or not.
+    of two attempts is written without the mask, and is the answer if it is valid token for token. The second
+    attempt is shown the draft, or not.
     """
 
     name: str

@@ -28,13 +28,13 @@ BFCL = ("simple_python", "multiple")
 SAMPLE_SEED = 0
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with what is being asked, the number of answers so far, and the number of all answers."""
+"""Called with what is being asked, how many answers there are, and how many there will be."""
 
 
 def run_study(
     loaded: LoadedModel, settings: StudySettings, on_progress: OnProgress, folder: Path | None = None
 ) -> Findings:
-    """Ask everything. An interrupt ends the study early, with what it has found until then.
+    """Ask everything. An interrupt ends the study early, with the answers until then.
 
     In the `folder`, if there is one, every answer is written down as it comes, and a study that was stopped
     there goes on.
@@ -128,7 +128,7 @@ def _ask_everything(
     findings.num_left_out = {name: len(sets[name]) - len(pairs) for name, pairs in fitting.items()}
     if not any(fitting.values()):
         raise RequestRefused("no question fits into this model's context", "context_length")
-    interview.num_wanted = sum(map(len, fitting.values())) * len(strategies) * len(settings.temperatures)
+    interview.num_expected = sum(map(len, fitting.values())) * len(strategies) * len(settings.temperatures)
     size = 2 * settings.num_at_once
     for name, numbered in fitting.items():
         for start in range(0, len(numbered), size):
@@ -145,8 +145,8 @@ def _fits(
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """The grammar of a question and the seconds that it took; or the refusal."""
+class _TimedGrammar:
+    """The grammar of a question, or why it has none, and the seconds that it took to make."""
 
     grammar: OutputGrammar | None
     seconds: float
@@ -160,7 +160,7 @@ class _Interview:
         self, subject: StudiedModel, findings: Findings, on_progress: OnProgress, journal: Journal | None
     ) -> None:
         self.findings = findings
-        self.num_wanted = 0
+        self.num_expected = 0
         self._subject = subject
         self._on_progress = on_progress
         self._journal = journal
@@ -188,37 +188,37 @@ class _Interview:
         if min(num_done.values()) >= len(group):
             return
         self._say(f"{name}: {strategy.name}")
-        made = [self._make(strategy, question) for _, question in group]
+        grammars = [self._make_grammar(strategy, question) for _, question in group]
         prompts = [prompt_of(self._subject, strategy, question) for _, question in group]
         self._asker.warm(prompts)
         for temperature in settings.temperatures:
-            rest = list(zip(group, made, prompts, strict=True))[max(0, num_done[temperature]) :]
-            asked = (
+            unanswered = list(zip(group, grammars, prompts, strict=True))[max(0, num_done[temperature]) :]
+            questions = (
                 AskedQuestion(
                     self._subject,
                     strategy,
                     question,
-                    prepared.grammar,
+                    timed.grammar,
                     prompt,
                     number,
                     temperature,
                     settings.max_tokens,
                 )
-                for (number, question), prepared, prompt in rest
-                if prepared.grammar is not None
+                for (number, question), timed, prompt in unanswered
+                if timed.grammar is not None
             )
-            answered = self._asker.answer(asked)
-            for _, prepared, _ in rest:
-                if prepared.grammar is None:
-                    answer = StudyAnswer("", replace(REFUSED, reason=prepared.refusal), 0.0)
+            answers = self._asker.answer(questions)
+            for _, timed, _ in unanswered:
+                if timed.grammar is None:
+                    answer = StudyAnswer("", replace(REFUSED, reason=timed.refusal), 0.0)
                 else:
-                    seconds = prepared.seconds if strategy.is_masked else None
-                    answer = replace(next(answered), grammar_seconds=seconds)
+                    seconds = timed.seconds if strategy.is_masked else None
+                    answer = replace(next(answers), grammar_seconds=seconds)
                 self._keep(name, strategy.name, temperature, answer)
                 self._say(f"{name}: {strategy.name}, T={temperature:g}")
 
     def _say(self, message: str) -> None:
-        self._on_progress(message, self.findings.num_answers, self.num_wanted)
+        self._on_progress(message, self.findings.num_answers, self.num_expected)
 
     def _keep(self, name: str, strategy: str, temperature: float, answer: StudyAnswer) -> None:
         number = self.findings.num_answered(name, strategy, temperature)
@@ -226,13 +226,13 @@ class _Interview:
         if self._journal:
             self._journal.add(Entry(name, strategy, temperature, number, self.elapsed, answer))
 
-    def _make(self, strategy: Strategy, question: Question) -> _Made:
+    def _make_grammar(self, strategy: Strategy, question: Question) -> _TimedGrammar:
         begun = time.monotonic()
         try:
             grammar = strategy.grammar(self._subject, strategy.show(question))
         except NoGrammar as refusal:
-            return _Made(None, time.monotonic() - begun, str(refusal))
-        return _Made(grammar, time.monotonic() - begun)
+            return _TimedGrammar(None, time.monotonic() - begun, str(refusal))
+        return _TimedGrammar(grammar, time.monotonic() - begun)
 
 
 def prompt_of(subject: StudiedModel, strategy: Strategy, question: Question) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Documents as people write them, in JSON or YAML, and references between them.
 
-YAML is read by the JSON schema of version 1.2, as OpenAPI requires: only `true` and `false` are booleans,
-dates are text, and `010` is ten. Keys are always text: `200:` means the key `"200"`.
+YAML is read by the core schema of YAML 1.2, which has the tags that OpenAPI allows: only `true` and `false`
+are booleans, dates are text, and `010` is ten. Keys are always text: `200:` means the key `"200"`.
 """
 
 import json
@@ -22,7 +22,7 @@ LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
 """What an API's description may hold; the tools made of it are checked again, each with a tool's limits."""
 MAX_DOCUMENTS = 256
 MAX_HOPS = 50
-"""References that lead to references."""
+"""How many references are followed, one after another, to a value."""
 
 Retrieve = Callable[[str], str]
 """The text at a URI. Raises `UnreadableSource` where it may not or cannot be read."""
@@ -107,8 +107,8 @@ class LinkedDocuments:
                 value = value[key]
             else:
                 near = near_matches(key, value, 1) if isinstance(value, dict) else ()
-                meant = f"; did you mean {near[0]!r}?" if near else ""
-                raise LookupError(f"nothing is at {shorten(f'{uri}#{fragment}', 200)}{meant}")
+                guess = f"; did you mean {near[0]!r}?" if near else ""
+                raise LookupError(f"nothing is at {shorten(f'{uri}#{fragment}', 200)}{guess}")
         return value
 
     def follow(self, base: str, value: Any) -> tuple[str, Any]:

@@ -10,7 +10,7 @@ from toolspecs.nearest import shorten
 from toolspecs.tool import Tool
 
 MAX_NAME = 64
-"""Characters of a name that every API of tools takes."""
+"""The longest name, in characters, that every API of tools accepts."""
 MAX_TITLE = 200
 SOURCE = "callgate/source"
 """The field of a tool's `_meta` that says where the tool was imported from.
@@ -68,8 +68,8 @@ def source_id_of(meta: Any) -> str | None:
 
 
 def _source(tool: Tool) -> Mapping[str, Any]:
-    noted = tool.extras.get("_meta", {}).get(SOURCE)
-    return noted if isinstance(noted, dict) else {}
+    source = tool.extras.get("_meta", {}).get(SOURCE)
+    return source if isinstance(source, dict) else {}
 
 
 def valid_name(text: str) -> str:
@@ -96,7 +96,7 @@ class UniqueNames:
     def name(self, text: str, hint: str = "") -> str:
         """A name made of `text` that was not given before."""
         base = valid_name(text)
-        chosen = next(tried for tried in self._candidates(base, hint) if tried not in self._taken)
+        chosen = next(name for name in self._candidates(base, hint) if name not in self._taken)
         self._taken.add(chosen)
         return chosen
 

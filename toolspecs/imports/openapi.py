@@ -36,7 +36,7 @@ from toolspecs.tool import Tool
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _VERSIONS = ("3.0", "3.1", "3.2")
 _PLACES = ("path", "query", "querystring", "header", "cookie")
-_OF_THE_CLIENT = frozenset({"accept", "content-type", "authorization"})
+_CLIENT_HEADERS = frozenset({"accept", "content-type", "authorization"})
 """Headers that OpenAPI does not let parameters describe."""
 _Path = tuple[str | int, ...]
 
@@ -59,7 +59,11 @@ EVERYTHING = OperationFilter()
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """An operation, with the document and the place where it stands."""
+    """An operation of an OpenAPI document.
+
+    `item` is its Path Item and `fields` the Operation Object itself. `base` is the URI of the document that
+    both are in, for their references; `path` leads to the operation from the root document, for errors.
+    """
 
     method: str
     route: str
@@ -85,7 +89,7 @@ class _Operation:
         )
 
     def is_selected(self, selection: OperationFilter) -> bool:
-        """Whether the selection admits it."""
+        """Whether the selection admits the operation."""
         names = {self.title, valid_name(self.title)}
         return (
             (not selection.tags or not self.tags.isdisjoint(selection.tags))
@@ -138,8 +142,8 @@ def unreachable(uri: str) -> NoReturn:
 def _version(uri: str, document: Any) -> str:
     if not isinstance(document, dict) or not isinstance(document.get("openapi"), str):
         is_older = isinstance(document, dict) and "swagger" in document
-        way_out = "; it is Swagger 2.0: convert it to OpenAPI 3" if is_older else ""
-        raise UnreadableSource(uri, f"an OpenAPI document has the field `openapi`{way_out}")
+        advice = "; it is Swagger 2.0: convert it to OpenAPI 3" if is_older else ""
+        raise UnreadableSource(uri, f"an OpenAPI document has the field `openapi`{advice}")
     version = ".".join(document["openapi"].split(".")[:2])
     if version not in _VERSIONS:
         shown = shorten(document["openapi"], 50)
@@ -181,7 +185,7 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
     parameters = list(_parameters(operation, documents))
     for parameter, base, path in parameters:
         place = parameter["in"]
-        if place == "header" and parameter["name"].lower() in _OF_THE_CLIENT:
+        if place == "header" and parameter["name"].lower() in _CLIENT_HEADERS:
             continue
         argument = names.name(parameter["name"], place)
         properties[argument] = _described(_parameter_schema(parameter, base, path, schemas), parameter)

@@ -1,7 +1,7 @@
 """Schemas of an OpenAPI document as the schema of one tool, which refers to nothing outside itself.
 
-Every reference leads to the tool's own definitions, whichever document it led to before. What schemas say
-beyond JSON Schema is written in it, or left out where it says nothing about what a client may send:
+Every reference leads to the tool's own definitions, whichever document it led to before. Keywords that only
+OpenAPI has are translated into JSON Schema, or left out if they do not limit what a client may send:
 
 | OpenAPI | in the tool |
 |---|---|
@@ -27,11 +27,11 @@ _LEFT_OUT = frozenset({"xml", "externalDocs", "discriminator", "readOnly", "writ
 _MOVED = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
 """Keywords whose meaning depends on the document around them."""
 _MAX_DEPTH = 20
-"""Of `allOf` and references, to find a property in."""
+"""How deep `allOf` and references are followed to find a property."""
 
 
 class Unsupported(Exception):
-    """A part of a document that no tool can be made of."""
+    """No tool can be made of a part of a document."""
 
     def __init__(self, flaw: Flaw) -> None:
         self.flaw = flaw
@@ -79,22 +79,22 @@ class ToolSchemas:
         return self._members(self._for_clients(schema, base), base, path)
 
     def _members(self, schema: dict[str, Any], base: str, path: tuple[str | int, ...]) -> dict[str, Any]:
-        copied: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for keyword, value in schema.items():
             here = (*path, keyword)
             if keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
-                copied[keyword] = {
+                members[keyword] = {
                     name: self.copy(member, base, (*here, name)) for name, member in value.items()
                 }
             elif keyword in {"oneOf", "anyOf"} and isinstance(value, list) and _discriminator(schema):
-                copied[keyword] = list(self._alternatives(schema, keyword, base, here))
+                members[keyword] = list(self._alternatives(schema, keyword, base, here))
             elif keyword == "example":
-                copied.setdefault("examples", [value])
+                members.setdefault("examples", [value])
             elif keyword in VALUE_KEYWORDS:
-                copied[keyword] = value
+                members[keyword] = value
             elif keyword not in _LEFT_OUT and not keyword.startswith("x-"):
-                copied[keyword] = self.copy(value, base, here)
-        return copied
+                members[keyword] = self.copy(value, base, here)
+        return members
 
     def _reference(self, schema: dict[str, Any], base: str, path: tuple[str | int, ...]) -> dict[str, Any]:
         here = (*path, "$ref")
@@ -108,12 +108,12 @@ class ToolSchemas:
             self._names[target] = self._unique.name(keys[-1])
             self._pending.append(target)
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        if self._is_3_0:  # where they have no force
+        if self._is_3_0:  # it ignores all keywords beside `$ref`
             beside = {keyword: value for keyword, value in beside.items() if keyword == "description"}
         return {"$ref": f"#/{self._field}/{self._names[target]}", **self._members(beside, base, path)}
 
     def _definitions(self) -> Iterator[tuple[str, Any]]:
-        """The definitions by name, those included that they refer to themselves."""
+        """The definitions by name, including those that only other definitions refer to."""
         while self._pending:
             uri, fragment = target = self._pending.pop(0)
             schema = self._documents.at(uri, fragment)
@@ -153,7 +153,7 @@ class ToolSchemas:
             yield from self._properties(part, base, depth + 1)
 
     def _followed(self, base: str, value: Any) -> tuple[str, Any]:
-        """As `LinkedDocuments.follow`, but what leads nowhere is nothing; `copy` finds that out too."""
+        """As `LinkedDocuments.follow`, but None if a reference leads nowhere; `copy` reports that."""
         try:
             return self._documents.follow(base, value)
         except LookupError:
@@ -212,7 +212,7 @@ def _without(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
         changed["required"] = [
             name for name in schema["required"] if not isinstance(name, str) or name not in names
         ]
-        if not changed["required"]:  # which draft-04 does not allow to be empty
+        if not changed["required"]:  # draft-04 does not allow an empty list
             del changed["required"]
     return changed
 

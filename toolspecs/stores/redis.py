@@ -106,7 +106,7 @@ class RedisStore:
         except (ValueError, TypeError) as error:
             raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
         self._client = redis.asyncio.Redis.from_pool(pool)
-        self._awaiting: asyncio.Task[None] | None = None
+        self._waiting_for_answer: asyncio.Task[None] | None = None
         self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
         self._acquire = self._client.register_script(ACQUIRE)
         self._release = self._client.register_script(RELEASE)
@@ -188,7 +188,7 @@ class RedisStore:
             await self._call(self._touch, keys=names, args=[_milliseconds(ttl_s)])
 
     async def compact(self) -> None:
-        """See `Store.compact`: the server's allocator does so."""
+        """See `Store.compact`. Redis does this by itself."""
 
     async def ping(self) -> None:
         """See `Store.ping`."""
@@ -211,7 +211,7 @@ class RedisStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
-        awaiting, self._awaiting = self._awaiting, None
+        awaiting, self._waiting_for_answer = self._waiting_for_answer, None
         if awaiting is not None:
             awaiting.cancel()
             await asyncio.gather(awaiting, return_exceptions=True)
@@ -221,15 +221,15 @@ class RedisStore:
         return await self._call(script, keys=[self._prefix + key], args=arguments)
 
     async def _call(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
-        if self._awaiting is not None:
+        if self._waiting_for_answer is not None:
             raise StoreUnavailable(self._name, "it does not answer")
         try:
             answer = await command(*arguments, **options)
         except (RedisError, OSError) as error:
             if isinstance(error, (ConnectionLost, NoAnswer, OSError)):
                 self._outage.begin(_reason(error))
-            if isinstance(error, NoAnswer) and self._awaiting is None:
-                self._awaiting = asyncio.create_task(self._await_answer())
+            if isinstance(error, NoAnswer) and self._waiting_for_answer is None:
+                self._waiting_for_answer = asyncio.create_task(self._await_answer())
             if isinstance(error, OutOfMemoryError):
                 raise StoreFull(self._name, _FULL) from error
             raise StoreUnavailable(self._name, _reason(error)) from error
@@ -247,13 +247,13 @@ class RedisStore:
         except (RedisError, OSError):
             return  # the next caller meets the error itself
         finally:
-            self._awaiting = None
+            self._waiting_for_answer = None
 
 
 class _Outage:
     """Logs where an outage of a server begins and ends.
 
-    A server that has never answered is told by whoever called it: its outage has no first line.
+    If a server has never answered, its caller reports the first failure, and nothing is logged here.
     """
 
     def __init__(self, name: str) -> None:
@@ -281,7 +281,9 @@ def _reason(error: Exception) -> str:
         return "it asks for a password, and the URL has none"
     cause = error.__cause__ or error.__context__
     if isinstance(error, ConnectionLost) and isinstance(cause, OSError) and cause.errno:
-        known = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror  # below 0: of names
+        known = (
+            os.strerror(cause.errno) if cause.errno > 0 else cause.strerror
+        )  # below 0: the host has no address
         return f"it cannot be reached ({known})"
     return text.removesuffix(".") or type(error).__name__
 

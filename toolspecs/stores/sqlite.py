@@ -21,7 +21,8 @@ from toolspecs.store import hold_lease
 BUSY_TIMEOUT_S = 30
 INCREMENTAL = 2
 """The mode of SQLite's `auto_vacuum` in which free pages are given back when asked to."""
-SWEEP_EVERY = 256  # of this many writes with an expiry, one removes expired entries first
+SWEEP_EVERY = 256
+"""One of this many writes with an expiry also removes expired entries."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -107,7 +108,7 @@ class SQLiteStore:
 
     async def delete(self, key: str) -> bool:
         """See `Store.delete`."""
-        return await self._is_done(DELETE, key=key)
+        return await self._changed_row(DELETE, key=key)
 
     async def scan(self, prefix: str) -> AsyncIterator[str]:
         """See `Store.scan`."""
@@ -125,10 +126,10 @@ class SQLiteStore:
         if expected is None and value is None:
             return await self.get(key) is None
         if expected is None:
-            return await self._is_done(INSERT, key=key, value=value, expires_at=None)
+            return await self._changed_row(INSERT, key=key, value=value, expires_at=None)
         if value is None:
-            return await self._is_done(REMOVE, key=key, expected=expected)
-        return await self._is_done(REPLACE, key=key, expected=expected, value=value)
+            return await self._changed_row(REMOVE, key=key, expected=expected)
+        return await self._changed_row(REPLACE, key=key, expected=expected, value=value)
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
@@ -145,18 +146,20 @@ class SQLiteStore:
 
     async def acquire(self, key: str, token: str, lease_s: float) -> bool:
         """See `LeaseStore.acquire`."""
-        return await self._is_done(ACQUIRE, key=key, value=token.encode(), expires_at=self._after(lease_s))
+        return await self._changed_row(
+            ACQUIRE, key=key, value=token.encode(), expires_at=self._after(lease_s)
+        )
 
     async def release(self, key: str, token: str) -> bool:
         """See `LeaseStore.release`."""
-        return await self._is_done(REMOVE, key=key, expected=token.encode())
+        return await self._changed_row(REMOVE, key=key, expected=token.encode())
 
     async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
         """See `Store.touch`."""
         await self._execute(TOUCH, keys=json.dumps(keys), expires_at=self._after(ttl_s))
 
     async def compact(self) -> None:
-        """See `Store.compact`. The first time, this writes a file anew that an earlier version made."""
+        """See `Store.compact`. A file of an earlier version is written anew, once."""
         await self._execute(SWEEP)
         if (await self._execute("PRAGMA auto_vacuum"))[0][0] != INCREMENTAL:
             await self._execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
@@ -178,12 +181,12 @@ class SQLiteStore:
         return None if seconds is None else self._clock() + seconds
 
     async def _sweep(self) -> None:
-        """Now and then, remove expired entries, so that they do not fill the file."""
+        """Remove expired entries now and then, so that they do not fill the file."""
         if self._num_expiring % SWEEP_EVERY == 0:
             await self._execute(SWEEP)
         self._num_expiring += 1
 
-    async def _is_done(self, statement: str, **values: Any) -> bool:
+    async def _changed_row(self, statement: str, **values: Any) -> bool:
         return bool(await self._execute(f"{statement} RETURNING 1", **values))
 
     async def _execute(self, statement: str, **values: Any) -> list[sqlite3.Row]:
@@ -194,7 +197,7 @@ class SQLiteStore:
             return list(await connection.execute_fetchall(statement, values))
 
     async def _execute_script(self, statements: str) -> None:
-        """Run statements to their ends: a statement without rows ends at its first step otherwise."""
+        """Run statements until they are done; `_execute` would stop one without rows after its first step."""
         with self._failures():
             connection = self._connection or await self._open()
             await connection.executescript(statements)
