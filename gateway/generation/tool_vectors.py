@@ -104,30 +104,27 @@ class ToolVectors:
         """
         if not texts:
             return np.zeros(len(tools), np.float32)
-        of_group = _key(tenant, "group", key)
-        (documents,) = self._get([of_group])
+        group_key = _key(tenant, "group", key)
+        (documents,) = self._get([group_key])
         pending: list[Future[None]] = []
-        of_tool: list[str] = []
+        tool_keys: list[str] = []
         if documents is None:
-            of_tool = [_key(tenant, "tool", tool.digest) for tool in tools]
-            work_by_key = {key: partial(self._tool, tool) for key, tool in zip(of_tool, tools, strict=True)}
-            missing = self._missing(work_by_key)
-            if len(missing) + self._of_tools.num_of(share) > _MAX_WAITING:
+            tool_keys = [_key(tenant, "tool", tool.digest) for tool in tools]
+            work = {key: partial(self._tool, tool) for key, tool in zip(tool_keys, tools, strict=True)}
+            started = self._start_missing(self._of_tools, share, work, _MAX_WAITING)
+            if started is None or len(started) > WORTH_WAITING:
                 return None
-            pending += [self._begin(self._of_tools, share, key, work_by_key[key]) for key in missing]
-            if len(missing) > WORTH_WAITING:
-                return None
-        of_text = {text: _key(tenant, "text", text) for text in texts}
-        query_work = {key: partial(self._query, text) for text, key in of_text.items()}
-        unknown = self._missing(query_work)
-        if len(unknown) + self.num_waiting(share) > MAX_TEXTS_WAITING:
+            pending += started
+        work = {_key(tenant, "text", text): partial(self._query, text) for text in texts}
+        started = self._start_missing(self._of_requests, share, work, MAX_TEXTS_WAITING)
+        if started is None:
             return None
-        pending += [self._begin(self._of_requests, share, key, query_work[key]) for key in unknown]
+        pending += started
         if pending:
             await asyncio.wait([asyncio.wrap_future(future) for future in pending], timeout=wait_s)
-        queries = self._cached(of_text.values())
+        queries = self._cached(work)
         if documents is None:
-            documents = self._stacked(of_group, of_tool)
+            documents = self._stacked(group_key, tool_keys)
         if documents is None or queries is None:
             return None
         return await asyncio.to_thread(alike, documents, dict(zip(texts, queries, strict=True)), texts)
@@ -138,9 +135,14 @@ class ToolVectors:
     def _query(self, text: str) -> Vector:
         return self._embedder.query(parts_of(text))
 
-    def _missing(self, keys: Iterable[str]) -> list[str]:
-        keys = list(keys)
-        return [key for key, vector in zip(keys, self._get(keys), strict=True) if vector is None]
+    def _start_missing(
+        self, threads: FairThreads, share: str, work: Mapping[str, Callable[[], Vector]], max_waiting: int
+    ) -> list[Future[None]] | None:
+        """Start making the missing vectors; None if more than `max_waiting` of the share would wait."""
+        missing = [key for key, vector in zip(work, self._get(work), strict=True) if vector is None]
+        if len(missing) + threads.num_of(share) > max_waiting:
+            return None
+        return [self._begin(threads, share, key, work[key]) for key in missing]
 
     def _get(self, keys: Iterable[str]) -> list[Vector | None]:
         with self._lock:
@@ -158,9 +160,9 @@ class ToolVectors:
 
     def _cached(self, keys: Iterable[str]) -> list[Vector] | None:
         """The vectors of some keys; None if one is missing."""
-        found = self._get(keys)
-        vectors = [vector for vector in found if vector is not None]
-        return vectors if len(vectors) == len(found) else None
+        cached = self._get(keys)
+        vectors = [vector for vector in cached if vector is not None]
+        return vectors if len(vectors) == len(cached) else None
 
     def _begin(self, threads: FairThreads, share: str, key: str, work: Callable[[], Vector]) -> Future[None]:
         """Start making a vector, unless it is being made already."""

@@ -125,7 +125,7 @@ class ToolImports:
         """
         if offer.faults and not skip_refused:
             raise InvalidTools(offer.faults)
-        budget = self._registry.budget(principal)
+        budget, owner = self._registry.budget(principal), principal.owner
         while True:
             current = await self._current(name)
             precondition.check(name, current.etag if current else None)
@@ -135,15 +135,13 @@ class ToolImports:
             revision = current
             if is_dry_run:
                 toolset = await asyncio.to_thread(recorded, current.toolset if current else Toolset(name))
-            elif current:
-                revision = await self._catalog.change(
-                    name, _of_toolset(recorded), precondition, owner=principal.owner
-                )
-                toolset = revision.toolset
             else:
-                try:
-                    revision = await self._create(offered.toolset, offer, principal.owner)
-                except StaleRevision:  # somebody else created it meanwhile
+                revision = (
+                    await self._catalog.change(name, _of_toolset(recorded), precondition, owner=owner)
+                    if current
+                    else await self._create(offered.toolset, offer, owner)
+                )
+                if revision is None:  # somebody else has created the toolset meanwhile
                     continue
                 toolset = revision.toolset
             source_id = offer.source.source_id
@@ -263,15 +261,18 @@ class ToolImports:
                 return _EnforceableOffer(toolset, (*offer.faults, *refused), tuple(reports))
         raise AssertionError("the last reading raises or returns")
 
-    async def _create(self, offered: Toolset, offer: Offer, owner: str) -> Revision:
-        """Create the toolset with all its tools accepted; raises StaleRevision if somebody else was first."""
+    async def _create(self, offered: Toolset, offer: Offer, owner: str) -> Revision | None:
+        """Create the toolset with all its tools accepted; None if somebody else has created it meanwhile."""
 
         def accepted() -> CheckedToolset:
             source = offer.source.seen(offered).accepting(offered.tool_names)
             return check_size(offered.with_source(source), self._catalog.limits)
 
         checked = await asyncio.to_thread(accepted)
-        write = await self._catalog.put_checked(checked, Precondition(if_none_match=True), owner=owner)
+        try:
+            write = await self._catalog.put_checked(checked, Precondition(if_none_match=True), owner=owner)
+        except StaleRevision:
+            return None
         return write.revision
 
     async def _differences(

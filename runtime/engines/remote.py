@@ -174,11 +174,7 @@ class RemoteRuntime:
             takes_images=self._settings.takes_images,
         )
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
-        self._grammars: SentGrammars = (
-            MarkedGrammars(secret, self._token_bytes, self._parts(secret))
-            if write_grammar is None
-            else RestGrammars(text.vocabulary, write_grammar)
-        )
+        self._grammars = self._sent_grammars(secret, write_grammar)
         self._writer = OutputWriter(
             self._replicas,
             self._grammars,
@@ -193,15 +189,7 @@ class RemoteRuntime:
         )
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._answers: dict[str, _Answer] = {}
-        self._card = ModelCard(
-            text.model_id,
-            text.prepared,
-            text.syntax,
-            text.context_length,
-            template_variables(text.tokenizer.chat_template),
-            sampling=text.sampling,
-            applies_guards=self._grammars.applies_guards,
-        )
+        self._card = _card_of(text, applies_guards=self._grammars.applies_guards)
 
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines; each takes requests once it has passed the canary."""
@@ -287,11 +275,7 @@ class RemoteRuntime:
 
     async def models(self) -> tuple[ModelCard, ...]:
         """The model that is served, with the smallest context length of all engines that are up."""
-        known = [replica.model.context_length for replica in self._replicas if replica.model]
-        shortest = min([self._card.context_length, *(length for length in known if length)])
-        if shortest != self._card.context_length:
-            return (replace(self._card, context_length=shortest),)
-        return (self._card,)
+        return (replace(self._card, context_length=self._context_length),)
 
     async def close(self) -> None:
         """End running requests with `EngineStopped`, and close all connections."""
@@ -303,10 +287,21 @@ class RemoteRuntime:
         self._prompts.close()
         self._writer.shutdown()
 
-    def _parts(self, secret: bytes) -> GrammarParts:
-        if self._settings.sends_units:
-            return InlineGrammars(secret)
-        return PublishedGrammars(retry_after_s=self._settings.retry_after_s)
+    def _sent_grammars(self, secret: bytes, write_grammar: WriteGrammar | None) -> SentGrammars:
+        if write_grammar is not None:
+            return RestGrammars(self._text.vocabulary, write_grammar)
+        parts: GrammarParts = (
+            InlineGrammars(secret)
+            if self._settings.sends_units
+            else PublishedGrammars(retry_after_s=self._settings.retry_after_s)
+        )
+        return MarkedGrammars(secret, self._token_bytes, parts)
+
+    @property
+    def _context_length(self) -> int:
+        """The smallest context length of the model and of the engines that are up."""
+        lengths = (replica.model.context_length for replica in self._replicas if replica.model)
+        return min([self._text.context_length, *filter(None, lengths)])
 
     def _check_model(self, request: GenerationRequest) -> None:
         if request.model != self._text.model_id:
@@ -321,10 +316,7 @@ class RemoteRuntime:
 
         Their budget is checked only once. This is slow for grammars of many tools, so a thread does it.
         """
-        context_length = min(
-            [self._text.context_length]
-            + [r.model.context_length for r in self._replicas if r.model and r.model.context_length]
-        )
+        context_length = self._context_length
         num_left = context_length - len(prompt_ids)
         if num_left < 1:
             raise PromptTooLong(len(prompt_ids), context_length)
@@ -343,3 +335,15 @@ class RemoteRuntime:
             [output] = outputs
             output.follow(request.draft)
         return outputs
+
+
+def _card_of(text: LoadedTokenizer, *, applies_guards: bool) -> ModelCard:
+    return ModelCard(
+        text.model_id,
+        text.prepared,
+        text.syntax,
+        text.context_length,
+        template_variables(text.tokenizer.chat_template),
+        sampling=text.sampling,
+        applies_guards=applies_guards,
+    )
