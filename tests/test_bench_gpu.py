@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_part_runs(tmp_path):
+def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(tmp_path):
     command = [sys.executable, "tests/bench/bench_gpu.py", "--device", "cpu", "--model", "tiny"]
     command += ["--profile", "--compiler", "eager"]
     path = os.pathsep.join([".", "tests", "tests/runtime", *sys.path])

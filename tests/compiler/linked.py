@@ -54,3 +54,10 @@ def accepts(grammar, token_ids):
             return False
     assert matcher.is_terminated()
     return True
+
+
+def accepts_arguments(grammar, arguments):
+    """Whether these arguments, written as bytes, complete a call of the tool `f`."""
+    syntax, matcher = grammar.syntax, grammar.matcher()
+    text = syntax.opening + syntax.header("f") + arguments + syntax.end + syntax.closing
+    return all(map(matcher.accept, text.encode())) and matcher.is_completed()

@@ -29,7 +29,7 @@ TOOLS = ("mcp", "bfcl", "openapi")
         ("openapi", 20, 1, 1, 1),
     ],
 )
-def test_a_sample(corpus, every, compiled, accepted, writable):
+def test_a_sample_of_a_corpus_admits_nothing_invalid(corpus, every, compiled, accepted, writable):
     cases = sample(corpus, every=every)
     total = score(cases, outcomes("callgate", cases, workers=0))
     assert total.wrong == []
@@ -42,7 +42,7 @@ def test_a_sample(corpus, every, compiled, accepted, writable):
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("engine", ["callgate", "xgrammar", "llguidance"])
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_a_whole_corpus(corpus, engine):
+def test_a_whole_corpus_admits_nothing_invalid(corpus, engine):
     if engine == "llguidance":
         pytest.importorskip("llguidance", reason="a dependency of the benchmarks alone")
     cases = sample(corpus)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from guarded_schemas import GUARDED, POINT, REPEATS, STRINGS
 from random_decoding import flags
+from soundness.judges import without_repeats
 from vocabularies import named_vocabulary, spelled
 
 from compiler import UnsupportedSchema, compile_schema
@@ -36,11 +37,6 @@ def _allowed(matcher, bitmask, width) -> np.ndarray:
     """One flag for every token."""
     matcher.fill_bitmask(bitmask, 0)
     return flags(bitmask[0], width)
-
-
-def _unique(pairs: list) -> dict:
-    assert len(dict(pairs)) == len(pairs), f"a key repeats: {pairs}"
-    return dict(pairs)
 
 
 def _decode(
@@ -76,7 +72,7 @@ def test_random_outputs_never_repeat_and_never_get_stuck(name, vocabulary):
             continue
         num_ended += 1
         text = spelled(written, vocabulary).decode()
-        value = json.loads(text, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=without_repeats)
         assert jsonschema_rs.is_valid(schema, value), text
         assert jsonschema.Draft202012Validator(schema).is_valid(value), text
         assert compiled.accepts(text)
@@ -174,7 +170,7 @@ def test_whatever_is_closed_is_valid(name, vocabulary):
         for token_id in closing:
             assert matcher.accept(token_id)
         assert matcher.is_completed()
-        value = json.loads(spelled(written + closing, vocabulary), object_pairs_hook=_unique)
+        value = json.loads(spelled(written + closing, vocabulary), object_pairs_hook=without_repeats)
         assert jsonschema_rs.is_valid(GUARDED[name], value)
 
 
@@ -193,7 +189,9 @@ def test_linked_calls_are_guarded(syntax):
         if not written:
             continue
         text = spelled(written, vocabulary).decode()
-        value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[text.index('{"tags"') :])
+        value, _ = json.JSONDecoder(object_pairs_hook=without_repeats).raw_decode(
+            text[text.index('{"tags"') :]
+        )
         assert jsonschema_rs.is_valid(schema, value)
 
 

@@ -55,7 +55,7 @@ MARKED = Vocabulary.from_tokens(
         (ToolChoice(ChoiceMode.AUTO, ()), True, "Hello", True),
     ],
 )
-def test_choices(choice, parallel, text, expected):
+def test_an_output_is_accepted_only_as_its_tool_choice_allows(choice, parallel, text, expected):
     assert accepts(linked(choice, parallel=parallel), ids(text)) is expected
     marked = linked(choice, vocabulary=MARKED, parallel=parallel)
     assert accepts(marked, ids(text, MARKED)) is expected

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_decoding import RandomDecoder, flags
+from soundness.judges import without_repeats
 
 from compiler import compile_schema, compile_toolset
 from compiler.errors import UnsupportedSchema
@@ -157,11 +158,6 @@ def _told_apart_by_rules(schema, vocabulary) -> CompiledSchema:
     return CompiledSchema(grammar, lowering.reporter.report(), prepare(vocabulary))
 
 
-def _unique(pairs: list) -> dict:
-    assert len(dict(pairs)) == len(pairs), f"a key repeats: {pairs}"
-    return dict(pairs)
-
-
 @pytest.mark.parametrize("name", [*MARKED, *AMBIGUOUS])
 def test_masks_are_those_of_rules_that_tell_the_keys_apart(name, vocabulary):
     _compare_masks({**MARKED, **AMBIGUOUS}[name], vocabulary, random.Random(name))
@@ -248,7 +244,7 @@ def test_random_outputs_are_valid_whatever_is_escaped(name, vocabulary):
         written = decoder.decode(compiled.matcher(), random.Random(seed), max_tokens=60, bias=0.2)
         assert KEY_MARK.encode() not in written
         assert compiled.accepts(written.decode())
-        assert jsonschema_rs.is_valid(schema, json.loads(written, object_pairs_hook=_unique)), written
+        assert jsonschema_rs.is_valid(schema, json.loads(written, object_pairs_hook=without_repeats)), written
 
 
 @pytest.mark.parametrize(
@@ -331,7 +327,7 @@ def test_what_is_closed_inside_a_key_is_valid(text):
         assert len(completion) <= recogniser.max_completion_bytes()
         whole = (begun + completion).decode()
         assert compiled.accepts(whole), whole
-        assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=_unique))
+        assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=without_repeats))
 
 
 LONG = {"type": "string", "minLength": 200}
@@ -356,7 +352,7 @@ def test_no_declared_key_is_written_where_another_is_shorter(name):
         assert len(completion) <= recogniser.max_completion_bytes()
         whole = (begun + completion).decode()
         assert compiled.accepts(whole), whole
-        assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=_unique))
+        assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=without_repeats))
 
 
 def test_what_follows_a_marked_key_is_forced():
@@ -382,7 +378,7 @@ def test_linked_calls_are_valid(syntax, vocabulary):
     for seed in range(8):
         text = decoder.decode(linked.matcher(), random.Random(seed), max_tokens=80, bias=0.2).decode()
         begin = text.index('"arguments": ') + len('"arguments": ')
-        value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[begin:])
+        value, _ = json.JSONDecoder(object_pairs_hook=without_repeats).raw_decode(text[begin:])
         assert jsonschema_rs.is_valid(schema, value), text
 
 

@@ -57,7 +57,7 @@ def _recogniser(number: int) -> Recogniser:
 
 
 @pytest.mark.parametrize("number", range(len(SHORTEST)), ids=lambda n: SHORTEST[n][1])
-def test_the_shortest_sentence(number):
+def test_the_completion_of_nothing_is_the_shortest_sentence(number):
     recogniser = _recogniser(number)
     assert recogniser.completion() == SHORTEST[number][1].encode()
     assert recogniser.advance(recogniser.completion())
@@ -125,7 +125,7 @@ def test_repetition_comes_back_to_the_same_state():
     assert len(sizes) == 1
 
 
-def test_bounded_repetition():
+def test_a_bounded_repetition_accepts_no_other_counts():
     grammar = Grammar({"root": Rule(Concatenation((Repeat(CharClass.of("a"), 2, 4), Literal("b"))))})
     for text, fits, completion in [
         ("", True, "aab"), ("a", True, "ab"), ("aaaa", True, "b"), ("aaaaa", False, None), ("ab", False, None)

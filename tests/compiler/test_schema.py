@@ -81,7 +81,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("schema", "accepted", "rejected"), CASES)
-def test_language(schema, accepted, rejected):
+def test_a_schema_accepts_these_texts_and_rejects_those(schema, accepted, rejected):
     compiled = compile_schema(schema)
     assert [text for text in accepted if not compiled.accepts(text)] == []
     assert [text for text in rejected if compiled.accepts(text)] == []
@@ -161,7 +161,7 @@ CLOSED = [
 
 
 @pytest.mark.parametrize(("schema", "accepted", "rejected"), CLOSED)
-def test_closed_objects(schema, accepted, rejected):
+def test_a_schema_of_closed_objects_accepts_these_texts_and_rejects_those(schema, accepted, rejected):
     compiled = compile_schema(schema, objects="closed")
     assert [text for text in accepted if not compiled.accepts(text)] == []
     assert [text for text in rejected if compiled.accepts(text)] == []

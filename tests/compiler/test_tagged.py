@@ -5,6 +5,7 @@ import random
 
 import pytest
 from jsonschema import Draft202012Validator
+from linked import accepts_arguments
 from monolith import tagged
 from random_decoding import Generation
 from whole_outputs import parse_calls
@@ -33,12 +34,6 @@ def schema_of(*required, **properties):
 
 def compiled(schema, syntax: Syntax = QWEN) -> LinkedGrammar:
     return compile_toolset([Tool("f", "", schema)], tokenizer=BYTES, syntax=syntax.name)
-
-
-def accepts(grammar: LinkedGrammar, arguments: str) -> bool:
-    row, matcher = grammar.syntax, grammar.matcher()
-    text = row.opening + row.header("f") + arguments + row.end + row.closing
-    return all(map(matcher.accept, text.encode())) and matcher.is_completed()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -70,20 +65,20 @@ def accepts(grammar: LinkedGrammar, arguments: str) -> bool:
         ({}, ["x", 1, None, [1], {"a": "b"}], []),
     ],
 )
-def test_one_parameter(row, schema, valid, invalid):
+def test_a_parameter_in_tags_accepts_only_its_valid_values(row, schema, valid, invalid):
     grammar = compiled(schema_of("k", k=schema), row)
     for value in valid:
         text = tagged({"k": value}, row)
-        assert accepts(grammar, text), value
+        assert accepts_arguments(grammar, text), value
         output = row.opening + row.header("f") + text + row.end + row.closing
         _, calls = parse_calls(output, row, lambda name: grammar.units[name].types)
         assert calls == [("f", json.dumps({"k": value}, ensure_ascii=False))]
     for text in invalid:
         if text == "x</parameter>" and row.tags.end.strip() != "</parameter>":
             continue
-        assert not accepts(grammar, tagged({"k": text}, row)), text
-        assert not accepts(grammar, tagged({"k": text}, row).replace('="true"', '="false"')), text
-    assert not accepts(grammar, "")
+        assert not accepts_arguments(grammar, tagged({"k": text}, row)), text
+        assert not accepts_arguments(grammar, tagged({"k": text}, row).replace('="true"', '="false"')), text
+    assert not accepts_arguments(grammar, "")
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if not row.tags.tells_strings], ids=lambda row: row.name)
@@ -105,7 +100,7 @@ def test_no_string_reads_as_another_type(row, types, texts):
     grammar = compiled(schema_of("k", k={"type": types}), row)
     other = Draft202012Validator({"type": types[1]})
     for text in texts:
-        if accepts(grammar, tagged({"k": text}, row)):
+        if accepts_arguments(grammar, tagged({"k": text}, row)):
             assert other.is_valid(json.loads(text)), text
 
 
@@ -119,10 +114,10 @@ def test_a_type_in_one_alternative_narrows_the_strings_of_all():
     }
     grammar = compiled(schema)
     assert grammar.units["f"].types == {"kind": ("string",), "k": ("number", "string")}
-    assert accepts(grammar, tagged({"kind": "a", "k": "x"}, QWEN))
-    assert accepts(grammar, tagged({"kind": "b", "k": 12}, QWEN))
-    assert not accepts(grammar, tagged({"kind": "a", "k": "12"}, QWEN))
-    assert not accepts(grammar, tagged({"kind": "b", "k": "x"}, QWEN))
+    assert accepts_arguments(grammar, tagged({"kind": "a", "k": "x"}, QWEN))
+    assert accepts_arguments(grammar, tagged({"kind": "b", "k": 12}, QWEN))
+    assert not accepts_arguments(grammar, tagged({"kind": "a", "k": "12"}, QWEN))
+    assert not accepts_arguments(grammar, tagged({"kind": "b", "k": "x"}, QWEN))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +137,7 @@ def test_which_parameters_there_are(schema, valid, invalid):
     grammar = compiled(schema)
     for keys, expected in [(keys, True) for keys in valid] + [(keys, False) for keys in invalid]:
         written = "".join(tagged({key: 1}, QWEN) for key in keys)
-        assert accepts(grammar, written) is expected, keys
+        assert accepts_arguments(grammar, written) is expected, keys
 
 
 @pytest.mark.parametrize("key", ["a b", "a>b", "<a", 'a"', "a\n", ""])

@@ -8,8 +8,10 @@ from functools import cache
 import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
+from linked import accepts_arguments
 from monolith import tagged
 from random_decoding import allowed_ids
+from soundness.judges import without_repeats
 from soundness.tagged_schemas import DISTINCT, STRING, Drawing, arguments_schema, crossing_vocabulary
 from text_call_parser import ArgumentsPart, CallParser, CallStart
 from vocabularies import spelled
@@ -34,12 +36,6 @@ OTHER_TYPES = ("array", "boolean", "null", "number", "object")
 
 def compiled(schema, row: Syntax, vocabulary: Vocabulary = BYTES) -> LinkedGrammar:
     return compile_toolset([Tool("f", "", schema)], tokenizer=vocabulary, syntax=row.name)
-
-
-def accepts(grammar: LinkedGrammar, arguments: str) -> bool:
-    row, matcher = grammar.syntax, grammar.matcher()
-    text = row.opening + row.header("f") + arguments + row.end + row.closing
-    return all(map(matcher.accept, text.encode())) and matcher.is_completed()
 
 
 def read(text: str, types, row: Syntax, size: int = 1000) -> str:
@@ -69,11 +65,11 @@ def test_a_string_that_resembles_json_of_no_admitted_type_hides_nothing_from_the
     grammar = beside_guarded((STRING_TYPE, other), row)
     for text in texts:
         valid = {"p": text, "tags": ["a", "b"], "short": ["12345678"]}
-        assert accepts(grammar, tagged(valid, row)), text
+        assert accepts_arguments(grammar, tagged(valid, row)), text
         for size in (1, 7, 1000):
             assert json.loads(read(tagged(valid, row), grammar.units["f"].types, row, size)) == valid
-        assert not accepts(grammar, tagged(valid | {"tags": ["a", "a"]}, row)), text
-        assert not accepts(grammar, tagged(valid | {"short": ["123456789"]}, row)), text
+        assert not accepts_arguments(grammar, tagged(valid | {"tags": ["a", "a"]}, row)), text
+        assert not accepts_arguments(grammar, tagged(valid | {"short": ["123456789"]}, row)), text
 
 
 @pytest.mark.parametrize("row", UNTOLD, ids=lambda row: row.name)
@@ -87,7 +83,7 @@ def test_lowering_guard_and_reader_agree_on_what_is_json(row):
             for _ in range(25):
                 text = "".join(rng.choices(pieces, k=rng.randrange(5)))
                 written = tagged({"p": text, "tags": ["a"], "short": []}, row)
-                is_accepted = accepts(grammar, written)
+                is_accepted = accepts_arguments(grammar, written)
                 if is_json(types["p"], text):
                     value = (
                         json.loads(read(written, types, row, rng.randint(1, 9)))["p"] if is_accepted else 0
@@ -96,7 +92,9 @@ def test_lowering_guard_and_reader_agree_on_what_is_json(row):
                     continue
                 assert is_accepted, text
                 assert json.loads(read(written, types, row, rng.randint(1, 9)))["p"] == text
-                assert not accepts(grammar, tagged({"p": text, "tags": ["a", "a"], "short": []}, row)), text
+                assert not accepts_arguments(
+                    grammar, tagged({"p": text, "tags": ["a", "a"], "short": []}, row)
+                ), text
 
 
 @pytest.mark.parametrize("has_markers", [False, True])
@@ -150,7 +148,7 @@ def check_outputs(row: Syntax, seed: int, num_outputs: int, *, has_markers: bool
         assert calls
         assert _in_pieces(output, row, types, rng) == [text for _, text in calls]
         for _, text in calls:
-            value = json.loads(text, object_pairs_hook=_unique)
+            value = json.loads(text, object_pairs_hook=without_repeats)
             assert jsonschema_rs.is_valid(schema, value), (schema, output)
             assert Draft202012Validator(schema).is_valid(value), (schema, output)
         num_calls += len(calls)
@@ -188,11 +186,6 @@ def _in_pieces(text: str, row: Syntax, types, rng: random.Random) -> list[str]:
             case ArgumentsPart():
                 found[-1] += part.text
     return found
-
-
-def _unique(pairs):
-    assert len(pairs) == len(dict(pairs)), f"a key repeats: {pairs}"
-    return dict(pairs)
 
 
 @cache

@@ -164,7 +164,7 @@ def test_what_is_said_twice_is_written_once():
 
 @settings(max_examples=100, derandomize=True)
 @given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=8), st.lists(st.text("abc", max_size=5)))
-def test_other_texts(left_out, texts):
+def test_other_than_admits_all_texts_but_those(left_out, texts):
     bounded = other_than(left_out)
     for text in (*texts, *left_out):
         assert admits(bounded, text) == (text not in left_out)

@@ -2,17 +2,12 @@
 
 import pytest
 from engine_models import look_up
-
-from runtime.models.random_model import RandomModelSettings, ensure_random_model
-from runtime.text.tokenizer import load_tokenizer
+from remote_engines import load_text
 
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return load_tokenizer(
-        ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
-    )
+    return load_text(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")
@@ -21,5 +16,5 @@ def store_url(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(store_url):
+def lookup(store_url):
     return look_up(store_url)

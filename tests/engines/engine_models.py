@@ -68,9 +68,9 @@ def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=S
     return asyncio.run(find())
 
 
-def marked(found, *, secret=SECRET, is_thinking=False, written_ids=()) -> str:
+def marked(lookup, *, secret=SECRET, is_thinking=False, written_ids=()) -> str:
     """What a gateway sends for a grammar that was looked up."""
-    return spell_mark(found.recipe, is_thinking=is_thinking, secret=secret, written_ids=written_ids)
+    return spell_mark(lookup.recipe, is_thinking=is_thinking, secret=secret, written_ids=written_ids)
 
 
 def ids(text: str) -> list[int]:

@@ -5,17 +5,21 @@ import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+import httpx
 import jsonschema_rs
 from completions_server import SECRET, StandIn, serving
 from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.client import EngineAddress
+from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.vllm_client import VllmClient
 from runtime.events import Finished, PromptRead
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import GenerationRequest, Message, Sampling
+from runtime.text.tokenizer import load_tokenizer
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 TOOLS = (
@@ -57,6 +61,7 @@ GUARDED = Tool(
     },
 )
 """What it takes needs a guard: engines without our plugin do not keep it by themselves."""
+REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
 SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
 WATCH = WatchSettings(probe_s=0.2, canary_s=300, first_retry_s=0.05, last_retry_s=0.2, stall_s=2)
 SETTINGS = RemoteSettings(watch=WATCH)
@@ -81,12 +86,35 @@ class Linked:
     def entries(self, recipe):
         return self.grammars.entries(recipe)
 
-    def _noted(self, found):
-        self.by_digest[found.recipe.digest] = found.grammar
-        return found
+    def _noted(self, lookup):
+        self.by_digest[lookup.recipe.digest] = lookup.grammar
+        return lookup
 
     def __call__(self, recipe):
         return self.by_digest[recipe.digest]
+
+
+def load_text(folder):
+    """The tokenizer of a small random model, by which stand-ins write."""
+    model = ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2))
+    return load_tokenizer(model, model_id="remote")
+
+
+def answering(*pieces, **headers):
+    """A client of an engine that answers everything with these pieces of bytes."""
+
+    async def content():
+        for piece in pieces:
+            yield piece
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=content(), headers=headers))
+    return VllmClient(EngineAddress("http://engine"), transport=transport)
+
+
+async def tokens_of(client):
+    """The token ids of what a client's engine writes."""
+    async with client.completion(REQUEST) as chunks:
+        return [token.token_id async for chunk in chunks for token in chunk.tokens]
 
 
 class Remote:
@@ -105,15 +133,15 @@ class Remote:
             parallel=parallel,
         )
 
-    def request(self, found=None, *, temperature=1.0, seed=None, **options):
+    def request(self, lookup=None, *, temperature=1.0, seed=None, **options):
         self.number += 1
         options = {"messages": (Message("user", "hello"),), "max_tokens": 120} | options
         return GenerationRequest(
             f"r{self.number}",
             "remote",
-            tools=TOOLS if found else (),
-            constraint=found.grammar if found else None,
-            recipe=found.recipe if found else None,
+            tools=TOOLS if lookup else (),
+            constraint=lookup.grammar if lookup else None,
+            recipe=lookup.recipe if lookup else None,
             sampling=Sampling(temperature=temperature, seed=seed),
             **options,
         )

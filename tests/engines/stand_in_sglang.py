@@ -35,9 +35,9 @@ class HookRegistry:
     def apply_hooks(cls):
         for target, hooks in cls.hooks.items():
             module, owner, method = target.rsplit(".", 2)
-            found = getattr(sys.modules[module], owner)
+            lookup = getattr(sys.modules[module], owner)
             for hook_type, hook in hooks:
-                setattr(found, method, hooked(getattr(found, method), hook, hook_type))
+                setattr(lookup, method, hooked(getattr(lookup, method), hook, hook_type))
         cls.hooks.clear()
 
 

@@ -16,14 +16,14 @@ NUM_ROWS = 48
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def lookup(tmp_path_factory):
     return look_up(f"sqlite://{tmp_path_factory.mktemp('store')}/store.sqlite3", choice=AUTO, parallel=True)
 
 
-def begun(found, seed, *, extra_columns=0):
+def begun(lookup, seed, *, extra_columns=0):
     """An output at a random place of a random text or call."""
     source, vocabulary = random.Random(seed), prepared().vocabulary
-    output = MaskedOutput(found.grammar, Mark(found.recipe), prepared(), vocabulary.width + extra_columns)
+    output = MaskedOutput(lookup.grammar, Mark(lookup.recipe), prepared(), vocabulary.width + extra_columns)
     mask = allocate_bitmask(1, vocabulary.width)
     trigger = vocabulary.markers["<tool_call>"]
     for at in range(source.randrange(40)):
@@ -46,8 +46,8 @@ def filled_one_by_one(outputs, columns):
 @pytest.mark.parametrize("num_threads", [1, 3])
 @pytest.mark.parametrize("num_rows", [1, NUM_ROWS])
 @pytest.mark.parametrize("extra_columns", [0, 100])
-def test_a_batch_fills_the_same_rows(found, num_threads, num_rows, extra_columns):
-    outputs = [begun(found, seed, extra_columns=extra_columns) for seed in range(num_rows)]
+def test_a_batch_fills_the_same_rows(lookup, num_threads, num_rows, extra_columns):
+    outputs = [begun(lookup, seed, extra_columns=extra_columns) for seed in range(num_rows)]
     columns = prepared().vocabulary.width + extra_columns
     bitmask = allocate_bitmask(2 * num_rows, columns)
     BatchFill(num_threads).fill([(output, 2 * row) for row, output in enumerate(outputs)], bitmask)
@@ -55,15 +55,15 @@ def test_a_batch_fills_the_same_rows(found, num_threads, num_rows, extra_columns
     assert (bitmask[1::2] == -1).all()
 
 
-def test_rows_of_every_kind_are_among_them(found):
+def test_rows_of_every_kind_are_among_them(lookup):
     """Inside of matchers, under guards, and at the boundaries of calls."""
     bitmask = allocate_bitmask(1, prepared().vocabulary.width)
-    kinds = {type(begun(found, seed).inner_matcher(bitmask)).__name__ for seed in range(NUM_ROWS)}
+    kinds = {type(begun(lookup, seed).inner_matcher(bitmask)).__name__ for seed in range(NUM_ROWS)}
     assert kinds == {"GrammarMatcher", "NoneType"}
 
 
-def test_a_batch_that_fails_is_filled_one_by_one(found, monkeypatch, caplog):
-    outputs = [begun(found, seed) for seed in range(NUM_ROWS)]
+def test_a_batch_that_fails_is_filled_one_by_one(lookup, monkeypatch, caplog):
+    outputs = [begun(lookup, seed) for seed in range(NUM_ROWS)]
     expected = filled_one_by_one(outputs, prepared().vocabulary.width)
     batch = BatchFill(2)
 
@@ -79,9 +79,9 @@ def test_a_batch_that_fails_is_filled_one_by_one(found, monkeypatch, caplog):
     assert "no memory" in caplog.text
 
 
-def test_a_row_that_cannot_be_finished_allows_only_to_stop(found, monkeypatch):
+def test_a_row_that_cannot_be_finished_allows_only_to_stop(lookup, monkeypatch):
     bitmask = allocate_bitmask(NUM_ROWS, prepared().vocabulary.width)
-    outputs = [begun(found, seed) for seed in range(NUM_ROWS)]
+    outputs = [begun(lookup, seed) for seed in range(NUM_ROWS)]
     inner = next(output for output in outputs if output.inner_matcher(bitmask) is not None)
 
     def fail(*_):
@@ -94,9 +94,9 @@ def test_a_row_that_cannot_be_finished_allows_only_to_stop(found, monkeypatch):
     assert not inner.accept(list(prepared().vocabulary.stop_ids))
 
 
-def test_an_output_whose_matcher_fails_ends_alone(found, monkeypatch):
+def test_an_output_whose_matcher_fails_ends_alone(lookup, monkeypatch):
     """An error would end the engine, with all outputs of all clients."""
-    output = begun(found, 1)
+    output = begun(lookup, 1)
 
     def fail(*_):
         raise RuntimeError("lost")

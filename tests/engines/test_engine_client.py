@@ -2,46 +2,23 @@
 
 from contextlib import AsyncExitStack
 
-import httpx
 import pytest
 from completions_server import StandIn, serving
+from remote_engines import answering, load_text, tokens_of
 
 from runtime.engines import client as engine_client
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke
-from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
-from runtime.text.tokenizer import load_tokenizer
 
 NUM_STREAMS = 272
 """As many as a gateway admits by default."""
 
 
-REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
-
-
-def answering(content):
-    """A client of an engine that answers everything with some pieces of bytes."""
-
-    async def pieces():
-        for piece in content:
-            yield piece
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
-    return VllmClient(EngineAddress("http://engine"), transport=transport)
-
-
-async def tokens_of(client):
-    async with client.completion(REQUEST) as chunks:
-        return [token.token_id async for chunk in chunks for token in chunk.tokens]
-
-
 async def test_probes_are_answered_beside_as_many_streams_as_may_run(tmp_path):
-    text = load_tokenizer(
-        ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
-    )
+    text = load_text(tmp_path)
     stand_in = StandIn(text, writes={0: "stall"})
     body = CompletionRequest(model_id="remote", prompt_ids=[1, 2], max_tokens=9, sampling=Sampling())
     with serving(stand_in) as url:
@@ -56,7 +33,7 @@ async def test_probes_are_answered_beside_as_many_streams_as_may_run(tmp_path):
 
 async def test_a_long_answer_to_a_probe_is_refused(monkeypatch):
     monkeypatch.setattr(engine_client, "MAX_PROBE_BYTES", 1000)
-    client = answering([b'{"data": ['] + [b" " * 100] * 20)
+    client = answering(b'{"data": [', *[b" " * 100] * 20)
     with pytest.raises(EngineBroke, match=r"/v1/models has more than 1000 bytes"):
         await client.models()
 
@@ -65,7 +42,7 @@ async def test_a_long_answer_to_a_probe_is_refused(monkeypatch):
 async def test_events_are_joined_from_whatever_pieces_come(size):
     stream = b'data: {"choices": [{"token_ids": [5]}]}\n\n: a comment\ndata: {"choices": [{"token_ids": [6, 7]}]}\n\n'
     stream += b"data: [DONE]\n\n"
-    assert await tokens_of(answering([stream[i : i + size] for i in range(0, len(stream), size)])) == [
+    assert await tokens_of(answering(*(stream[i : i + size] for i in range(0, len(stream), size)))) == [
         5,
         6,
         7,
@@ -75,4 +52,4 @@ async def test_events_are_joined_from_whatever_pieces_come(size):
 async def test_a_long_event_is_refused(monkeypatch):
     monkeypatch.setattr(engine_client, "MAX_EVENT_BYTES", 1000)
     with pytest.raises(EngineBroke, match="an event of more than 1000 bytes"):
-        await tokens_of(answering([b"data: {"] + [b" " * 100] * 20))
+        await tokens_of(answering(b"data: {", *[b" " * 100] * 20))

@@ -95,7 +95,7 @@ async def connected(server, certificate=None, *, limits=None, **options):
 
 async def read_events(connection):
     async with connection.events("/", {}, {}) as events:
-        return [data async for found in events for data in found]
+        return [data async for batch in events for data in batch]
 
 
 @pytest.mark.parametrize("size", [3, 1000])

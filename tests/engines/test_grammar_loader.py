@@ -42,7 +42,7 @@ def store_url(tmp_path):
 
 
 @pytest.fixture
-def found(store_url):
+def lookup(store_url):
     return look_up(store_url)
 
 
@@ -65,17 +65,17 @@ def start(store):
         loader.close()
 
 
-def test_many_threads_read_the_store_once(start, store, found):
+def test_many_threads_read_the_store_once(start, store, lookup):
     loader = start()
     with ThreadPoolExecutor(8) as threads:
-        grammars = list(threads.map(loader.grammar, [found.recipe] * 32))
-    assert [sorted(keys) for keys in store.reads] == [sorted(UNIT_PREFIX + key for key in found.recipe.keys)]
-    assert {grammar.digest for grammar in grammars} == {found.grammar.digest}
+        grammars = list(threads.map(loader.grammar, [lookup.recipe] * 32))
+    assert [sorted(keys) for keys in store.reads] == [sorted(UNIT_PREFIX + key for key in lookup.recipe.keys)]
+    assert {grammar.digest for grammar in grammars} == {lookup.grammar.digest}
 
 
-def test_a_second_toolset_reads_only_what_is_new(start, store, store_url, found):
+def test_a_second_toolset_reads_only_what_is_new(start, store, store_url, lookup):
     loader = start()
-    loader.grammar(found.recipe)
+    loader.grammar(lookup.recipe)
     one_more = look_up(store_url, [*TOOLS, replace(TOOLS[0], name="send")])
     only_new = look_up(
         store_url, [replace(TOOLS[1], name="mark", parameters={"properties": {"x": {"const": 1}}}), *TOOLS]
@@ -85,31 +85,31 @@ def test_a_second_toolset_reads_only_what_is_new(start, store, store_url, found)
     assert [len(keys) for keys in store.reads] == [2, 1]
 
 
-def test_a_cache_that_is_too_small_reads_again(start, store, found):
+def test_a_cache_that_is_too_small_reads_again(start, store, lookup):
     loader = start(cache_bytes=1000)
     for _ in range(2):
-        loader.grammar(found.recipe)
+        loader.grammar(lookup.recipe)
     assert len(store.reads) == 2
 
 
-def test_a_store_that_fails_is_named_and_asked_again(start, store, found):
+def test_a_store_that_fails_is_named_and_asked_again(start, store, lookup):
     loader = start()
     store.fails = True
     with pytest.raises(GrammarUnavailable, match=r"the store fails: .*connection refused"):
-        loader.grammar(found.recipe)
+        loader.grammar(lookup.recipe)
     store.fails = False
-    assert loader.grammar(found.recipe).digest == found.grammar.digest
+    assert loader.grammar(lookup.recipe).digest == lookup.grammar.digest
 
 
-def test_what_was_loaded_is_served_while_the_store_is_down(start, store, found):
+def test_what_was_loaded_is_served_while_the_store_is_down(start, store, lookup):
     loader = start()
-    loader.grammar(found.recipe)
+    loader.grammar(lookup.recipe)
     store.fails = True
-    assert loader.grammar(found.recipe).digest == found.grammar.digest
+    assert loader.grammar(lookup.recipe).digest == lookup.grammar.digest
 
 
-def test_an_altered_unit_is_refused_with_the_name_of_its_tool(start, store_url, found):
-    key = UNIT_PREFIX + dict(found.recipe.tools)["tag"]
+def test_an_altered_unit_is_refused_with_the_name_of_its_tool(start, store_url, lookup):
+    key = UNIT_PREFIX + dict(lookup.recipe.tools)["tag"]
 
     async def alter():
         async with opened(store_url) as store:
@@ -119,10 +119,10 @@ def test_an_altered_unit_is_refused_with_the_name_of_its_tool(start, store_url, 
     with pytest.raises(
         GrammarUnavailable, match="the grammar of 'tag' cannot be used: its signature is wrong"
     ):
-        start().grammar(found.recipe)
+        start().grammar(lookup.recipe)
 
 
-def test_a_grammar_that_takes_too_long_is_there_for_the_second_try(start, found, monkeypatch):
+def test_a_grammar_that_takes_too_long_is_there_for_the_second_try(start, lookup, monkeypatch):
     gate = threading.Event()
     compiled = grammar_loader._compiled
 
@@ -134,13 +134,13 @@ def test_a_grammar_that_takes_too_long_is_there_for_the_second_try(start, found,
     monkeypatch.setattr(grammar_loader, "_SLOW_MS", 0.0)
     loader = start(time_limit_s=0.2)
     with pytest.raises(GrammarUnavailable, match=r"not ready after 0\.2 s"):
-        loader.grammar(found.recipe)
+        loader.grammar(lookup.recipe)
     gate.set()
-    assert loader._on_loop(loader._grammar(found.recipe, {})).digest == found.grammar.digest
+    assert loader._on_loop(loader._grammar(lookup.recipe, {})).digest == lookup.grammar.digest
 
 
-def test_units_that_do_not_fit_together_are_refused(start, store_url, found):
-    recipe = replace(found.recipe, tools=(), choice=REQUIRED)
+def test_units_that_do_not_fit_together_are_refused(start, store_url, lookup):
+    recipe = replace(lookup.recipe, tools=(), choice=REQUIRED)
     with pytest.raises(GrammarUnavailable, match=r"cannot be linked: .*no tool"):
         start().grammar(recipe)
 
@@ -153,5 +153,5 @@ def test_a_response_format_is_loaded_too(start, store_url):
                 ResponseFormat("choice", ["yes", "no"]), prepared=prepared(), syntax="hermes"
             )
 
-    found = asyncio.run(find())
-    assert start().grammar(found.recipe).digest == found.grammar.digest
+    lookup = asyncio.run(find())
+    assert start().grammar(lookup.recipe).digest == lookup.grammar.digest

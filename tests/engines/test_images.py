@@ -178,8 +178,8 @@ def test_an_extension_of_a_gif_has_its_blocks(extension):
     begin=st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b"RIFF\0\0\0\0WEBPVP8 "]), rest=st.binary()
 )  # fmt: skip
 def test_any_bytes_have_a_size_or_none(begin, rest):
-    found = num_pixels(begin + rest)
-    assert found is None or found > 0
+    pixels = num_pixels(begin + rest)
+    assert pixels is None or pixels > 0
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ async def test_an_engine_gets_token_ids_and_images_and_each_token_is_verified(se
     stand_in = kind(seeing)
     settings = replace(SETTINGS, takes_images=True)
     async with remote_over(seeing, stand_in, client=client, settings=settings) as remote:
-        found = await remote.grammar(parallel=False)
+        lookup = await remote.grammar(parallel=False)
         stand_in.writes, stand_in.num_faults = {12: seeing.vocabulary.tokens.index(b"\0")}, 1
-        request = remote.request(found, messages=(SHOWN,))
+        request = remote.request(lookup, messages=(SHOWN,))
         (finished,) = assert_valid(await events_of(remote, request), request)
         assert finished.stats.num_refused_tokens == 1
         sent = [body.get("generate") or body["sglang"] for body in stand_in.requests]

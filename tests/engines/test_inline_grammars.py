@@ -54,12 +54,12 @@ def inline(tools=TOOLS):
         cache = GrammarCache(None, secret=SECRET)
         sent = InlineGrammars(SECRET)
         sent.start(cache)
-        found = await cache.toolset(
+        lookup = await cache.toolset(
             tools, prepared=prepared(), syntax="hermes", choice=REQUIRED, parallel=False
         )
-        await sent.publish(found.recipe, None)
+        await sent.publish(lookup.recipe, None)
         await cache.close()
-        return found, sent.parts(found.recipe)
+        return lookup, sent.parts(lookup.recipe)
 
     return asyncio.run(find())
 
@@ -77,40 +77,40 @@ def engine(monkeypatch):
 
 
 def test_masks_of_a_mark_with_its_parts_are_those_of_the_gateway(engine):
-    found, parts = inline()
-    grammar = engine(spell_mark(found.recipe, is_thinking=False, secret=SECRET, parts=parts))
+    lookup, parts = inline()
+    grammar = engine(spell_mark(lookup.recipe, is_thinking=False, secret=SECRET, parts=parts))
     width = prepared().vocabulary.width
     got, expected = allocate_bitmask(1, width), allocate_bitmask(1, width)
     grammar.output.fill(got, 0)
-    found.grammar.matcher().fill_bitmask(expected, 0)
+    lookup.grammar.matcher().fill_bitmask(expected, 0)
     assert (got == expected).all()
-    assert engine(marked(found)), "what was linked once needs no parts"
+    assert engine(marked(lookup)), "what was linked once needs no parts"
 
 
 def test_without_parts_and_a_store_there_is_no_grammar(engine):
-    found, _ = inline()
+    lookup, _ = inline()
     with pytest.raises(GrammarUnavailable, match=r"no store, .*'pay', 'tag'.*engine_units"):
-        engine(marked(found))
+        engine(marked(lookup))
 
 
 @pytest.mark.parametrize("case", ["another secret", "another unit's", "altered"])
 def test_a_part_that_the_gateway_did_not_seal_for_its_key_is_refused(engine, case):
     """Its mark is signed, so this takes a gateway that is broken."""
-    found, parts = inline()
-    pay, tag = (key for _, key in found.recipe.tools)
+    lookup, parts = inline()
+    pay, tag = (key for _, key in lookup.recipe.tools)
     other = {
         "another secret": sign(parts[pay][32:], pay, b"another secret, as long"),
         "another unit's": parts[tag],
         "altered": parts[pay][:-1] + b"!",
     }
-    mark = spell_mark(found.recipe, is_thinking=False, secret=SECRET, parts={**parts, pay: other[case]})
+    mark = spell_mark(lookup.recipe, is_thinking=False, secret=SECRET, parts={**parts, pay: other[case]})
     with pytest.raises(GrammarUnavailable, match="the grammar of 'pay' cannot be used: its signature"):
         engine(mark)
 
 
 def test_a_mark_keeps_its_parts():
-    found, parts = inline()
-    mark = spell_mark(found.recipe, is_thinking=False, secret=SECRET, parts=parts)
+    lookup, parts = inline()
+    mark = spell_mark(lookup.recipe, is_thinking=False, secret=SECRET, parts=parts)
     assert read_mark(mark, SECRET).parts == parts
 
 
@@ -124,6 +124,6 @@ def test_what_is_too_large_is_refused_and_says_what_to_do(monkeypatch):
 
 
 def test_what_left_memory_is_refused():
-    found, _ = inline()
+    lookup, _ = inline()
     with pytest.raises(RequestRefused, match="left the gateway's memory"):
-        InlineGrammars(SECRET).parts(found.recipe)
+        InlineGrammars(SECRET).parts(lookup.recipe)

@@ -110,10 +110,10 @@ async def answered(remote, request):
 @pytest.mark.parametrize("mode", ["required", "auto", "none"])
 async def test_every_answer_is_valid_and_within_its_budget(text, mode):
     async with llama_over(text, LlamaStandIn(text)) as remote:
-        found = await remote.grammar(mode)
-        least = found.grammar.closer().minimum() if mode == "required" else 1
+        lookup = await remote.grammar(mode)
+        least = lookup.grammar.closer().minimum() if mode == "required" else 1
         for max_tokens in (least, least + 9, 100):
-            calls, end = await answered(remote, remote.request(found, max_tokens=max_tokens))
+            calls, end = await answered(remote, remote.request(lookup, max_tokens=max_tokens))
             assert end.stats.num_output_tokens <= max_tokens
             assert calls or mode != "required"
             for name, arguments in calls:
@@ -124,11 +124,11 @@ async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
     """Each place costs one request for one token of the mask, and one to go on."""
     stand_in = LlamaStandIn(text, end_bias=-20)
     async with llama_over(text, stand_in) as remote:
-        found = await remote.grammar(tools=(GUARDED,), parallel=False)
+        lookup = await remote.grammar(tools=(GUARDED,), parallel=False)
         (card,) = await remote.runtime.models()
         assert not card.applies_guards
         validator = jsonschema_rs.validator_for(dict(GUARDED.parameters))
-        calls, end = await answered(remote, remote.request(found, max_tokens=70))
+        calls, end = await answered(remote, remote.request(lookup, max_tokens=70))
         ((_, arguments),) = calls
         validator.validate(json.loads(arguments))
         assert end.stats.num_refused_tokens
@@ -139,8 +139,8 @@ async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
 async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_header(text):
     stand_in = LlamaStandIn(text)
     async with llama_over(text, stand_in) as remote:
-        found = await remote.grammar(parallel=False)
-        calls, end = await answered(remote, remote.request(found))
+        lookup = await remote.grammar(parallel=False)
+        calls, end = await answered(remote, remote.request(lookup))
         assert len(calls) == 1
         first, second, *_ = stand_in.requests
         assert "urgent" not in first["grammar"]
@@ -154,18 +154,18 @@ async def test_rescued_tokens_are_counted_where_log_probabilities_were_asked_for
     forbidden = next(iter(text.vocabulary.marker_ids))
     stand_in = LlamaStandIn(text, wants=forbidden)
     async with llama_over(text, stand_in) as remote:
-        found = await remote.grammar(parallel=False)
-        _, asked = await answered(remote, remote.request(found, num_logprobs=num_logprobs))
+        lookup = await remote.grammar(parallel=False)
+        _, asked = await answered(remote, remote.request(lookup, num_logprobs=num_logprobs))
         num_written = asked.stats.num_output_tokens - asked.stats.num_forced_tokens
         assert asked.stats.num_rescued_tokens == num_written > 0
         assert asked.stats.mass_removed is None
-        _, unasked = await answered(remote, remote.request(found))
+        _, unasked = await answered(remote, remote.request(lookup))
         assert unasked.stats.num_rescued_tokens is None
         stand_in.wants = None
-        _, free = await answered(remote, remote.request(found, num_logprobs=num_logprobs))
+        _, free = await answered(remote, remote.request(lookup, num_logprobs=num_logprobs))
         assert free.stats.num_rescued_tokens == 0
         stand_in.wants = forbidden
-        _, drafted = await answered(remote, remote.request(found, num_logprobs=1, selection=DRAFT))
+        _, drafted = await answered(remote, remote.request(lookup, num_logprobs=1, selection=DRAFT))
         num_written = drafted.stats.num_output_tokens - drafted.stats.num_forced_tokens
         assert drafted.stats.num_rescued_tokens in {None, num_written}, "a draft that is kept has no mask"
 
@@ -228,9 +228,9 @@ async def test_min_tokens_are_refused(text):
 async def test_a_draft_has_no_grammar_and_what_is_broken_is_masked(text):
     stand_in = LlamaStandIn(text)
     async with llama_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         stand_in.bodies.clear()
-        calls, end = await answered(remote, remote.request(found, selection=DRAFT, max_tokens=100))
+        calls, end = await answered(remote, remote.request(lookup, selection=DRAFT, max_tokens=100))
         for name, arguments in calls:
             SCHEMAS[name].validate(json.loads(arguments))
         assert calls
@@ -250,9 +250,9 @@ async def test_a_draft_that_stops_inside_a_call_is_broken(text):
 
     stand_in = Stopping(text)
     async with llama_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         stand_in.bodies.clear()
-        calls, end = await answered(remote, remote.request(found, selection=Selection("accept", 2)))
+        calls, end = await answered(remote, remote.request(lookup, selection=Selection("accept", 2)))
         assert calls
         assert (end.stats.selection.is_exact, len(end.stats.selection.broken)) == (False, 1)
         assert ["grammar" in body for body in stand_in.requests][:2] == [False, True]

@@ -64,9 +64,9 @@ class Answer:
     def read(self, choice, message):
         self.reason = choice.finish_reason or self.reason
         for number, call in enumerate(message.tool_calls or ()):
-            found = self.calls.setdefault(getattr(call, "index", number), ["", ""])
-            found[0] += call.function.name or ""
-            found[1] += call.function.arguments or ""
+            call_texts = self.calls.setdefault(getattr(call, "index", number), ["", ""])
+            call_texts[0] += call.function.name or ""
+            call_texts[1] += call.function.arguments or ""
 
 
 def least_budget(client, choice):

@@ -58,8 +58,8 @@ def test_the_stand_in_has_sglangs_signatures(tmp_path):
     real = {line[2:] for line in said.splitlines() if line.startswith("# ")}
     ours = set()
     for hook in hooks:
-        found = getattr(getattr(stand_in, hook.owner), hook.method)
-        ours.add(" ".join([hook.owner, hook.method, *inspect.signature(found).parameters]))
+        lookup = getattr(getattr(stand_in, hook.owner), hook.method)
+        ours.add(" ".join([hook.owner, hook.method, *inspect.signature(lookup).parameters]))
     assert ours == real
     assert f"version {stand_in.VERSION}" in said
 
@@ -67,16 +67,16 @@ def test_the_stand_in_has_sglangs_signatures(tmp_path):
 def test_outputs_are_masked_in_sglangs_own_code(tmp_path):
     """Two marks, a grammar of SGLang's own and a request without one share batches; a forged mark fails."""
     store_url = f"sqlite://{tmp_path}/store.sqlite3"
-    found = [look_up(store_url, choice=choice, parallel=False) for choice in (REQUIRED, AUTO)]
+    lookup = [look_up(store_url, choice=choice, parallel=False) for choice in (REQUIRED, AUTO)]
     script = [str(HERE / "sglang_schedule.py")]
-    said = run_in_sglang(tmp_path, script, *map(marked, found), store_url=store_url)
+    said = run_in_sglang(tmp_path, script, *map(marked, lookup), store_url=store_url)
     result = json.loads(next(line for line in said.splitlines() if line.startswith("result "))[7:])
     assert result["backend"] == "SglangBackend"
     assert "the signature of the mark is wrong" in result["failed"]
     assert not any("#callgate" in key for key in result["cached"])
     width = prepared().vocabulary.width
     expected = allocate_bitmask(1, width)
-    for row, one in enumerate(found):
+    for row, one in enumerate(lookup):
         matcher = one.grammar.matcher()
         written = result["outputs"][row]
         assert written

@@ -25,11 +25,6 @@ MAX_TOKENS = 300
 
 
 @pytest.fixture(scope="module")
-def store_url(tmp_path_factory):
-    return f"sqlite://{tmp_path_factory.mktemp('store')}/store.sqlite3"
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory, store_url):
     folder = tmp_path_factory.mktemp("vllm")
     with running_vllm(folder, store_url=store_url, secret=SECRET.decode()) as server:
@@ -73,8 +68,8 @@ def test_the_stand_in_has_vllms_signatures():
     real = {line for line in done.stdout.splitlines() if line.split()[0] in {h.owner for h in hooks}}
     ours = set()
     for hook in hooks:
-        found = getattr(getattr(stand_in, hook.owner), hook.method)
-        names = (str(parameter).split(":")[0] for parameter in inspect.signature(found).parameters.values())
+        method = getattr(getattr(stand_in, hook.owner), hook.method)
+        names = (str(parameter).split(":")[0] for parameter in inspect.signature(method).parameters.values())
         ours.add(" ".join([hook.owner, hook.method, *names]))
     assert ours == real
     assert f"version {stand_in.VERSION}" in done.stdout
@@ -89,7 +84,7 @@ def test_calls_of_many_tools_are_valid(server, store_url, github):
         look_up(store_url, github, choice=AUTO),
         look_up(store_url, github, choice=REQUIRED),
     ]
-    marks = [marked(found) for found in kinds]
+    marks = [marked(lookup) for lookup in kinds]
 
     def ask(number):
         at = number % len(kinds)
@@ -99,8 +94,8 @@ def test_calls_of_many_tools_are_valid(server, store_url, github):
     with ThreadPoolExecutor(8) as clients:
         answers = list(clients.map(ask, range(NUM_CALLS)))
     num_finished = num_calls = 0
-    for found, answer in answers:
-        matcher = found.grammar.matcher()
+    for lookup, answer in answers:
+        matcher = lookup.grammar.matcher()
         assert all(map(matcher.accept, answer["token_ids"])), answer
         assert matcher.is_terminated() == (answer["finish_reason"] == "stop")
         if matcher.is_terminated():
@@ -136,11 +131,11 @@ def test_two_grammars_and_plain_text_share_a_batch(server, store_url):
 
 
 def test_an_output_goes_on_behind_what_the_prompt_ends_with(server, store_url):
-    found = look_up(store_url)
+    lookup = look_up(store_url)
     begun = ids('<tool_call>\n{"name": "pay", "arguments": {"am')
-    mark = marked(found, written_ids=tuple(begun))
+    mark = marked(lookup, written_ids=tuple(begun))
     answer = choice_of(server.complete([*ids(PROMPT), *begun], mark, max_tokens=60, temperature=0))
-    matcher = found.grammar.matcher()
+    matcher = lookup.grammar.matcher()
     assert all(map(matcher.accept, [*begun, *answer["token_ids"]]))
 
 
@@ -152,9 +147,9 @@ def test_an_engine_that_ignores_its_stop_token_ends_with_an_error(server, store_
 
 @pytest.mark.parametrize("case", ["another secret", "no such unit", "another vocabulary"])
 def test_a_mark_that_cannot_be_kept_fails_its_request_only(server, store_url, case):
-    found = look_up(store_url)
+    lookup = look_up(store_url)
     changed = {
-        "another secret": lambda: marked(found, secret=b"another secret, as long"),
+        "another secret": lambda: marked(lookup, secret=b"another secret, as long"),
         "no such unit": lambda: marked(look_up("sqlite://:memory:", [Tool("lost", "", {"properties": {"unseen": {"const": 7}}})])),
         "another vocabulary": lambda: marked(look_up(store_url, vocabulary=_byte_vocabulary())),
     }  # fmt: skip
@@ -167,7 +162,7 @@ def test_a_mark_that_cannot_be_kept_fails_its_request_only(server, store_url, ca
         "another vocabulary": "give the gateway the tokenizer of the model",
     }
     assert said[case] in log
-    assert choice_of(server.complete(ids(PROMPT), marked(found), max_tokens=60))["token_ids"]
+    assert choice_of(server.complete(ids(PROMPT), marked(lookup), max_tokens=60))["token_ids"]
 
 
 def _byte_vocabulary():

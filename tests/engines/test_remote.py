@@ -33,10 +33,10 @@ async def left_alone(stand_in):
 @pytest.mark.parametrize("mode", ["required", "auto", "none"])
 async def test_every_answer_is_valid_and_within_its_budget(text, mode):
     async with remote_over(text, StandIn(text)) as remote:
-        found = await remote.grammar(mode)
-        least = found.grammar.closer().minimum() if mode == "required" else 1
+        lookup = await remote.grammar(mode)
+        least = lookup.grammar.closer().minimum() if mode == "required" else 1
         for max_tokens in (least, least + 1, least + 7, 60, 200):
-            request = remote.request(found, max_tokens=max_tokens, num_choices=3)
+            request = remote.request(lookup, max_tokens=max_tokens, num_choices=3)
             events = await events_of(remote, request)
             (*_,) = assert_valid(events, request)
             if mode == "required":
@@ -48,10 +48,10 @@ async def test_a_refused_token_is_cut_and_the_output_resumed_behind_what_was_goo
     """Without jump-forward, so that every token is the engine's; its strings are long."""
     stand_in = StandIn(text, end_bias=-50)
     async with remote_over(text, stand_in, settings=replace(SETTINGS, jump_forward=False)) as remote:
-        found = await remote.grammar(tools=TOOLS[:1])
+        lookup = await remote.grammar(tools=TOOLS[:1])
         stand_in.bodies.clear()
         stand_in.writes, stand_in.num_faults = {place: forbidden(text)}, 1
-        request = remote.request(found, max_tokens=200)
+        request = remote.request(lookup, max_tokens=200)
         events = await events_of(remote, request)
         (end,) = assert_valid(events, request)
         assert calls_of(events)
@@ -67,9 +67,9 @@ async def test_a_refused_token_is_cut_and_the_output_resumed_behind_what_was_goo
 async def test_an_engine_that_always_leaves_the_grammar_is_completed_by_the_closer(text, fault):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         stand_in.writes = dict.fromkeys(range(300), fault)
-        request = remote.request(found)
+        request = remote.request(lookup)
         events = await events_of(remote, request)
         (end,) = assert_valid(events, request)
         assert calls_of(events)
@@ -80,8 +80,8 @@ async def test_a_call_that_grows_too_long_is_closed_and_its_engine_aborted(text)
     stand_in = StandIn(text, end_bias=-50)
     async with remote_over(text, stand_in) as remote:
         stand_in.honours_max_tokens = False
-        found = await remote.grammar(tools=TOOLS[:1])
-        request = remote.request(found, max_tokens=found.grammar.closer().minimum() + 3)
+        lookup = await remote.grammar(tools=TOOLS[:1])
+        request = remote.request(lookup, max_tokens=lookup.grammar.closer().minimum() + 3)
         events = await events_of(remote, request)
         (end,) = assert_valid(events, request)
         assert calls_of(events)
@@ -116,10 +116,10 @@ async def test_the_time_of_its_prompt_counts_for_a_request(text, monkeypatch):
 
     async def late(self, request, prepare):
         ends_at = asyncio.get_running_loop().time() + request.timeout_s
-        found = await prepared(self, request, prepare)
+        prompt = await prepared(self, request, prepare)
         while asyncio.get_running_loop().time() < ends_at:
             await asyncio.sleep(0.01)
-        return found
+        return prompt
 
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
@@ -201,10 +201,10 @@ async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):
             return False
 
         remote.grammars.publish = publish
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         for _ in range(5):
             with pytest.raises(RequestRefused, match="cannot read the compiled grammar"):
-                await events_of(remote, remote.request(found))
+                await events_of(remote, remote.request(lookup))
         assert not stand_in.requests
         assert (await remote.runtime.health()).is_ready
 
@@ -214,8 +214,8 @@ async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):
 async def test_what_an_engine_had_in_its_cache_is_reported(text, told, expected, mode):
     stand_in = StandIn(text, num_cached=told)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar(parallel=False) if mode == "required" else None
-        request = remote.request(found, temperature=0.0)
+        lookup = await remote.grammar(parallel=False) if mode == "required" else None
+        request = remote.request(lookup, temperature=0.0)
         (finished,) = assert_valid(await events_of(remote, request), request)
         stats = finished.stats
         assert stats.num_cached_tokens == (stats.num_prompt_tokens if expected == "all" else expected)
@@ -226,8 +226,8 @@ async def test_an_answer_is_whole_whatever_its_engine_does_where_only_its_end_is
     monkeypatch.setattr(delivery, "END_TIMEOUT_S", 0.05)
     stand_in = StandIn(text, num_cached=5)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar(parallel=False)
-        request = remote.request(found, temperature=0.0)
+        lookup = await remote.grammar(parallel=False)
+        request = remote.request(lookup, temperature=0.0)
         (finished,) = assert_valid(await events_of(remote, request), request)
         assert finished.stats.num_cached_tokens == 5
         for fault in ("stall", "die", "garbage", "error", "empty", forbidden(text)):
@@ -275,8 +275,8 @@ async def test_what_is_forced_goes_with_the_prompt(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
         stand_in.bodies.clear()
-        found = await remote.grammar("required", allowed=("set_color",), parallel=False)
-        request = remote.request(found)
+        lookup = await remote.grammar("required", allowed=("set_color",), parallel=False)
+        request = remote.request(lookup)
         events = await events_of(remote, request)
         (end,) = assert_valid(events, request)
         (body,) = stand_in.bodies

@@ -62,9 +62,9 @@ async def toy_answers(text, selection, num_draws=NUM_DRAWS):
     engine = ToyEngine(text)
     async with remote_over(text, engine, settings=replace(SETTINGS, jump_forward=False)) as remote:
         answer = ResponseFormat("schema", {"enum": list(toy_model.TEXTS)})
-        found = await remote.grammars.format(answer, prepared=text.prepared)
+        lookup = await remote.grammars.format(answer, prepared=text.prepared)
         asked = [
-            remote.request(found, selection=selection, max_tokens=12, prompt="hello there", messages=())
+            remote.request(lookup, selection=selection, max_tokens=12, prompt="hello there", messages=())
             for _ in range(num_draws)
         ]
         engine.prompt = await remote.runtime.prompt_ids(asked[0])
@@ -110,9 +110,9 @@ async def test_drafts_are_given_up_where_they_leave_the_grammar(text):
 async def test_an_answer_that_is_accepted_in_no_draft_is_masked(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         stand_in.bodies.clear()
-        events = await events_of(remote, request := remote.request(found, selection=Selection("accept", 3)))
+        events = await events_of(remote, request := remote.request(lookup, selection=Selection("accept", 3)))
         (end,) = assert_valid(events, request)
         assert calls_of(events)
         assert (end.stats.selection.num_sequences, len(end.stats.selection.broken)) == (3, 2)
@@ -123,9 +123,9 @@ async def test_an_answer_that_is_accepted_in_no_draft_is_masked(text):
 async def test_a_draft_is_shown_to_the_engine_that_writes_anew(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         stand_in.bodies.clear()
-        request = remote.request(found, selection=DRAFT, num_choices=2, temperature=0.0)
+        request = remote.request(lookup, selection=DRAFT, num_choices=2, temperature=0.0)
         events = await events_of(remote, request)
         assert_valid(events, request)
         assert calls_of(events, 0)
@@ -155,9 +155,9 @@ async def test_a_draft_that_is_valid_is_the_answer(text):
 async def test_the_default_is_for_answers_that_are_not_streamed(text):
     settings = replace(SETTINGS, selection=Selection("accept", 2))
     async with remote_over(text, StandIn(text), settings=settings) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         told = [
-            (await events_of(remote, remote.request(found, is_streamed=is_streamed)))[-1].stats.selection
+            (await events_of(remote, remote.request(lookup, is_streamed=is_streamed)))[-1].stats.selection
             for is_streamed in (False, True)
         ]
     assert (told[0].strategy, told[1]) == ("accept", None)
@@ -166,10 +166,10 @@ async def test_the_default_is_for_answers_that_are_not_streamed(text):
 async def test_a_deadline_holds_for_all_attempts_together(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         stand_in.writes = {12: "stall"}
         with pytest.raises(DeadlineExceeded):
-            await events_of(remote, remote.request(found, selection=DRAFT, timeout_s=0.3))
+            await events_of(remote, remote.request(lookup, selection=DRAFT, timeout_s=0.3))
 
 
 async def test_particles_are_refused_with_what_there_is_instead(text):

@@ -50,14 +50,14 @@ async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, pla
     quick = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
     async with remote_over(text, *stand_ins, settings=quick) as remote:
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-        found = await remote.grammar(tools=TOOLS[:1])
+        lookup = await remote.grammar(tools=TOOLS[:1])
         for stand_in in stand_ins:
             stand_in.writes, stand_in.num_faults = dict.fromkeys(range(place, 300), fault), 1
         with pytest.raises(EngineFault, match=r"the engine 127\.0\.0\.1:\d+ "):
-            await events_of(remote, remote.request(found))
+            await events_of(remote, remote.request(lookup))
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
         stand_ins[0].num_faults = 1
-        request = remote.request(found)
+        request = remote.request(lookup)
         events = await events_of(remote, request)
         assert_valid(events, request)
         assert calls_of(events)
@@ -97,20 +97,20 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
 async def test_an_engine_that_loses_its_plugin_fails_closed(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
-        found = await remote.grammar("auto")
+        lookup = await remote.grammar("auto")
         stand_in.has_plugin = False
         with pytest.raises(PluginMissing, match="install callgate"):
-            await events_of(remote, remote.request(found))
+            await events_of(remote, remote.request(lookup))
 
 
 async def test_a_paused_engine_loses_its_requests_to_another(text):
     one, other = stand_ins = [StandIn(text), StandIn(text)]
     async with remote_over(text, one, other) as remote:
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-        found = await remote.grammar(tools=TOOLS[:1])
+        lookup = await remote.grammar(tools=TOOLS[:1])
         for stand_in in stand_ins:
             stand_in.writes, stand_in.num_faults = dict.fromkeys(range(15, 300), "stall"), 1
-        request = remote.request(found)
+        request = remote.request(lookup)
         answering = asyncio.ensure_future(events_of(remote, request))
         await until(lambda: any(stand_in.num_running for stand_in in stand_ins))
         paused = one if one.num_running else other
@@ -186,13 +186,13 @@ async def test_whatever_engines_do_answers_are_valid_or_errors_that_name_them(te
     stand_ins = [StandIn(text), StandIn(text)]
     async with remote_over(text, *stand_ins) as remote:
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-        found = await remote.grammar("required")
+        lookup = await remote.grammar("required")
         num_answered, errors = 0, []
         for _ in range(12):
             for stand_in in stand_ins:
                 kinds = ["die", "garbage", "error", "empty", "stop", "length", 3, 10**7, forbidden(text)]
                 stand_in.writes = {rng.randrange(60): rng.choice(kinds) for _ in range(rng.randrange(4))}
-            request = remote.request(found, max_tokens=rng.randrange(30, 120), num_choices=2)
+            request = remote.request(lookup, max_tokens=rng.randrange(30, 120), num_choices=2)
             try:
                 events = await events_of(remote, request)
             except (EngineBroke, NoEngine) as error:

@@ -104,7 +104,7 @@ def test_an_engines_spans_belong_to_the_callers_trace(engines):
     assert 'callgate_tokens_rescued_total{gen_ai_request_model="big"' not in scraped
 
 
-def test_a_streamed_call(openai_client):
+def test_a_streamed_call_has_valid_arguments(openai_client):
     stream = openai_client.chat.completions.create(
         model="big", messages=HELLO, tools=TOOLS, tool_choice=NAMED, max_tokens=80, stream=True
     )

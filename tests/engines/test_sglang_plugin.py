@@ -64,11 +64,11 @@ def masks(requests, columns=None):
     return stand_in.masks(requests, columns or prepared().vocabulary.width)
 
 
-def test_rows_of_marked_requests_are_those_of_the_gateways_matcher(start, found):
+def test_rows_of_marked_requests_are_those_of_the_gateways_matcher(start, lookup):
     """Whichever grammar is the first of a batch, which fills the rows of all; a row without one stays open."""
-    requests = asked(start(), marked(found), OWN, marked(found))
+    requests = asked(start(), marked(lookup), OWN, marked(lookup))
     open_row = stand_in.Req("")
-    matcher, width = found.grammar.matcher(), prepared().vocabulary.width
+    matcher, width = lookup.grammar.matcher(), prepared().vocabulary.width
     expected = allocate_bitmask(1, width)
     for token in (*ids(CALL), *prepared().vocabulary.stop_ids):
         matcher.fill_bitmask(expected, 0)
@@ -113,16 +113,16 @@ def test_random_outputs_have_the_same_masks_bit_for_bit(start, store_url, seed):
             break
 
 
-def test_a_token_that_is_not_allowed_ends_its_request(start, found):
-    (request,) = asked(start(), marked(found))
+def test_a_token_that_is_not_allowed_ends_its_request(start, lookup):
+    (request,) = asked(start(), marked(lookup))
     before = masks([request]).copy()
     with pytest.raises(ValueError, match="the token 65 is not of its grammar"):
         request.grammar.accept_token(65)
     assert (masks([request]) == before).all()
 
 
-def test_logits_are_masked_by_sglangs_own_operation(start, found):
-    (request,) = asked(start(), marked(found))
+def test_logits_are_masked_by_sglangs_own_operation(start, lookup):
+    (request,) = asked(start(), marked(lookup))
     logits = np.zeros((1, prepared().vocabulary.width))
     request.grammar.apply_vocab_mask(
         logits=logits, vocab_mask=request.grammar.move_vocab_mask(stand_in.Tensor(masks([request])), "cpu")
@@ -130,50 +130,50 @@ def test_logits_are_masked_by_sglangs_own_operation(start, found):
     assert np.flatnonzero(np.isfinite(logits[0])).tolist() == [ids(CALL)[0]]
 
 
-def test_an_output_goes_on_behind_what_the_prompt_ends_with(start, found):
+def test_an_output_goes_on_behind_what_the_prompt_ends_with(start, lookup):
     begun = ids(CALL)[:9]
-    (request,) = asked(start(), marked(found, written_ids=tuple(begun)))
-    matcher = found.grammar.matcher()
+    (request,) = asked(start(), marked(lookup, written_ids=tuple(begun)))
+    matcher = lookup.grammar.matcher()
     assert all(map(matcher.accept, begun))
     expected = allocate_bitmask(1, prepared().vocabulary.width)
     matcher.fill_bitmask(expected, 0)
     assert (masks([request])[0] == expected[0]).all()
 
 
-def test_sglang_remembers_no_grammar_of_a_mark(start, found):
+def test_sglang_remembers_no_grammar_of_a_mark(start, lookup):
     """It would never forget it, and two outputs would share one matcher."""
     manager = start()
-    first, second = (asked(manager, marked(found))[0] for _ in range(2))
+    first, second = (asked(manager, marked(lookup))[0] for _ in range(2))
     assert first.grammar is not second.grammar
     asked(manager, OWN)
     assert [key[1] for key in manager.grammar_backend.cache] == [OWN]
 
 
 REFUSALS = {
-    "signed with another secret": (lambda found: marked(found, secret=b"another secret, as long"), {}, "CALLGATE_SECRET"),
-    "of another vocabulary": (lambda found: marked(replace(found, recipe=replace(found.recipe, vocabulary="0" * 64))), {}, "tokenizer"),
-    "of units that nobody stored": (lambda found: marked(replace(found, recipe=replace(found.recipe, tools=(("pay", "0" * 64),)))), {}, "the store lacks the grammar of 'pay'"),
+    "signed with another secret": (lambda lookup: marked(lookup, secret=b"another secret, as long"), {}, "CALLGATE_SECRET"),
+    "of another vocabulary": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, vocabulary="0" * 64))), {}, "tokenizer"),
+    "of units that nobody stored": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, tools=(("pay", "0" * 64),)))), {}, "the store lacks the grammar of 'pay'"),
     "in an engine with narrow logits": (marked, {"columns": 4000}, "4000 columns"),
-    "after what is not of its grammar": (lambda found: marked(found, written_ids=(65,)), {}, "the prompt ends with"),
+    "after what is not of its grammar": (lambda lookup: marked(lookup, written_ids=(65,)), {}, "the prompt ends with"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_mark_that_cannot_be_kept_ends_its_request_and_says_why(start, found, case):
+def test_a_mark_that_cannot_be_kept_ends_its_request_and_says_why(start, lookup, case):
     spec, options, reason = REFUSALS[case]
     manager = start(**options)
-    (request,) = asked(manager, spec(found), is_failing=True)
+    (request,) = asked(manager, spec(lookup), is_failing=True)
     assert reason in request.aborted_for
     assert not manager.grammar_backend.cache
     assert np.flatnonzero(flags(masks(asked(manager, OWN), 4000)[0], 4000)).tolist() == [65]
 
 
-def test_what_fails_on_one_rank_of_several_waits_until_all_give_it_up(start, found):
+def test_what_fails_on_one_rank_of_several_waits_until_all_give_it_up(start, lookup):
     """Its request would end on this rank, and go on at the others, which wait for this one forever."""
     manager = start(num_ranks=2)
     fine, failing = (
-        stand_in.Req(marked(found)),
-        stand_in.Req(marked(found, secret=b"another secret, as long")),
+        stand_in.Req(marked(lookup)),
+        stand_in.Req(marked(lookup, secret=b"another secret, as long")),
     )
     for request in (fine, failing):
         manager.process_req_with_grammar(request)
@@ -188,10 +188,10 @@ def test_what_fails_on_one_rank_of_several_waits_until_all_give_it_up(start, fou
     assert not manager.grammar_backend.cache
 
 
-def test_a_request_that_is_left_before_its_grammar_is_ready_costs_nothing(start, found, monkeypatch):
+def test_a_request_that_is_left_before_its_grammar_is_ready_costs_nothing(start, lookup, monkeypatch):
     manager = start()
     monkeypatch.setattr(manager.grammar_backend._own, "executor", Waiting())
-    request = stand_in.Req(marked(found))
+    request = stand_in.Req(marked(lookup))
     manager.process_req_with_grammar(request)
     assert request.grammar.cancel()
     manager.grammar_backend.executor.run()
@@ -212,11 +212,11 @@ class Waiting:
             call(*arguments)
 
 
-def test_an_engine_that_reads_thoughts_masks_those_of_marks_too(start, found):
+def test_an_engine_that_reads_thoughts_masks_those_of_marks_too(start, lookup):
     """SGLang's own backend leaves thoughts unmasked, and names grammars by how a prompt ends."""
     manager = start(own_backend=stand_in.ReasonerGrammarBackend(stand_in.XGrammarGrammarBackend()))
-    marked_one, other = asked(manager, marked(found), OWN)
-    assert marked_one.grammar_key == ("ebnf", marked(found))
+    marked_one, other = asked(manager, marked(lookup), OWN)
+    assert marked_one.grammar_key == ("ebnf", marked(lookup))
     assert other.grammar_key == ("ebnf:open_answer", OWN)
     width = prepared().vocabulary.width
     assert np.flatnonzero(flags(masks([marked_one])[0], width)).tolist() == ids(CALL)[:1]

@@ -22,10 +22,10 @@ def sglang_over(text, *stand_ins, **options):
 @pytest.mark.parametrize("mode", ["required", "auto", "none"])
 async def test_every_answer_is_valid_and_within_its_budget(text, mode, is_incremental):
     async with sglang_over(text, SglangStandIn(text, is_incremental=is_incremental)) as remote:
-        found = await remote.grammar(mode)
-        least = found.grammar.closer().minimum() if mode == "required" else 1
+        lookup = await remote.grammar(mode)
+        least = lookup.grammar.closer().minimum() if mode == "required" else 1
         for max_tokens in (least, least + 9, 100):
-            request = remote.request(found, max_tokens=max_tokens)
+            request = remote.request(lookup, max_tokens=max_tokens)
             events = await events_of(remote, request)
             (finished,) = assert_valid(events, request)
             assert finished.stats.num_refused_tokens == 0
@@ -35,9 +35,9 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode, is_increm
 async def test_a_token_against_the_grammar_is_cut_and_the_output_resumed(text):
     stand_in = SglangStandIn(text)
     async with sglang_over(text, stand_in) as remote:
-        found = await remote.grammar(parallel=False)
+        lookup = await remote.grammar(parallel=False)
         stand_in.writes, stand_in.num_faults = {12: forbidden(text)}, 1
-        request = remote.request(found)
+        request = remote.request(lookup)
         (finished,) = assert_valid(await events_of(remote, request), request)
         assert finished.stats.num_refused_tokens == 1
         assert len(stand_in.requests) == 2
@@ -47,9 +47,9 @@ async def test_what_was_in_the_cache_is_known_without_waiting_for_the_end(text):
     """Also where the gateway leaves the engine."""
     stand_in = SglangStandIn(text, num_cached=5)
     async with sglang_over(text, stand_in) as remote:
-        found = await remote.grammar()
-        for max_tokens in (found.grammar.closer().minimum(), 100):
-            request = remote.request(found, max_tokens=max_tokens)
+        lookup = await remote.grammar()
+        for max_tokens in (lookup.grammar.closer().minimum(), 100):
+            request = remote.request(lookup, max_tokens=max_tokens)
             (finished,) = assert_valid(await events_of(remote, request), request)
             assert finished.stats.num_cached_tokens == 5
 
@@ -83,7 +83,7 @@ async def test_a_grammar_that_the_engine_cannot_have_is_published_again(text):
     """SGLang says why a grammar failed, in the stream."""
     stand_in = SglangStandIn(text)
     async with sglang_over(text, stand_in) as remote:
-        found = await remote.grammar()
+        lookup = await remote.grammar()
         linked, failing = stand_in.grammar_of, [1]
 
         def once(recipe):
@@ -93,11 +93,11 @@ async def test_a_grammar_that_the_engine_cannot_have_is_published_again(text):
             return linked(recipe)
 
         stand_in.grammar_of = once
-        request = remote.request(found)
+        request = remote.request(lookup)
         assert_valid(await events_of(remote, request), request)
         failing += [1] * 9
         with pytest.raises(EngineBroke, match="the store lacks the grammar of 'now'"):
-            await events_of(remote, remote.request(found))
+            await events_of(remote, remote.request(lookup))
 
 
 @pytest.mark.parametrize(("status", "error"), [(400, EngineRefused), (500, EngineBroke), (503, EngineBroke)])
@@ -131,9 +131,9 @@ async def test_log_probabilities_are_of_the_tokens_that_came(text):
         request = remote.request(max_tokens=6, num_logprobs=2)
         events = await events_of(remote, request)
         (finished,) = assert_valid(events, request)
-        found = [one for event in events for one in getattr(event, "logprobs", ())]
-        assert len(found) == finished.stats.num_output_tokens
-        assert all(one.logprob == -0.5 for one in found)
+        lookup = [one for event in events for one in getattr(event, "logprobs", ())]
+        assert len(lookup) == finished.stats.num_output_tokens
+        assert all(one.logprob == -0.5 for one in lookup)
 
 
 async def test_the_body_is_what_sglang_expects():

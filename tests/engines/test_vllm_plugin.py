@@ -67,10 +67,10 @@ def grammar_of(requests, name="r0"):
     return requests[name].structured_output_request.grammar
 
 
-def test_rows_of_marked_requests_are_those_of_the_gateways_matcher(start, found):
+def test_rows_of_marked_requests_are_those_of_the_gateways_matcher(start, lookup):
     manager = start()
-    requests = asked(manager, marked(found), OWN, marked(found))
-    matcher, width = found.grammar.matcher(), prepared().vocabulary.width
+    requests = asked(manager, marked(lookup), OWN, marked(lookup))
+    matcher, width = lookup.grammar.matcher(), prepared().vocabulary.width
     expected = allocate_bitmask(1, width)
     for token in (*ids(CALL), *prepared().vocabulary.stop_ids):
         rows = masks(manager, requests)
@@ -112,10 +112,10 @@ def test_random_outputs_have_the_same_masks_bit_for_bit(start, store_url, seed):
             break
 
 
-def test_behind_the_end_nothing_is_unmasked(start, found):
+def test_behind_the_end_nothing_is_unmasked(start, lookup):
     """An engine that was told to ignore its stop token may only write it again, and its request ends."""
     manager = start()
-    requests = asked(manager, marked(found))
+    requests = asked(manager, marked(lookup))
     grammar, stop = grammar_of(requests), prepared().vocabulary.stop_ids[0]
     assert grammar.accept_tokens("r0", [*ids(CALL), stop])
     allowed = np.flatnonzero(flags(masks(manager, requests)[0], prepared().vocabulary.width))
@@ -125,11 +125,11 @@ def test_behind_the_end_nothing_is_unmasked(start, found):
     assert grammar.validate_tokens([stop]) == []
 
 
-def test_an_output_goes_on_behind_what_the_prompt_ends_with(start, found):
+def test_an_output_goes_on_behind_what_the_prompt_ends_with(start, lookup):
     manager = start()
     begun = ids(CALL)[:9]
-    requests = asked(manager, marked(found, written_ids=tuple(begun)))
-    matcher = found.grammar.matcher()
+    requests = asked(manager, marked(lookup, written_ids=tuple(begun)))
+    matcher = lookup.grammar.matcher()
     assert all(map(matcher.accept, begun))
     expected = allocate_bitmask(1, prepared().vocabulary.width)
     matcher.fill_bitmask(expected, 0)
@@ -138,20 +138,20 @@ def test_an_output_goes_on_behind_what_the_prompt_ends_with(start, found):
     grammar_of(requests).reset()
     assert (masks(manager, requests)[0] == expected[0]).all()
     with pytest.raises(OutputRefused, match="the prompt ends with"):
-        asked(manager, marked(found, written_ids=(65,)))
+        asked(manager, marked(lookup, written_ids=(65,)))
 
 
-def test_a_refused_token_changes_nothing(start, found):
+def test_a_refused_token_changes_nothing(start, lookup):
     manager = start()
-    requests = asked(manager, marked(found))
+    requests = asked(manager, marked(lookup))
     before = masks(manager, requests)[0].copy()
     assert not grammar_of(requests).accept_tokens("r0", [65])
     assert (masks(manager, requests)[0] == before).all()
 
 
-def test_a_matcher_that_fails_ends_its_own_request_only(start, found, monkeypatch, caplog):
+def test_a_matcher_that_fails_ends_its_own_request_only(start, lookup, monkeypatch, caplog):
     manager = start()
-    requests = asked(manager, marked(found), marked(found))
+    requests = asked(manager, marked(lookup), marked(lookup))
 
     def fail(*_):
         raise RuntimeError("lost")
@@ -167,33 +167,33 @@ def test_a_matcher_that_fails_ends_its_own_request_only(start, found, monkeypatc
 
 
 REFUSALS = {
-    "signed with another secret": (lambda found: marked(found, secret=b"another secret, as long"), {}, InvalidMark, "CALLGATE_SECRET"),
-    "of another vocabulary": (lambda found: marked(replace(found, recipe=replace(found.recipe, vocabulary="0" * 64))), {}, GrammarUnavailable, "tokenizer"),
-    "of units that nobody stored": (lambda found: marked(replace(found, recipe=replace(found.recipe, tools=(("pay", "0" * 64),)))), {}, GrammarUnavailable, "the store lacks the grammar of 'pay'"),
+    "signed with another secret": (lambda lookup: marked(lookup, secret=b"another secret, as long"), {}, InvalidMark, "CALLGATE_SECRET"),
+    "of another vocabulary": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, vocabulary="0" * 64))), {}, GrammarUnavailable, "tokenizer"),
+    "of units that nobody stored": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, tools=(("pay", "0" * 64),)))), {}, GrammarUnavailable, "the store lacks the grammar of 'pay'"),
     "in an engine with narrow logits": (marked, {"columns": 4000}, OutputRefused, "4000 columns"),
     "in an engine that masks after thoughts only": (marked, {"reasoning_parser": "qwen3"}, GrammarUnavailable, "enable_in_reasoning"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_mark_that_cannot_be_kept_fails_its_request(start, found, case):
+def test_a_mark_that_cannot_be_kept_fails_its_request(start, lookup, case):
     spec, options, error, reason = REFUSALS[case]
     manager = start(**options)
     with pytest.raises(error, match=reason):
-        asked(manager, spec(found))
+        asked(manager, spec(lookup))
     assert np.flatnonzero(flags(masks(manager, asked(manager, OWN))[0], 4000)).tolist() == [65]
 
 
-def test_an_engine_that_would_not_stop_is_refused(start, found):
+def test_an_engine_that_would_not_stop_is_refused(start, lookup):
     manager = start()
-    request = stand_in.Request(stand_in.Asked(marked(found)), {1})
+    request = stand_in.Request(stand_in.Asked(marked(lookup)), {1})
     with pytest.raises(GrammarUnavailable, match="would not stop"):
         manager.grammar_init(request)
 
 
-def test_thoughts_in_an_engine_that_masks_them_are_served(start, found):
+def test_thoughts_in_an_engine_that_masks_them_are_served(start, lookup):
     manager = start(reasoning_parser="qwen3", enable_in_reasoning=True)
-    assert masks(manager, asked(manager, marked(found))).any()
+    assert masks(manager, asked(manager, marked(lookup))).any()
 
 
 def test_nothing_masked_is_no_bitmask(start):
@@ -250,6 +250,6 @@ def test_the_package_names_the_entry_point():
     assert points == {"callgate": f"{register.__module__}:{register.__name__}"}
 
 
-def test_tools_of_the_test_have_a_guard(found):
+def test_tools_of_the_test_have_a_guard(lookup):
     """Otherwise the tests above would not show that guards hold in an engine."""
-    assert any(found.grammar.units[tool.name].guard for tool in TOOLS)
+    assert any(lookup.grammar.units[tool.name].guard for tool in TOOLS)

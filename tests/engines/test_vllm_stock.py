@@ -74,10 +74,10 @@ async def stock_over(text, stand_in, **options):
 @pytest.mark.parametrize("mode", ["required", "auto", "none"])
 async def test_every_answer_is_valid_and_within_its_budget(text, mode):
     async with stock_over(text, StockStandIn(text)) as remote:
-        found = await remote.grammar(mode)
-        least = found.grammar.closer().minimum() if mode == "required" else 1
+        lookup = await remote.grammar(mode)
+        least = lookup.grammar.closer().minimum() if mode == "required" else 1
         for max_tokens in (least, least + 9, 100):
-            request = remote.request(found, max_tokens=max_tokens)
+            request = remote.request(lookup, max_tokens=max_tokens)
             events = await events_of(remote, request)
             assert_valid(events, request)
             assert calls_of(events) or mode != "required"
@@ -87,10 +87,10 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode):
 async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
     stand_in = StockStandIn(text, end_bias=-20)
     async with stock_over(text, stand_in) as remote:
-        found = await remote.grammar(tools=(GUARDED,), parallel=False)
+        lookup = await remote.grammar(tools=(GUARDED,), parallel=False)
         (card,) = await remote.runtime.models()
         assert not card.applies_guards
-        events = await events_of(remote, remote.request(found, max_tokens=90))
+        events = await events_of(remote, remote.request(lookup, max_tokens=90))
         ((_, arguments),) = calls_of(events)
         jsonschema_rs.validator_for(dict(GUARDED.parameters)).validate(json.loads(arguments))
         assert events[-1].stats.num_refused_tokens
@@ -102,8 +102,8 @@ async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_h
     """The stop token that ends the part is not of the output."""
     stand_in = StockStandIn(text)
     async with stock_over(text, stand_in) as remote:
-        found = await remote.grammar(parallel=False)
-        request = remote.request(found, temperature=0.0)
+        lookup = await remote.grammar(parallel=False)
+        request = remote.request(lookup, temperature=0.0)
         events = await events_of(remote, request)
         (finished,) = assert_valid(events, request)
         assert len(calls_of(events)) == 1
@@ -119,9 +119,9 @@ async def test_a_grammar_that_is_too_long_is_made_once_for_an_output(text, monke
     make = VerifiedOutput.rest_grammar
     monkeypatch.setattr(VerifiedOutput, "rest_grammar", lambda output: made.append(output) or make(output))
     async with stock_over(text, StockStandIn(text)) as remote:
-        found = await remote.grammar(parallel=False)
+        lookup = await remote.grammar(parallel=False)
         monkeypatch.setattr(sent_grammars, "MAX_GRAMMAR_CHARS", 50)
-        request = remote.request(found)
+        request = remote.request(lookup)
         (finished,) = assert_valid(await events_of(remote, request), request)
         assert finished.stats.num_refused_tokens > 1
         assert len(made) == 1

@@ -32,7 +32,7 @@ async def test_known_keys_get_in(guarded):
     "header",
     [None, "", "Bearer", "Bearer ", f"Bearer {KEY}x", f"Basic {KEY}", "Bearer \N{SNOWMAN}", "Bearer \xff"],
 )
-async def test_nobody_else_does(guarded, header):
+async def test_requests_with_another_key_are_refused(guarded, header):
     headers = {} if header is None else {"Authorization": header.encode()}
     async with client_of(guarded) as client:
         model = await client.get("/v1/models", headers=headers)

@@ -106,7 +106,7 @@ async def test_a_call_closed_by_the_budget_is_whole_and_says_so(client, runtime,
     assert answer["callgate"]["closed_by"] == "budget"
 
 
-async def test_choices_keep_apart(client, runtime):
+async def test_each_choice_gets_its_own_text(client, runtime):
     first, second = text("one", choice=0), text("two", choice=1)
     runtime.script = [second[0], first[0], second[1], first[1]]
     answer = await ask(client, n=2)
@@ -266,7 +266,7 @@ async def test_a_format_leaves_a_model_its_thoughts(client, runtime):
     assert refused.json()["error"]["param"] == "response_format"
 
 
-async def test_text_streams(client, runtime):
+async def test_a_text_is_streamed_in_chunks_of_one_completion(client, runtime):
     runtime.script = text("Hel", "lo")
     chunks = await stream(client, stream_options={"include_usage": True})
     assert {c["object"] for c in chunks} == {"chat.completion.chunk"}

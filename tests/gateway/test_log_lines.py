@@ -161,7 +161,9 @@ def test_a_line_is_one_line_whatever_it_holds():
         ("json", "warning", True, False),
     ],
 )
-def test_settings(monkeypatch, capsys, log_format, level, access_log, shown):
+def test_the_log_has_the_lines_that_the_settings_ask_for(
+    monkeypatch, capsys, log_format, level, access_log, shown
+):
     root, requests = logging.getLogger(), logging.getLogger("callgate.requests")
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)

@@ -94,7 +94,7 @@ async def test_text_is_answered(client):
     assert answer["callgate"]["closed_by"] is None
 
 
-async def test_a_call_is_answered(client, runtime):
+async def test_a_call_is_a_tool_use_block(client, runtime):
     runtime.script = CALL
     answer = await ask(client, tools=[WEATHER], tool_choice={"type": "any"})
     [block] = answer["content"]
@@ -210,7 +210,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("sent", "choice"), CHOICES, ids=[sent["type"] for sent, _ in CHOICES])
-def test_choices(sent, choice):
+def test_tool_choices_become_those_of_a_turn(sent, choice):
     assert turn(tools=[WEATHER], tool_choice=sent).choice == choice
     assert turn(tools=[WEATHER], tool_choice=sent).is_parallel
     assert not turn(tools=[WEATHER], tool_choice={**sent, "disable_parallel_tool_use": True}).is_parallel
@@ -283,7 +283,7 @@ def test_thinking_is_an_effort(fields, effort):
     assert turn(**fields).reasoning_effort == effort
 
 
-def test_a_format():
+def test_a_format_replaces_stop_sequences():
     form = {"type": "json_schema", "schema": {"type": "null"}}
     asked = read_request(body(output_config={"format": form}, stop_sequences=["x"]))
     assert asked.turn.response_format.content == {"type": "null"}
@@ -332,7 +332,7 @@ async def test_tokens_are_counted(client, runtime):
     assert [tool.name for tool in runtime.requests[0].tools] == ["get_weather"]
 
 
-def test_the_official_client(app, runtime):
+def test_anthropics_client_makes_two_calls_streamed_or_not(app, runtime):
     """Two calls with results fed back as the client has them, streamed and not."""
     runtime.card = replace(runtime.card, template_variables=frozenset({"enable_thinking"}))
     with served(app) as http:

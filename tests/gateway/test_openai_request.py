@@ -157,7 +157,7 @@ def test_what_asks_for_nothing_changes_nothing(fields):
     assert read(**fields) == read()
 
 
-def test_stream_options():
+def test_a_stream_tells_its_usage_only_if_asked():
     assert turn(stream=True).is_streamed
     assert not read(stream=True).includes_usage
     assert read(stream=True, stream_options={"include_usage": True}).includes_usage
@@ -325,7 +325,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("message", "expected"), MESSAGES, ids=[str(m)[:60] for m, _ in MESSAGES])
-def test_messages(message, expected):
+def test_a_message_becomes_one_of_the_turn(message, expected):
     assert turn(messages=[message]).messages == (expected,)
 
 

@@ -255,7 +255,9 @@ async def test_items_of_a_turn_make_one_message(client, runtime):
         ("none", (), ChoiceMode.NONE),
     ],
 )
-async def test_tool_choices(client, runtime, weather, choice, allowed, mode):
+async def test_a_tool_choice_limits_the_grammar_and_is_repeated(
+    client, runtime, weather, choice, allowed, mode
+):
     answer = await ask(client, toolset="weather", tool_choice=choice)
     assert answer["tool_choice"] == choice
     assert (runtime.requests[0].constraint.names, runtime.requests[0].constraint.choice.mode) == (

@@ -115,7 +115,7 @@ def test_an_open_address_needs_a_key(host):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_loopback_needs_none(host):
+def test_loopback_hosts_need_no_key(host):
     assert load({"host": host}, environment={}).is_loopback
 
 

@@ -205,7 +205,7 @@ async def test_responses_of_one_owner_at_once_are_all_listed(store):
     assert sorted(entry[0] for entry in msgspec.json.decode(await store.get("responses:a"))) == ids
 
 
-async def test_they_expire(store):
+async def test_stored_responses_expire(store):
     responses = StoredResponses(store, lifetime_s=0.001)
     assert await responses.save("o", response(1), [])
     await asyncio.sleep(0.01)
@@ -232,7 +232,7 @@ async def test_a_store_that_fails_loses_no_answer(client, monkeypatch):
     assert (answer["status"], answer["store"]) == ("completed", False)
 
 
-def test_the_official_client(app):
+def test_openais_client_continues_and_deletes_stored_responses(app):
     with served(app) as http:
         client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
         first = client.responses.create(model="tiny", input="Hi")

@@ -175,7 +175,7 @@ async def test_content_is_recorded_if_switched_on(
     assert json.loads(attributes[answered]) == {"0": "Hello"}
 
 
-def test_exporters(monkeypatch, capsys):
+def test_spans_go_where_the_setting_says(monkeypatch, capsys):
     assert open_provider(Settings(telemetry="none")) is None
     console = open_provider(Settings(telemetry="console"))
     with console.get_tracer("t").start_as_current_span("seen"):

@@ -65,7 +65,7 @@ async def test_no_frames_of_a_chat_surround_it(client, runtime):
     assert not constraint.accepts("c")
 
 
-async def test_it_is_streamed(client, runtime):
+async def test_a_text_is_streamed_and_ends_with_its_usage(client, runtime):
     runtime.script = text("Hel", "lo.")
     sent = body(stream=True, stream_options={"include_usage": True})
     *events, end = (await client.post(URL, json=sent)).text.removesuffix("\n\n").split("\n\n")
@@ -101,7 +101,7 @@ PROMPTS = [
 
 
 @pytest.mark.parametrize(("sent", "prompt"), PROMPTS, ids=str)
-def test_prompts(sent, prompt):
+def test_a_prompt_is_text_or_token_ids(sent, prompt):
     assert read_request(body(prompt=sent)).turn.prompt == prompt
 
 
@@ -149,7 +149,7 @@ async def test_tokens_are_counted_and_read_back(client, runtime):
     assert outside.json()["error"]["param"] == "tokens"
 
 
-def test_the_official_client(app):
+def test_openais_client_completes_a_prompt_streamed_or_not(app):
     with served(app) as http:
         client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
         assert client.completions.create(model="tiny", prompt="Once").choices[0].text == "Hello."

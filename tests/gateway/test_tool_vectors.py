@@ -91,7 +91,7 @@ async def test_a_change_of_the_tools_is_seen_at_once(client, embedder):
     assert len(embedder.embedded) == len(TOOLS) + 2
 
 
-async def test_words_still_count(client):
+async def test_a_search_by_meaning_counts_words_too(client):
     asked = [{"role": "user", "content": "Delete it"}]
     assert await search(client, messages=asked) == (["delete_file"], "words and meaning")
 

@@ -32,18 +32,18 @@ def written(corpus, vocabulary, *, every, per_schema, workers=0):
     assert median(tally.early) <= 8
 
 
-def test_a_sample_of_tools():
+def test_calls_of_real_tools_are_valid_at_any_budget():
     written("mcp", "qwen3", every=400, per_schema=4)
 
 
-def test_a_sample_of_schemas():
+def test_outputs_of_real_schemas_are_valid_at_any_budget():
     written("jsonschemabench", "random", every=900, per_schema=4)
 
 
 @pytest.mark.corpus
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize(("corpus", "every", "per_schema"), [("mcp", 1, 6), ("jsonschemabench", 3, 4)])
-def test_real_schemas(corpus, every, per_schema):
+def test_outputs_of_a_whole_corpus_are_valid_at_any_budget(corpus, every, per_schema):
     written(corpus, "qwen3", every=every, per_schema=per_schema, workers=os.cpu_count() or 1)
 
 

@@ -89,7 +89,7 @@ async def test_an_output_that_cannot_be_read_fails_its_request_alone(runtime, mo
     await settled(runtime)
 
 
-async def test_refusals(runtime):
+async def test_requests_that_cannot_be_served_are_refused(runtime):
     for asked, error in [
         (request(model="other"), UnknownModel),
         (request(messages=()), RequestRefused),

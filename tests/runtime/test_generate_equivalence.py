@@ -118,7 +118,7 @@ def reference(model, prompt, length):
     "backend", [None, DeviceOperations(paged_attention_cases.reference, lambda step: step)], ids=BACKENDS
 )
 @pytest.mark.parametrize("name", CONFIGS)
-def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
+def test_tokens_are_those_of_generate(name, backend, make_sequence, finish, monkeypatch):
     model = build(CONFIGS[name])
     expected = [reference(model, prompt, 24) for prompt in PROMPTS]
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"

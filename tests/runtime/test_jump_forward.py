@@ -101,7 +101,7 @@ def test_every_token_allowed_is_along_the_forced_text(syntax, qwen):
         ("hermes", {"mode": "auto"}, "Well. <tool_call>", '\n{"name": "'),
     ],
 )  # fmt: skip
-def test_what_is_forced(syntax, options, output, text):
+def test_forced_text_is_what_every_continuation_begins_with(syntax, options, output, text):
     matcher = calling(syntax, **options).matcher()
     for byte in output.encode():
         assert matcher.accept(byte)

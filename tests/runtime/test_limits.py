@@ -34,7 +34,7 @@ from runtime.settings import EngineSettings
         ("logit_bias", {"sampling": Sampling(logit_bias={-1: 1.0})}),
     ],
 )
-def test_out_of_range(parameter, options):
+def test_a_value_out_of_range_is_refused_by_name(parameter, options):
     with pytest.raises(RequestRefused) as refused:
         check_limits(GenerationRequest("r", "m", (), **options), 10, 4)
     assert refused.value.parameter == parameter

@@ -109,7 +109,7 @@ def test_a_tokenizer_without_a_template_gets_one(copied):
     assert loaded.syntax == "hermes"
 
 
-def test_an_unknown_syntax(random_model):
+def test_an_unknown_syntax_is_refused(random_model):
     with pytest.raises(UnknownSyntax):
         load_model(random_model, syntax="morse")
 
@@ -153,7 +153,7 @@ def widen(model):
         (widen, "its weights"),
     ],
 )
-def test_damage(copied, damage, reason):
+def test_a_damaged_model_is_refused_with_the_reason(copied, damage, reason):
     damage(copied)
     with pytest.raises(ModelLoadError, match=reason) as failed:
         load_model(copied)
@@ -161,7 +161,7 @@ def test_damage(copied, damage, reason):
     assert "\n" not in str(failed.value)
 
 
-def test_a_tokenizer_that_never_stops(copied):
+def test_a_tokenizer_without_an_end_is_refused(copied):
     tokenizer = AutoTokenizer.from_pretrained(copied)
     tokenizer.eos_token = None
     tokenizer.save_pretrained(copied)

@@ -70,7 +70,7 @@ def test_frequencies_follow_the_probabilities():
     assert [counts[i] / 5000 for i in range(4)] == pytest.approx(probabilities.tolist(), abs=0.02)
 
 
-def test_temperature_flattens():
+def test_a_higher_temperature_flattens_the_distribution():
     logits = [math.log(0.8), math.log(0.2)]
     rows = [sequence(Sampling(temperature=2.0), seed=seed) for seed in range(3000)]
     ones = sum(d.token_id for d in sample_all(torch.tensor(logits).repeat(3000, 1), rows))

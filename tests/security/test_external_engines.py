@@ -12,13 +12,13 @@ from dataclasses import replace
 import httpx
 import pytest
 from completions_server import StandIn
-from remote_engines import SETTINGS, remote_over, until
+from remote_engines import SETTINGS, answering, load_text, remote_over, tokens_of, until
 
 from compiler.closing.closer import Segmentation
 from compiler.recipe import GrammarRecipe
 from runtime.engines import verified_output
 from runtime.engines.client import MAX_TOKENS, EngineAddress
-from runtime.engines.completion_request import CompletionRequest, conversation_head
+from runtime.engines.completion_request import conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.published_grammars import PublishedGrammars
@@ -32,39 +32,16 @@ from runtime.errors import (
     TooManySequences,
 )
 from runtime.events import PromptRead
-from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.protocol import Circuit
-from runtime.request import Sampling
 from runtime.text import prompts
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.tokenizer import load_tokenizer
 from runtime.transcript import Transcript
 from runtime.written_token import SampledToken, WrittenToken
-
-REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return load_tokenizer(
-        ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
-    )
-
-
-def answering(content, **headers):
-    """A client of an engine that answers everything with these bytes."""
-
-    async def pieces():
-        yield content
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces(), headers=headers))
-    return VllmClient(EngineAddress("http://engine"), transport=transport)
-
-
-async def tokens_of(client):
-    async with client.completion(REQUEST) as chunks:
-        return [token.token_id async for chunk in chunks for token in chunk.tokens]
+    return load_text(tmp_path_factory.mktemp("models"))
 
 
 async def test_what_an_engine_compresses_is_not_decompressed():

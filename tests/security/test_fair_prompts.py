@@ -74,7 +74,7 @@ def test_clients_take_turns(threads, gate):
     assert "c" in done[:10]
 
 
-def test_all_work_is_done(threads):
+def test_every_task_is_done_and_tells_its_error(threads):
     futures = [threads.submit(str(i % 3), lambda i=i: i) for i in range(600)]
     assert [future.result(TIMEOUT_S) for future in futures] == list(range(600))
     failing = threads.submit("a", lambda: 1 // 0)

@@ -53,7 +53,7 @@ def test_an_address_that_is_not_public_is_not_connected_to(address):
 @pytest.mark.parametrize(
     "address", ["93.184.215.14", "8.8.8.8", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "::ffff:8.8.8.8"]
 )
-def test_a_public_address_is(address):
+def test_a_public_address_is_admitted(address):
     assert AddressRules().admits(address)
 
 

@@ -77,13 +77,14 @@ def _read(text: str, parse_float: Any) -> Any:
         ValueError: the text is not strict JSON.
     """
     value = json.loads(
-        text, parse_float=parse_float, parse_constant=_refuse, object_pairs_hook=_without_repeats
+        text, parse_float=parse_float, parse_constant=_refuse, object_pairs_hook=without_repeats
     )
     json.dumps(value, ensure_ascii=False, default=str).encode()
     return value
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a JSON text, for `object_pairs_hook`; raises ValueError if a key repeats."""
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError(f"an object repeats a key: {[key for key, _ in pairs]}")

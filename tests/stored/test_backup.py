@@ -79,7 +79,7 @@ async def backed_up(store, back_up):
     return before
 
 
-async def test_sqlite(tmp_path):
+async def test_a_backup_of_sqlite_restores_what_was_registered(tmp_path):
     """`VACUUM INTO` copies a database that is in use, with what its log holds; a copy of the file does not."""
     store, copy = open_store(f"sqlite://{tmp_path}/callgate.db"), tmp_path / "copy.db"
     revision = await registered(store)
@@ -94,7 +94,7 @@ async def test_sqlite(tmp_path):
     assert set(before) <= set(names)
 
 
-async def test_redis(redis_server, tmp_path):
+async def test_a_snapshot_of_redis_restores_what_was_registered(redis_server, tmp_path):
     """The file of a snapshot, in the folder of a new server."""
     store = open_store(redis_server.url)
     revision = await registered(store)

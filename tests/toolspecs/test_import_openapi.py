@@ -127,7 +127,7 @@ def test_names_are_valid_and_of_their_own():
     assert [tool.name for tool in selected.tools] == ["n_me_2"]
 
 
-def test_what_is_selected():
+def test_operations_are_selected_by_tag_path_and_name():
     paths = {
         "/users": {"get": operation(tags=["people"], operationId="listUsers")},
         "/users/me": {"get": operation(tags=["people", "own"], operationId="getMe")},

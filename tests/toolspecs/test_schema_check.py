@@ -207,7 +207,7 @@ def test_a_cycle_and_a_doubling_end():
     ],
     ids=["text", "key", "properties", "bytes", "list", "number"],
 )
-def test_size_is_refused(schema):
+def test_schemas_beyond_the_limits_are_refused(schema):
     assert check_schema(schema, LIMITS)
 
 

@@ -30,7 +30,7 @@ async def test_any_text_is_a_key(store, key):
     assert await store.delete(key)
 
 
-async def test_an_absent_key(store):
+async def test_an_absent_key_has_nothing_to_get_or_delete(store):
     assert await store.get("k") is None
     assert await store.delete("k") is False
 
@@ -110,7 +110,7 @@ async def test_a_prefix_is_taken_literally(store):
         (b"0", b"00", b"new", False),
     ],
 )
-async def test_compare_and_set(store, present, expected, value, is_done):
+async def test_compare_and_set_writes_only_over_what_was_expected(store, present, expected, value, is_done):
     if present is not None:
         await store.set("k", present)
     assert await store.compare_and_set("k", expected, value) is is_done
@@ -135,7 +135,7 @@ async def test_one_of_many_wins_a_compare_and_set(store, other):
     assert sum(await asyncio.gather(*attempts)) == 1
 
 
-async def test_increment(store):
+async def test_increment_counts_from_zero_and_gives_the_sum(store):
     assert await store.increment("n") == 1
     assert await store.increment("n", 41) == 42
     assert await store.increment("n", -50) == -8

@@ -69,7 +69,7 @@ def test_equal_content_has_an_equal_digest():
 
 
 @pytest.mark.parametrize("name", ["a", "0", "mail", "my-tools_2.beta", "x" * 64])
-def test_toolset_names(name):
+def test_a_toolset_name_is_referred_to_with_or_without_a_revision(name):
     assert Toolset(name).name == name
     assert ToolsetReference.parse(name) == ToolsetReference(name)
     reference = ToolsetReference.parse(f"{name}@12")
