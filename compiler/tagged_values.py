@@ -30,7 +30,7 @@ _BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")
 
 
 def possible_types(types: tuple[str, ...], *, is_string: bool) -> tuple[str, ...]:
-    """Those of the types that a value can have, given that its tag says whether it is a string."""
+    """The types that a value can still have once its tag says whether it is a string."""
     return tuple(name for name in types if (name == STRING) is is_string)
 
 

@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
             aborting.cancel()
             if self.force_exit:
                 self._log_forced_exit()
-            gc.unfreeze()  # else libraries complain about objects that are left when the process ends
+            gc.unfreeze()  # otherwise libraries complain about objects that are left at the end
             # Done here, because uvicorn passes SIGTERM on afterwards, which ends the process.
             if self._provider:
                 await asyncio.to_thread(self._provider.shutdown)

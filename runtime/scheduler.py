@@ -203,7 +203,7 @@ class Scheduler:
         max_tokens, num_preempted = self.settings.max_batch_tokens, self.num_preempted
         budget = StepBudget(max_tokens, self.shares.quotas(self.running, self.waiting, max_tokens))
         chunks = self._continue_running(budget)
-        if self.num_preempted == num_preempted:  # else pages are short
+        if self.num_preempted == num_preempted:  # otherwise pages are short
             chunks += self._start_waiting(budget)
         return Batch(tuple(chunks))
 

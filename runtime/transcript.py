@@ -61,7 +61,7 @@ class Transcript:
         """The log probabilities of text that no event has sent yet."""
         self._places = PlaceReader(choice, token_bytes, text_is_json=text_is_json) if is_inspected else None
         self._pending_logprobs: list[TokenLogprob] = []
-        """Those of tokens that the matcher holds back: they may be text, or the beginning of a call."""
+        """The log probabilities of tokens that the matcher holds back: text, or the beginning of a call."""
 
     @classmethod
     def of(cls, request: GenerationRequest, choice: int, token_bytes: TokenBytes) -> "Transcript":

@@ -31,10 +31,10 @@ class Weight:
     log: float = 0.0
     """The logarithm of the product of their factors."""
     log_shared: float | None = None
-    """The same up to the first drawn token, once there is one."""
+    """The logarithm of the product up to the first drawn token, once there is one."""
     num_drawn: int = 0
     allowed_mass: float = 1.0
-    """That of the step that is being sampled."""
+    """The allowed mass of the step that is being sampled."""
     drawn_probability: float = 1.0
     """The probability of the step's token among the allowed ones."""
     log_resampled: float = 0.0

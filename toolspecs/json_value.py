@@ -42,16 +42,16 @@ class Limits:
     num_tools: int = 2048
     tool_bytes: int = 1024 * 1024
     num_documents: int = 256
-    num_sources: int = 64  # that a toolset's tools are imported from
+    num_sources: int = 64  # sources that a toolset's tools are imported from
     document_bytes: int = 4 * 1024 * 1024
     toolset_bytes: int = 16 * 1024 * 1024
-    num_values: int = 250_000  # of JSON, in a toolset; decoding a million stops everything for half a second
-    depth: int = 100  # of nested objects and lists, in one tool or document
+    num_values: int = 250_000  # in a toolset; decoding a million stops everything for half a second
+    depth: int = 100  # nested objects and lists in one tool or document
     num_enum_values: int = 10_000
     tool_name_length: int = 128
     description_length: int = 32 * 1024
-    num_faults_per_tool: int = 20  # that are reported
-    num_faults: int = 200  # in all; tools after them are not read
+    num_faults_per_tool: int = 20  # faults that are reported
+    num_faults: int = 200  # faults of all tools; no tool is read after them
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Record:
     owner: str = ""
     """Whose quota the record counts for."""
     num_bytes: int = 0
-    """Of the content as it is stored; 0 where an earlier version wrote the record."""
+    """The size of the content as it is stored; 0 if an earlier version wrote the record."""
 
     @property
     def etag(self) -> str | None:

@@ -78,7 +78,7 @@ class GrammarStore:
         return contents
 
     async def missing(self, keys: Sequence[str]) -> list[str]:
-        """Those keys that have no content; none without a store.
+        """The keys that have no content; without a store, none of them.
 
         Raises:
             StoreUnavailable: the store fails.

@@ -22,11 +22,12 @@ _MAX_CACHED_WINDOWS = 1024
 """A long completion mostly repeats itself, such as the `a`s of a string with a minimum length."""
 
 _MAX_BYTES_TO_COUNT = 1 << 14
-"""Of a completion whose tokens are counted, which takes microseconds a byte. Of a longer one, each byte is
-taken for a token, where every byte is one."""
+"""The longest completion whose tokens are counted, which takes microseconds a byte. In a longer one, each
+byte counts as a token, if the vocabulary has a token for every byte."""
 
 _MAX_BYTES_TO_SPELL = 1 << 18
-"""Of a completion that `Closer.minimum` spells; of a longer one it takes what is known without."""
+"""The longest completion that `Closer.minimum` spells. For a longer one it takes the bound that is known
+without spelling it."""
 
 
 class Closable(Protocol):

@@ -36,7 +36,7 @@ from toolspecs.bundle import objects_in
 from toolspecs.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 
 MAX_CHARS = 1_000_000
-"""Of the cases that one schema may become; with more it stays as it is."""
+"""The most characters of the cases that one schema may become; with more it stays as it is."""
 _CONDITION = frozenset({"if", "then", "else"})
 _UNMOVABLE = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 """Keywords that give a schema a name, which only one place of a document may have."""

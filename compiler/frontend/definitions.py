@@ -50,7 +50,7 @@ class DefinedSchema:
 
 
 def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
-    """The same schema, with a definition for every schema that references reach elsewhere.
+    """The schema, with a definition for every schema that references reach elsewhere.
 
     It admits the same instances: a copy is read as what is copied, since no reference is relative to anything
     but the root of a document.

@@ -16,7 +16,7 @@ from toolspecs.bundle import pointer_keys
 from toolspecs.drafts import FIRST_WITH_DEPENDENT_REQUIRED, LAST_WITH_REF_ALONE
 
 MIN_TAKEN = 3
-"""Of fewer keys with dependencies, canonicalization makes four schemas at most."""
+"""From fewer keys with dependencies, canonicalization makes at most four schemas."""
 
 
 @dataclass(frozen=True, slots=True)

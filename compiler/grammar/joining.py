@@ -30,7 +30,7 @@ from compiler.grammar.grammar import (
 )
 
 _MOST_ROUNDS = 40
-"""Of dividing; rules that would need more stay apart."""
+"""How often rules are divided into classes; rules that would need more rounds stay apart."""
 _ExprT = TypeVar("_ExprT", Expr, CharClass | RuleRef)
 
 

@@ -115,7 +115,7 @@ class GuardedTokens:
 
     @cached_property
     def by_whole_string(self) -> dict[bytes, list[int]]:
-        """The same by the string that they open and complete, if it has no escapes."""
+        """The whole-string tokens by the string that they open and complete, if it has no escapes."""
         token_ids: dict[bytes, list[int]] = {}
         for token_id, token in self._not_only_characters.items():
             string = _WHOLE_STRING.match(token)
@@ -223,7 +223,7 @@ class CandidateTokens:
         yield from self._sets_inside(cursor, seen) if cursor.in_string else self._sets_outside(cursor, seen)
 
     def _sets_inside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
-        """The same inside a string."""
+        """As `_sets`, inside a string."""
         tokens = self._tokens
         yield tokens.keys_inside
         if self._has_items:
@@ -234,7 +234,7 @@ class CandidateTokens:
             yield tokens.escaping
 
     def _sets_outside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
-        """The same outside of any string, where nothing runs out."""
+        """As `_sets`, outside of any string, where nothing runs out."""
         tokens = self._tokens
         yield tokens.keys_outside
         if self._has_items:

@@ -126,7 +126,7 @@ class JsonCursor(NamedTuple):
         return self.advance_from(text, 0)[0]
 
     def advance_from(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":
-        """The same from `at` on, and where that ends: after the JSON text if it is complete."""
+        """As `advance`, from `at` on; and where reading ended: after the JSON text if that is complete."""
         cursor = self
         while at < len(text) and not cursor.is_complete:
             if cursor.in_string:
@@ -350,7 +350,7 @@ class JsonCursor(NamedTuple):
             yield from element.after_escape(self.escape) if self.escape else (element,)
 
     def _seen_elements(self) -> Iterator[SeenElement]:
-        """The same, with the character that an incomplete escape has begun still to be written."""
+        """As `seen_elements`, with the character that an incomplete escape has begun still to be written."""
         written = self.scalar or b""
         for container in self.containers:
             is_innermost = container is self.container

@@ -281,7 +281,7 @@ class GuardState:
         return None if cursor is None else GuardState(self.guard, cursor, self._mask_cache)
 
     def fork(self) -> "GuardState":
-        """The same state, beside another matcher."""
+        """This state, beside another matcher."""
         return GuardState(self.guard, self.cursor)
 
     def marked(self, text: bytes) -> bytes:

@@ -60,7 +60,7 @@ class _ObjectKeys(NamedTuple):
     is_listed: bool
 
     def unreadable(self, marked: frozenset[str], *, is_separated: bool = False) -> frozenset[str]:
-        """Those of some marked keys that an object here can have, and after which no mark is read.
+        """The marked keys that an object here can have, and after which the rules read no mark.
 
         `is_separated`: its own marks are left out of the rules.
         """

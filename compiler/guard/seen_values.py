@@ -59,7 +59,7 @@ class SeenValues(NamedTuple):
         return self.num_before + (self.last is not None)
 
     def adding(self, value: bytes) -> "SeenValues":
-        """These values and another one."""
+        """The values with another one."""
         if self.last is None:
             return SeenValues(None, 0, value)
         if self.journal is None:

@@ -55,7 +55,7 @@ class Zygote:
             # In a session of its own, so that an interrupt at the terminal reaches the gateway alone.
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this code
                 [sys.executable, "-I", "-c", _ENTRY, *arguments],
-                env=dict(environment),  # and nothing of the gateway's own, which holds secrets
+                env=dict(environment),  # not the gateway's own, which holds secrets
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

@@ -81,7 +81,7 @@ class InUnit(Position):
         return self._over(token[: len(token) - len(rest)], rest)
 
     def fork(self) -> "InUnit":
-        """The same position, for another matcher to go on from."""
+        """This position, for another matcher to go on from."""
         guard_state = self.guard_state and self.guard_state.fork()
         return replace(self, matcher=self.matcher.fork(), guard_state=guard_state)
 
@@ -238,7 +238,7 @@ class InAnswer(Position):
         return self._parsed().rest(rules)
 
     def fork(self) -> "InAnswer":
-        """The same position, for another matcher to go on from."""
+        """This position, for another matcher to go on from."""
         return replace(self, matcher=self.matcher.fork())
 
     def _parsed(self) -> ParsedText:

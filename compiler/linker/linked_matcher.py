@@ -145,7 +145,7 @@ class Position(ABC):
         """The position after a token that is no stop token; None if the token is not allowed."""
 
     def fork(self) -> "Position":
-        """The same position, for another matcher to go on from."""
+        """This position, for another matcher to go on from."""
         return self
 
     @property

@@ -100,8 +100,8 @@ _PREFERRED = "a0 "
 
 _MAX_SHORT_TEXT = 1024
 _CALL_COST = 2.0**-20
-"""Of equally short completions the one with fewer calls is written, so that writing it ends. A power of two
-adds up without rounding."""
+"""What a call adds to the cost of a completion. Of equally short ones, the one with fewer calls is written,
+so that writing ends. Sums of a power of two are not rounded."""
 
 
 class Network:

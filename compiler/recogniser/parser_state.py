@@ -33,7 +33,7 @@ class StackFrame:
         self.cost = math.inf
         """The fewest bytes that complete the text once the rule is complete."""
         self.max_cost = 0.0
-        """The same for the most expensive caller."""
+        """The fewest bytes that complete the text by way of the most expensive caller."""
 
     def update_costs(self) -> bool:
         """Compute the costs from those of the callers; whether they changed."""

@@ -55,7 +55,7 @@ class RestRules:
     def __init__(self) -> None:
         self._table = RuleTable()
         self._refs: dict[Hashable, RuleRef] = {}
-        """Of rules by network and name, of choices and frames, and of what `rule` was asked for."""
+        """References to rules, by network and name, by choice or frame, or by the arguments of `rule`."""
         self._widened: dict[Network, Mapping[StringAutomaton, RuleRef]] = {}
         self._pending: list[tuple[RuleRef, Network, Expr | ChoiceState | StackFrame]] = []
 

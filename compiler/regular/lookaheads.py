@@ -66,7 +66,7 @@ class _Threads(Nfa):
         return self._thread(start, frozenset())
 
     def moves(self, state: int, symbols: frozenset[int]) -> Iterator[tuple[int, int]]:
-        """Those of some symbols on which a thread goes on."""
+        """The symbols, of the given ones, on which a thread goes on, each with the thread after it."""
         thread = self._threads[state]
         for symbol, target in super().moves(thread.state, symbols):
             ahead = self._advance(thread.ahead, symbol)

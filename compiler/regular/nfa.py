@@ -82,7 +82,7 @@ class Nfa:
         return start
 
     def moves(self, state: int, symbols: frozenset[int]) -> Iterable[tuple[int, int]]:
-        """Those of some symbols on which a state moves, each with the state to which it does."""
+        """The symbols, of the given ones, on which a state moves, each with the state to which it moves."""
         on, target = self.transitions[state]
         return [(symbol, target) for symbol in on & symbols]
 

@@ -23,11 +23,11 @@ START: CountedState = (0, 0)
 MAX_COST = 1_000
 """The largest `BoundedAutomaton.cost` of a pattern."""
 MAX_COST_OF_BOUND = 600
-"""The same with an upper bound, since that can be narrowed instead."""
+"""The largest cost of a pattern with an upper bound, which can be lowered instead."""
 MAX_COST_OF_KEYS = 12_000
-"""The same for the keys of an open object: many declared keys are no hostile pattern."""
+"""The largest cost of the keys of an open object: many declared keys are no hostile pattern."""
 _TRANSITIONS_PER_COST = 48
-"""So many transitions on few characters take as long to compile as one unit of `BoundedAutomaton.cost`."""
+"""How many transitions on few characters take as long to compile as one unit of `BoundedAutomaton.cost`."""
 _Automaton = TypeVar("_Automaton", "BoundedAutomaton", "BoundedAutomaton | None")
 
 
@@ -211,7 +211,7 @@ def _trimmed(
 
 
 def _affordable(bounded: _Automaton, max_cost: int) -> _Automaton:
-    """The same automaton; raises TooManyStates if it costs more than `max_cost`."""
+    """The automaton itself; raises TooManyStates if it costs more than `max_cost`."""
     if bounded is not None and bounded.cost > max_cost:
         raise TooManyStates(max_cost)
     return bounded

@@ -151,7 +151,7 @@ class StringConstraint:
     def with_counts_as_lengths(
         self, conditions: list[PatternCondition]
     ) -> "tuple[list[PatternCondition], StringConstraint]":
-        """The same constraint, where patterns that count all characters bound the length instead.
+        """The conditions and the constraint; patterns that count all characters bound the length instead.
 
         Raises:
             PatternError: a pattern cannot be read.
@@ -170,7 +170,7 @@ class StringConstraint:
         return marked_conditions, replace(self, min_length=low, max_length=high)
 
     def with_countable_length(self) -> "tuple[StringConstraint, list[Note]]":
-        """The same with an upper bound that rules can count up to, and a note if it was lowered.
+        """The constraint with an upper bound that rules can count up to, and a note if it was lowered.
 
         Raises:
             UnsupportedKeyword: `minLength` is more than rules can count up to.

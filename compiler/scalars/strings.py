@@ -63,7 +63,8 @@ LONGEST_COUNTED = 1 << 13
 MAX_COST_OF_COUNTS = 100
 """If rules of patterns that must not match would cost more, counts in the patterns are lowered."""
 MAX_COST_EXCLUDED = 40
-"""The same where texts may be left out instead: rules of texts that do not match take ten times as long."""
+"""The same limit where texts may be left out instead: rules of texts that must not match take ten times as
+long to compile."""
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
 _BY_PATTERN = ("pattern", "minLength", "maxLength")

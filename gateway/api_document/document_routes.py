@@ -47,7 +47,7 @@ def openapi_document() -> Response[bytes]:
 
 @get("/docs", sync_to_thread=True)
 def docs_page() -> Response[bytes]:
-    """The same as a page."""
+    """The OpenAPI document as a web page."""
     return Response(_page(), media_type="text/html", headers=dict(PAGE_HEADERS))
 
 

@@ -204,7 +204,7 @@ class _Watch:
         raise failure(f"{named} is not at a URL; name its file by --openapi FILE")
 
     def _listing_at_url(self, source: _SourceReply) -> dict[str, Any]:
-        """The same for a URL, which whoever may register has chosen: a confined process reads it."""
+        """As `_listing`, for a URL. Anyone who may register chose it, so a confined process reads it."""
         # It needs a POSIX system.
         from gateway.sources.source_process import SourceOrder, SourceProcesses  # noqa: PLC0415
 

@@ -36,7 +36,7 @@ class Turn:
     prompt_tools: ShownTools | None = None
     """None stands for the setting of the toolset, or else of the model."""
     tool_search: ToolSearch | Literal[False] | None = None
-    """The same; with False, nothing is searched."""
+    """None stands for the setting of the toolset, or else of the model; with False, nothing is searched."""
     choice: ToolChoice | None = None
     """None stands for `auto` with tools, and `none` without."""
     is_parallel: bool = True

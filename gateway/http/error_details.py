@@ -90,7 +90,7 @@ def _(error: runtime.NoEngine | runtime.GrammarNotStored) -> Details:
 
 @details_of.register
 def _(_error: runtime.DeadlineExceeded) -> Details:
-    return None, {}, {"X-Should-Retry": "false"}  # else OpenAI's clients try again after a 5xx
+    return None, {}, {"X-Should-Retry": "false"}  # otherwise OpenAI's clients retry after a 5xx
 
 
 @details_of.register

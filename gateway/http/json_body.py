@@ -186,7 +186,7 @@ class Expected:
     fields: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The same in words; empty if any text is admitted."""
+        """What the type admits, in words; empty if any text is admitted."""
         objects = f"an object whose {self.tag_field!r} is one of {listed(self.tags)}" if self.tags else ""
         return " or ".join(filter(None, (listed(self.texts), objects)))
 

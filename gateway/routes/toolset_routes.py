@@ -41,7 +41,7 @@ class ToolsetSearch(msgspec.Struct, forbid_unknown_fields=True):
     always: ToolNames = []
 
     def value(self) -> ToolSearch:
-        """The same as a `ToolSearch`."""
+        """The fields as a `ToolSearch`."""
         return ToolSearch(self.limit, tuple(dict.fromkeys(self.always)))
 
 

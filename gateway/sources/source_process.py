@@ -104,7 +104,7 @@ class ReadSource(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, imported: Imported) -> "ReadSource":
-        """The same from an `Imported`."""
+        """What the process writes of the tools that it imported."""
         tools = [write_tool(tool, Shape.MCP) for tool in imported.tools]
         faults = [(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in imported.faults]
         return cls(imported.kind, imported.location, tools, faults)
@@ -233,7 +233,7 @@ async def _process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subp
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env=dict(environment),  # and nothing of the gateway's own, which holds secrets
+        env=dict(environment),  # not the gateway's own, which holds secrets
         start_new_session=True,
     )
     try:
@@ -243,7 +243,7 @@ async def _process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subp
             with suppress(ProcessLookupError):
                 process.kill()
             assert process.stdout is not None
-            await process.stdout.read()  # else `wait` never ends where more was written than was read
+            await process.stdout.read()  # otherwise `wait` never ends if more was written than was read
             await process.wait()
 
 

@@ -214,7 +214,7 @@ def read_sampling(fields: TurnFields) -> Mapping[str, Any]:
 
 
 def fields_set(fields: msgspec.Struct, *names: str) -> dict[str, Any]:
-    """Those of some fields that a request sets; null is as good as absent."""
+    """The fields, of the named ones, that a request sets; null means the same as absent."""
     return {name: value for name in names if (value := getattr(fields, name)) is not None}
 
 

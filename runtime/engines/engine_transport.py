@@ -86,7 +86,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the protocol's
     ) -> httpcore.AsyncNetworkStream:
-        """The same connection, encrypted from here on."""
+        """This connection, encrypted from here on."""
         try:
             with _raising(httpcore.ConnectTimeout, httpcore.ConnectError):
                 async with asyncio.timeout(timeout):

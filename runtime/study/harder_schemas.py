@@ -17,7 +17,7 @@ Schema = dict[str, Any]
 
 
 def harden(question: Question) -> Question:
-    """The same question with harder schemas; the first accepted value of each parameter stays valid."""
+    """The question with harder schemas; the first right value of each parameter stays valid."""
     right_values = {
         key: values[0] for key, values in question.right_values.items() if values[0] is not MISSING
     }

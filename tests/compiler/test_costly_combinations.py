@@ -94,8 +94,8 @@ def test_counts_change_so_that_the_complement_admits_less(pattern):
 )
 def test_what_begins_like_a_text_is_left_out_where_few_characters_begin_it(pattern, left_out, written):
     exact, begun = (
-        language([PatternCondition(pattern, is_excluded=True, is_begun=is_begun)])
-        for is_begun in (False, True)
+        language([PatternCondition(pattern, is_excluded=True, excludes_beginnings=excludes_beginnings)])
+        for excludes_beginnings in (False, True)
     )
     assert [text for text in left_out if begun.accepts(text)] == []
     assert [text for text in written if not begun.accepts(text)] == []

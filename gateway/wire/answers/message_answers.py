@@ -64,7 +64,7 @@ class CacheCreation(Struct):
 
 
 class MessageUsage(DeltaUsage):
-    """The same, with what is about Anthropic's service."""
+    """Token counts of a message, with members about Anthropic's service."""
 
     cache_creation: CacheCreation
     inference_geo: None

@@ -21,14 +21,14 @@ class ReasoningTokens(Struct):
 
 
 class PromptDetails(CachedTokens):
-    """The same; nothing is charged for writing the cache, and no prompt has sound."""
+    """Details of a prompt's tokens; writing the cache costs nothing, and no prompt has sound."""
 
     cache_write_tokens: int
     audio_tokens: int
 
 
 class OutputDetails(ReasoningTokens):
-    """The same, with what no answer here has."""
+    """Details of an answer's tokens; no answer has sound or predictions."""
 
     audio_tokens: int
     accepted_prediction_tokens: int
@@ -54,7 +54,7 @@ class TokenLogprob(Struct):
 
 
 class TopLogprobs(TokenLogprob):
-    """The same, with the most probable tokens at this position."""
+    """A token with its log probability, and the most probable tokens at its position."""
 
     top_logprobs: list[TokenLogprob]
 

@@ -160,5 +160,5 @@ class SglangGrammar:
         """Do nothing: the grammar includes the thoughts."""
 
     def copy(self) -> "SglangGrammar":
-        """The same object: SGLang only copies what it caches, and it caches no grammar of a mark."""
+        """This object itself: SGLang only copies what it caches, and it caches no grammar of a mark."""
         return self
