@@ -124,10 +124,10 @@ class ToolIndex:
 
     def _known(self, words: Sequence[str]) -> Scores:
         """BM25 of the words that any tool has."""
-        known = [word for word in words if self._ranker is not None and word in self._ranker.vocab_dict]
-        if not known:
+        known_words = [word for word in words if self._ranker is not None and word in self._ranker.vocab_dict]
+        if not known_words:
             return np.zeros(self._num_tools, np.float32)
-        scores: Scores = self._ranker.get_scores(known)
+        scores: Scores = self._ranker.get_scores(known_words)
         return scores
 
 

@@ -312,7 +312,7 @@ class _Verdicts:
         self._owners = source_map.owners()
         self._notes = notes
         self._lowered = lowered
-        self._found: dict[str, _Verdict] = {}
+        self._by_schema: dict[str, _Verdict] = {}
 
     def of_keyword(self, pointer: str, keyword: str) -> _Verdict:
         """The verdict on a keyword, with its notes."""
@@ -324,13 +324,13 @@ class _Verdicts:
 
     def _of_schema(self, pointer: str) -> _Verdict:
         """The weakest verdict on the keywords of which a schema is a part."""
-        if pointer not in self._found:
-            self._found[pointer] = (Verdict.EXACT, {})  # what holds itself adds nothing
+        if pointer not in self._by_schema:
+            self._by_schema[pointer] = (Verdict.EXACT, {})  # what holds itself adds nothing
             if pointer not in self._owners:
-                self._found[pointer] = (Verdict.ANNOTATION, {_UNUSED: None})
+                self._by_schema[pointer] = (Verdict.ANNOTATION, {_UNUSED: None})
             else:
-                self._found[pointer] = self._of_owners(pointer)
-        return self._found[pointer]
+                self._by_schema[pointer] = self._of_owners(pointer)
+        return self._by_schema[pointer]
 
     def _of_owners(self, pointer: str) -> _Verdict:
         owners = self._owners[pointer]

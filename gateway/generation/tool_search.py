@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, starmap
 from threading import Lock
 from typing import Any
 
@@ -26,7 +26,7 @@ from runtime.fair_threads import FairThreads
 from runtime.protocol import ModelCard
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.tool import FoundTools, SearchedBy, SearchedTool, Tool, ToolSearch
+from toolspecs.tool import SearchedBy, SearchedTool, Tool, ToolSearch, ToolSearchResult
 from toolspecs.tool_index import ReadTexts, Scores, ToolIndex, scaled
 from toolspecs.toolset import Revision
 
@@ -99,7 +99,7 @@ class ToolSearcher:
         share: str = "",
         *,
         remaining_s: float | None = None,
-    ) -> tuple[tuple[Tool, ...], FoundTools | None]:
+    ) -> tuple[tuple[Tool, ...], ToolSearchResult | None]:
         """The tools to show, and what the search found; None instead if nothing had to be searched.
 
         A search waits for vectors for at most half of `remaining_s`, the time that the request has left.
@@ -109,27 +109,29 @@ class ToolSearcher:
         """
         _check_always(turn, tools)
         searches = _searches(turn, model, tools, revisions)
-        wanted = [(members, search) for members, search in searches if search and len(members) > search.limit]
-        if not wanted:
+        large = [(members, search) for members, search in searches if search and len(members) > search.limit]
+        if not large:
             return tools, None
-        groups = await asyncio.to_thread(lambda: [_group(*each) for each in wanted])
-        said = _Said.of(turn)
-        meanings = await self._meanings(groups, said, share, remaining_s)
+        groups = await asyncio.to_thread(lambda: list(starmap(_group, large)))
+        search_input = _SearchInput.of(turn)
+        meanings = await self._meanings(groups, search_input, share, remaining_s)
         searched = self.threads.submit(
             share,
             lambda: [
-                self._search(group, said, meaning) for group, meaning in zip(groups, meanings, strict=True)
+                self._search(group, search_input, meaning)
+                for group, meaning in zip(groups, meanings, strict=True)
             ],
         )
-        kept = [entry for entries in await asyncio.wrap_future(searched) for entry in entries]
+        shown_tools = [tool for members in await asyncio.wrap_future(searched) for tool in members]
         num_searched = sum(len(group.tools) for group in groups)
-        left_out = {tool.name for group in groups for tool in group.tools} - {entry.name for entry in kept}
+        left_out = {tool.name for group in groups for tool in group.tools}
+        left_out -= {tool.name for tool in shown_tools}
         shown = tuple(tool for tool in tools if tool.name not in left_out)
-        by: SearchedBy = "words and meaning" if all(each is not None for each in meanings) else "words"
-        return shown, FoundTools(num_searched, tuple(kept), by)
+        by: SearchedBy = "words and meaning" if all(scores is not None for scores in meanings) else "words"
+        return shown, ToolSearchResult(num_searched, tuple(shown_tools), by)
 
     async def _meanings(
-        self, groups: Sequence[_Group], said: "_Said", share: str, remaining_s: float | None
+        self, groups: Sequence[_Group], search_input: "_SearchInput", share: str, remaining_s: float | None
     ) -> Sequence[Scores | None]:
         """How well the tools of each group fit by meaning; None if this is not known in time for all."""
         if self.vectors is None:
@@ -138,7 +140,7 @@ class ToolSearcher:
         until = time.monotonic() + wait_s
         vectors = []
         for group in groups:
-            texts = said.texts(group.search)
+            texts = search_input.texts(group.search)
             left_s = max(0.0, until - time.monotonic())
             vectors.append(
                 await self.vectors.scores(
@@ -147,15 +149,19 @@ class ToolSearcher:
             )
         return vectors if all(scores is not None for scores in vectors) else [None] * len(groups)
 
-    def _search(self, group: _Group, said: "_Said", meaning: Scores | None) -> list[SearchedTool]:
+    def _search(
+        self, group: _Group, search_input: "_SearchInput", meaning: Scores | None
+    ) -> list[SearchedTool]:
         """The tools that a group keeps, in its order: those that must stay, then the best up to the limit."""
         index = self.indexes.of(group.tools, f"{self.tenant}\n{group.key}")
-        words = index.scores(said.texts(group.search), said.read)
+        words = index.scores(search_input.texts(group.search), search_input.read)
         scores = words if meaning is None else fused(words, meaning)
-        reasons = said.kept(group.search)
-        is_kept = np.array([tool.name in reasons for tool in group.tools])
-        order = np.lexsort((-np.asarray(scores), ~is_kept))  # stable: of equal scores, the first registered
-        indexes = sorted(order[: max(group.search.limit, is_kept.sum())].tolist())
+        reasons = search_input.reasons_to_show(group.search)
+        is_required = np.array([tool.name in reasons for tool in group.tools])
+        order = np.lexsort(
+            (-np.asarray(scores), ~is_required)
+        )  # stable: of equal scores, the first registered
+        indexes = sorted(order[: max(group.search.limit, is_required.sum())].tolist())
         return [
             SearchedTool(group.tools[i].name, round(scores[i], 4), reasons.get(group.tools[i].name, "found"))
             for i in indexes
@@ -197,7 +203,7 @@ def _searches(
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _SearchInput:
     """What a turn says about the tools that it needs, read once for all groups."""
 
     messages: Mapping[str, float]
@@ -207,11 +213,11 @@ class _Said:
     read: ReadTexts = field(default_factory=ReadTexts)
 
     @classmethod
-    def of(cls, turn: Turn) -> "_Said":
-        """What a turn says."""
-        said = (message.content for message in reversed(turn.messages) if message.role == "user")
+    def of(cls, turn: Turn) -> "_SearchInput":
+        """The input of a turn."""
+        user_texts = (message.content for message in reversed(turn.messages) if message.role == "user")
         messages: dict[str, float] = {}
-        for age, text in enumerate(islice(filter(None, said), _MAX_MESSAGES)):
+        for age, text in enumerate(islice(filter(None, user_texts), _MAX_MESSAGES)):
             messages.setdefault(text, _EARLIER**age)
         called = frozenset(call.name for message in turn.messages for call in message.calls)
         return cls(messages, called, (turn.choice.allowed or ()) if turn.choice else ())
@@ -220,7 +226,7 @@ class _Said:
         """The texts to search for: the query, or else the messages."""
         return self.messages if search.query is None else {search.query: 1.0}
 
-    def kept(self, search: ToolSearch) -> dict[str, str]:
+    def reasons_to_show(self, search: ToolSearch) -> dict[str, str]:
         """The tools that are shown in any case, and why."""
         return {
             **dict.fromkeys(self.called, "called"),
