@@ -116,6 +116,10 @@ class Gateway:
         return text, error, pause
 
 
+def are_dead(states):
+    return all(state["circuit"] == "open" for state in states.values())
+
+
 @contextmanager
 def gateway_over(engines, store_url, folder):
     urls = tuple(engine.url for engine in engines)
@@ -214,6 +218,7 @@ def test_an_answer_goes_on_elsewhere_when_its_engine_is_killed_and_the_last_engi
     assert {engine.port for engine in killed} == {engine.port for engine in gateway.engines}
     assert error["code"] == "engine_failed"
     assert f"127.0.0.1:{killed[1].port}" in error["message"]
+    gateway.wait(are_dead, "both are found dead")
     refused = gateway.ask(tool)
     assert refused.status_code == 503
     assert all(f"127.0.0.1:{engine.port}" in refused.json()["error"]["message"] for engine in killed)
