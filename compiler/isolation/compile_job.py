@@ -19,15 +19,20 @@ from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, covers
 from compiler.frontend.depth import too_deep
+from compiler.frontend.keywords import short_pointer
 from compiler.isolation.limits import CompileLimits
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.response_format import KINDS, SCHEMA, ResponseFormat
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
+from toolspecs.nearest import shorten
 from toolspecs.tool import CustomInput, KeyOrder, Tool
 
 LOWERING_VERSION = 25
 """Raise it whenever the same schema lowers to another grammar: stored entries then become misses."""
+
+MAX_REASON = 1_000
+"""Characters of each text of a refusal."""
 
 _RESULT, _REFUSAL, _LIMIT = b"+", b"-", b"!"
 _log = logging.getLogger(__name__)
@@ -207,7 +212,11 @@ def _out_of_memory(limits: CompileLimits) -> LimitReached:
 
 
 def _encode_refusal(refusal: UnsupportedSchema) -> bytes:
-    return json.dumps([refusal.pointer, refusal.keyword, refusal.reason, refusal.suggestion]).encode()
+    """A refusal, shortened: a schema may have keys and patterns of a megabyte, which an answer repeats."""
+    texts = (refusal.keyword, refusal.reason, refusal.suggestion)
+    return json.dumps(
+        [short_pointer(refusal.pointer), *(shorten(text, MAX_REASON) for text in texts)]
+    ).encode()
 
 
 def _tool(  # noqa: PLR0917 - the arguments of a job, in their order

@@ -44,6 +44,26 @@ def test_a_long_pointer_is_that_of_what_is_around_it(length):
     assert len(shown) <= MAX_POINTER
 
 
+LONG = "k" * 30_000
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"properties": {"a": {"type": "string", "pattern": f"({LONG})*"}}},
+        {"properties": {LONG: {"type": "string", "pattern": "(?<!a)b"}}},
+        {"properties": {"a": {"$ref": f"#/{LONG}"}}},
+    ],
+)
+async def test_a_refusal_does_not_repeat_a_long_text_of_its_schema(settings, runtime, parameters):
+    """Four tools of 3.6 MB were refused by 16 MB."""
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        tools = {"tools": [{"name": "t", "inputSchema": {"type": "object", **parameters}}]}
+        refused = await client.post("/v1/toolsets/x/check", json=tools)
+    assert refused.status_code == 422
+    assert len(refused.content) < 6_000
+
+
 def report_of(name, num_entries):
     entries = tuple(ReportEntry("/a", "x", Verdict.ANNOTATION, "ignored") for _ in range(num_entries))
     return ToolReport(name, "digest", EnforcementReport(entries), 1, 1.0)
