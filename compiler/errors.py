@@ -12,7 +12,8 @@ CompilerError
 ├── CorruptUnit             stored bytes are not a unit of this vocabulary and this version
 ├── TakesLonger             a first try was too short for the schema; it is to be compiled as a long job
 ├── CompilerOverloaded      too much is to be compiled right now
-│   └── TooManyCompilations too much of it was sent by the same client
+│   ├── TooManyCompilations too much of it was sent by the same client
+│   └── TooManyGrammars     the running answers of the same client hold too much
 └── WorkersUnavailable      no compile worker can be started
 
 UnsupportedKeyword never leaves the lowering, which adds the pointer and raises UnsupportedSchema instead.
@@ -132,6 +133,18 @@ class TooManyCompilations(CompilerOverloaded):
     def __init__(self, num_waiting: int, retry_after_s: float) -> None:
         reason = f"{num_waiting} schemas of this client wait to be compiled, and no more may"
         super().__init__(reason, retry_after_s)
+
+
+class TooManyGrammars(CompilerOverloaded):
+    """The grammars of a client's running answers would take `num_bytes` of memory, and `most` are allowed."""
+
+    def __init__(self, num_bytes: int, most: int, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        CompilerError.__init__(
+            self,
+            f"with this one, the grammars of this client's running answers take {num_bytes} bytes, and they"
+            f" may take {most}; try again when some have ended, or send tools and formats that they have",
+        )
 
 
 class WorkersUnavailable(CompilerError):

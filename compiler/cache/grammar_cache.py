@@ -13,6 +13,7 @@ from compiler.cache.cache_observer import CacheObserver, Unobserved
 from compiler.cache.cached_entries import CachedEntries, FoundEntry
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
+from compiler.cache.held_grammars import HeldGrammars
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
@@ -40,11 +41,12 @@ _KEYS_BYTES = 8 * 2**20
 _MAX_ASKED = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class GrammarLookup:
     """A grammar that was looked up, and the recipe that it was linked by.
 
-    `source` is where its slowest part came from: memory, store or compiled.
+    `source` is where its slowest part came from: memory, store or compiled. Whoever uses the grammar keeps
+    this too, since the memory of the grammar counts for its client as long as this exists.
     """
 
     grammar: Constraint
@@ -56,8 +58,8 @@ class GrammarLookup:
 class GrammarCache:
     """Grammars by content: from an LRU cache in memory, bounded in bytes, else from the store if any.
 
-    `compile_pool` compiles schemas; if it is None, threads of this process do. One event loop owns the cache;
-    it is not thread-safe.
+    `compile_pool` compiles schemas; if it is None, threads of this process do. `held` counts what
+    running answers hold beside the cache. One event loop owns the cache; it is not thread-safe.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class GrammarCache:
         secret: bytes,
         compile_pool: CompilePool | None = None,
         observer: CacheObserver | None = None,
+        held: HeldGrammars | None = None,
     ) -> None:
         self._observer = observer or Unobserved()
+        self._held = held or HeldGrammars()
         self._store = GrammarStore(store, secret)
         self._pool = compile_pool or ThreadPool()
         self._index = GrammarIndex()
@@ -130,6 +134,7 @@ class GrammarCache:
             UnsupportedSchema: the format is refused, or its texts cannot be told from calls.
             CompilingUnfinished: compiling takes longer than one request may take.
             CompilerOverloaded, WorkersUnavailable: nothing can be compiled right now.
+            TooManyGrammars: the client's running answers hold too much.
         """
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
@@ -149,7 +154,7 @@ class GrammarCache:
             is_parallel=parallel,
             answer=answer,
         )
-        return self._linked(recipe, entries, prepared, start)
+        return self._linked(recipe, entries, prepared, start, share)
 
     async def format(
         self,
@@ -164,14 +169,14 @@ class GrammarCache:
 
         Raises:
             UnsupportedSchema: the format cannot be read or upheld, or no text is of it.
-            CompilerOverloaded, WorkersUnavailable: nothing can be compiled right now.
+            CompilerOverloaded, WorkersUnavailable, TooManyGrammars: as `toolset`.
         """
         start = time.perf_counter()
         budget = self.compile_budget(share)
         entry = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, entry.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
-        return self._linked(recipe, [entry], prepared, start)
+        return self._linked(recipe, [entry], prepared, start, share)
 
     async def check(
         self,
@@ -309,12 +314,21 @@ class GrammarCache:
         return entry
 
     def _linked(
-        self, recipe: GrammarRecipe, entries: Sequence[FoundEntry], prepared: PreparedVocabulary, start: float
+        self,
+        recipe: GrammarRecipe,
+        entries: Sequence[FoundEntry],
+        prepared: PreparedVocabulary,
+        start: float,
+        share: str,
     ) -> GrammarLookup:
+        sizes = {entry.key: entry.entry.num_bytes for entry in entries}
+        self._held.check(share, sizes)
         grammar = recipe.link({entry.key: entry.entry for entry in entries}, prepared)
         self._index.add_recipe(grammar.digest, recipe)
         source = max((entry.source for entry in entries), key=_SOURCES.index, default="memory")
-        return GrammarLookup(grammar, source, milliseconds_since(start), recipe)
+        lookup = GrammarLookup(grammar, source, milliseconds_since(start), recipe)
+        self._held.hold(share, sizes, lookup)
+        return lookup
 
     def _count(self, results: Iterable[FoundEntry | BaseException]) -> None:
         num_by_tier = Counter(result.source for result in results if not isinstance(result, BaseException))

@@ -45,6 +45,7 @@ COMPILING: Errors = (
     compiler.WorkersUnavailable,
     compiler.CompilerOverloaded,
     compiler.TooManyCompilations,
+    compiler.TooManyGrammars,
     compiler.CompilingUnfinished,
 )
 PROMPTING: Errors = (

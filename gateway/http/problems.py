@@ -97,6 +97,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     compiler.WorkersUnavailable: (503, "compiler_unavailable"),
     compiler.CompilerOverloaded: (503, "compiler_overloaded"),
     compiler.TooManyCompilations: (429, "too_many_compilations"),
+    compiler.TooManyGrammars: (429, "too_many_grammars"),
     compiler.CompilingUnfinished: (503, "compiling_unfinished"),
     compiler.UnsupportedSchema: (422, "unsupported_schema"),
     compiler.UnsupportedToolset: (422, "unsupported_schema"),

@@ -1,0 +1,60 @@
+"""Counts the memory of the grammars that a client's running answers hold.
+
+An answer holds its grammar after that has left the cache, and a client may have a hundred answers that wait.
+So what they hold is bounded for each client. A part that several answers share counts once.
+"""
+
+import weakref
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from compiler.errors import TooManyGrammars
+
+MAX_HELD_BYTES = 1 << 30
+"""What the running answers of one client may hold. A real tool takes 0.4 MB mostly, and 12 MB at most."""
+RETRY_AFTER_S = 2.0
+
+_Sizes = Mapping[str, int]
+"""The bytes of each part of a grammar, by its key."""
+
+
+class HeldGrammars:
+    """The grammars that are held, for each client; owned by one event loop."""
+
+    def __init__(self, max_bytes: int = MAX_HELD_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._num_holders: Counter[tuple[str, str]] = Counter()
+        self._num_bytes: Counter[str] = Counter()
+        self._released: deque[tuple[str, _Sizes]] = deque()
+        """What was held by objects that are gone; any thread may add to it."""
+
+    def num_bytes(self, share: str) -> int:
+        """The memory of what the client of `share` holds."""
+        self._forget_released()
+        return self._num_bytes[share]
+
+    def check(self, share: str, sizes: _Sizes) -> None:
+        """Raise TooManyGrammars if a client holds grammars, and would hold too much with these parts too."""
+        held = self.num_bytes(share)
+        more = sum(size for key, size in sizes.items() if not self._num_holders[share, key])
+        if held and more and held + more > self._max_bytes:
+            raise TooManyGrammars(held + more, self._max_bytes, RETRY_AFTER_S)
+
+    def hold(self, share: str, sizes: _Sizes, holder: object) -> None:
+        """Count these parts until `holder` is gone."""
+        for key, size in sizes.items():
+            if not self._num_holders[share, key]:
+                self._num_bytes[share] += size
+            self._num_holders[share, key] += 1
+        weakref.finalize(holder, self._released.append, (share, sizes)).atexit = False
+
+    def _forget_released(self) -> None:
+        while self._released:
+            share, sizes = self._released.popleft()
+            for key, size in sizes.items():
+                self._num_holders[share, key] -= 1
+                if not self._num_holders[share, key]:
+                    del self._num_holders[share, key]
+                    self._num_bytes[share] -= size
+            if not self._num_bytes[share]:
+                del self._num_bytes[share]
