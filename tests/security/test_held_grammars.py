@@ -4,13 +4,16 @@ import gc
 import weakref
 
 import pytest
+from serving import client_of
 
 from compiler import ResponseFormat
+from compiler.cache import grammar_cache
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.cache.held_grammars import HeldGrammars
 from compiler.errors import TooManyGrammars
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
+from gateway.app import create_app
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 
@@ -54,3 +57,26 @@ async def test_what_an_answer_held_is_free_when_it_has_ended(grammars, held):
     gc.collect()
     assert held.num_bytes("a") == 0
     await grammars.format(choice(1), prepared=VOCABULARY, share="a")
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_answer_that_was_sent_holds_nothing(settings, runtime, monkeypatch, is_streamed):
+    """Nothing refers in a circle to what holds a grammar, or a client would wait for garbage collection."""
+    held = HeldGrammars(max_bytes=1)
+    monkeypatch.setattr(grammar_cache, "HeldGrammars", lambda: held)
+    gc.disable()
+    try:
+        async with client_of(create_app(settings, runtime=runtime)) as client:
+            for number in range(5):
+                answer = await client.post(
+                    "/v1/chat/completions",
+                    json={
+                        "model": "tiny",
+                        "messages": [{"role": "user", "content": "Hi"}],
+                        "response_format": {"type": "choice", "choices": [f"answer {number}"]},
+                        "stream": is_streamed,
+                    },
+                )
+                assert answer.status_code == 200, answer.text
+    finally:
+        gc.enable()
