@@ -7,34 +7,29 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 import asyncio
 import hashlib
 import importlib.metadata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from itertools import chain
-from operator import attrgetter
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
-from gateway.errors import InvalidField, NoEffect, NotReady, RefusedTool, ToolsetConflict, TooManyTools
+from gateway.errors import InvalidField, NoEffect, NotReady, RefusedTool
 from gateway.generation.allowance import Allowance, expected_tokens, metered
 from gateway.generation.generation_request import generation_request, without_effect, without_oldest
 from gateway.generation.inspected_tokens import InspectedTokens
+from gateway.generation.joined_tools import check_together, join_tools
+from gateway.generation.model_names import split_model
 from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.turn import Generation, Observer, Turn
 from gateway.http.deadline import Deadline
 from gateway.telemetry.chat_spans import Chat, Telemetry
-from runtime.errors import PromptTooLong, UnknownModel
+from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
-from toolspecs.errors import InvalidName
-from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice, ToolSearchResult
-from toolspecs.toolset import Revision, Toolset, ToolsetReference
-
-INLINE = "the inline tools"
+from toolspecs.toolset import Revision, ToolsetReference
 
 _VERSION = importlib.metadata.version("callgate")
 
@@ -294,80 +289,6 @@ def fingerprint(model: ModelCard) -> str:
     """What a model's answers depend on besides the request, as a short digest; the weights are not read."""
     parts = (_VERSION, model.model_id, model.syntax, model.vocabulary.digest)
     return "fp_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
-
-
-def split_model(name: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
-    """The model that the field `model` names, and the toolset if it is `model:toolset`.
-
-    Raises:
-        UnknownModel: no such model is served.
-        InvalidField: the toolset is missing or malformed.
-    """
-    if (card := _card_of(name, served)) is not None:
-        return card, ()
-    model_id, colon, toolset = name.rpartition(":")
-    card = _card_of(model_id, served) if colon else None
-    if card is None:
-        raise UnknownModel(name, tuple(card.model_id for card in served))
-    if not toolset:
-        reason = f"there is no toolset after the colon; write {model_id!r}, or '{model_id}:TOOLSET'"
-        raise InvalidField("model", reason)
-    try:
-        return card, (ToolsetReference.parse(toolset),)
-    except InvalidName as error:
-        raise InvalidField("model", str(error)) from error
-
-
-def _card_of(name: str, served: tuple[ModelCard, ...]) -> ModelCard | None:
-    """The model with this name, or else the first model with a matching alias."""
-    own = (card for card in served if card.model_id == name)
-    aliased = (card for card in served if any(fnmatchcase(name, alias) for alias in card.aliases))
-    return next(chain(own, aliased), None)
-
-
-def check_together(revisions: Sequence[Revision], inline: tuple[Tool, ...], limits: Limits) -> None:
-    """Raise TooManyTools if toolsets and inline tools together exceed what one toolset may have."""
-    if len(revisions) == 1 and not inline:
-        return  # within the limits since it was registered
-    toolsets = {_named(revision): revision.toolset for revision in revisions}
-    checks: tuple[tuple[str, int, Callable[[Toolset], int], Callable[[Tool], int]], ...] = (
-        ("tools", limits.num_tools, len, lambda _: 1),
-        ("bytes of tools and documents", limits.toolset_bytes, _NUM_BYTES, _NUM_BYTES),
-        ("JSON values in tools and documents", limits.num_values, _NUM_VALUES, _NUM_VALUES),
-    )
-    for unit, most, of_toolset, of_tool in checks:
-        sizes = {source: of_toolset(toolset) for source, toolset in toolsets.items()}
-        if inline:
-            sizes[INLINE] = sum(map(of_tool, inline))
-        if sum(sizes.values()) > most:
-            raise TooManyTools(sizes, most, unit)
-
-
-def _named(revision: Revision) -> str:
-    return f"toolset '{revision.toolset.name}@{revision.number}'"
-
-
-_NUM_BYTES, _NUM_VALUES = attrgetter("num_bytes"), attrgetter("num_values")
-
-
-def join_tools(revisions: Sequence[Revision], inline: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
-    """The tools of all revisions, then the inline ones. This takes time if the tools are large.
-
-    Raises:
-        ToolsetConflict: two tools share a name.
-        TooManyTools: together they exceed what one toolset may have.
-    """
-    check_together(revisions, inline, limits)
-    sources = {_named(revision): revision.toolset.tools for revision in revisions} | {INLINE: inline}
-    by_name: dict[str, Tool] = {}
-    source_of: dict[str, str] = {}
-    for source, tools in sources.items():
-        for tool in tools:
-            if tool.name in by_name:
-                raise ToolsetConflict(tool.name, source_of[tool.name], source)
-            by_name[tool.name] = tool
-            source_of[tool.name] = source
-    return tuple(by_name.values())
 
 
 def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:

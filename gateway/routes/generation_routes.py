@@ -13,7 +13,7 @@ from msgspec import Meta
 from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.generation.allowance import allowance_of
-from gateway.generation.completions import split_model
+from gateway.generation.model_names import split_model
 from gateway.generation.stored_responses import ItemPage
 from gateway.generation.turn import Generation, Turn
 from gateway.http.deadline import ARRIVED

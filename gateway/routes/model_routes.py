@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from gateway.generation.completions import split_model
+from gateway.generation.model_names import split_model
 from gateway.services import WiredServices
 from runtime.protocol import ModelCard
 from toolspecs.catalog import Catalog

@@ -6,7 +6,7 @@ tools are no exception: a model reads their descriptions as it reads those of th
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,12 @@ from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.access.principal import Principal
 from gateway.errors import InvalidField
+from gateway.toolsets.import_decisions import accepting, chosen_tools
 from gateway.toolsets.registry import Registration, Registry
 from gateway.toolsets.tool_changes import Change, compare_tool
 from toolspecs.bundle import bundle_tools
-from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownTool, UnknownToolset
-from toolspecs.imports.imported import source_id_of, with_source_id
-from toolspecs.nearest import shorten
+from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
+from toolspecs.imports.imported import with_source_id
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, bundle_checked, check_size, without_faulty
@@ -175,7 +175,7 @@ class ToolImports:
         while True:
             current = await self._catalog.last(name)
             precondition.check(name, current.etag)
-            toolset, pinned = await asyncio.to_thread(_accepting, current.toolset, tool_names, source_id)
+            toolset, pinned = await asyncio.to_thread(accepting, current.toolset, tool_names, source_id)
             reports = await self._compiled(pinned, toolset, budget)
             try:
                 revision = await self._catalog.change(
@@ -205,7 +205,7 @@ class ToolImports:
 
         def declined(revision: Revision) -> Toolset:
             toolset = revision.toolset
-            for chosen_id, names in _chosen(toolset, tool_names, source_id):
+            for chosen_id, names in chosen_tools(toolset, tool_names, source_id):
                 toolset = toolset.declining(chosen_id, names)
             return toolset
 
@@ -326,19 +326,6 @@ def _recording(offer: Offer, offered: _EnforceableOffer) -> Callable[[Toolset], 
     return recorded
 
 
-def _accepting(
-    toolset: Toolset, tool_names: Collection[str] | None, source_id: str | None
-) -> tuple[Toolset, list[Tool]]:
-    """The toolset once tools are accepted, and these tools; raises what `ToolImports.accept` raises."""
-    chosen = list(_chosen(toolset, tool_names, source_id))
-    if tool_names is None:
-        _check_own(toolset, chosen)
-    for chosen_id, names in chosen:
-        toolset = toolset.accepting(chosen_id, names)
-    accepted = {tool_name for _, names in chosen for tool_name in names}
-    return toolset, [tool for tool in toolset if tool.name in accepted]
-
-
 def _differing(
     toolset: Toolset, source_id: str | None
 ) -> list[tuple[PinnedSource, str, Tool | None, Tool | None]]:
@@ -360,49 +347,6 @@ def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
         return bundle_tools(tools, toolset.documents)
     except InvalidTools:  # documents were removed since; then they cannot be accepted either
         return tools
-
-
-def _chosen(
-    toolset: Toolset, names: Collection[str] | None, source_id: str | None
-) -> Iterator[tuple[str, list[str]]]:
-    """For each source, the names of its differing tools that were chosen: all, or those in `names`."""
-    requested = frozenset(names or ())
-    sources = [source for source in toolset.sources if source_id in {None, source.source_id}]
-    offering: dict[str, list[str]] = {}
-    for source in sources:
-        for name in source.differing if names is None else source.offers:
-            offering.setdefault(name, []).append(source.source_id)
-    _check_chosen(toolset, names, offering)
-    for source in sources:
-        chosen = source.differing if names is None else [name for name in source.offers if name in requested]
-        if chosen:
-            yield source.source_id, list(chosen)
-
-
-def _check_chosen(
-    toolset: Toolset, names: Collection[str] | None, offering: Mapping[str, Sequence[str]]
-) -> None:
-    """Raise UnknownTool or InvalidField unless each chosen tool differs at exactly one source."""
-    for name in offering if names is None else names:
-        if name not in offering:
-            raise UnknownTool(toolset.name, name, offering)
-        if len(offering[name]) > 1:
-            sources = ", ".join(shorten(source_id, 300) for source_id in offering[name])
-            reason = f"several sources offer the tool {shorten(name, 100)!r}: {sources}"
-            raise InvalidField("source", f"{reason}; name one of them")
-
-
-def _check_own(toolset: Toolset, chosen: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Raise InvalidField if a chosen tool would replace a tool that does not come from the same source."""
-    for source_id, names in chosen:
-        for name in names:
-            served = toolset.by_name.get(name)
-            if served is not None and source_id_of(served.extras.get("_meta")) != source_id:
-                reason = (
-                    f"{source_id} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
-                    " is not from there; name it to replace it"
-                )
-                raise InvalidField("tools", reason)
 
 
 def _marked(toolset: Toolset, source_id: str) -> Toolset:

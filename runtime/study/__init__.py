@@ -20,6 +20,7 @@ A question passes these files:
     journal           keeps every answer, so that a study that was stopped can continue
     results           collects the answers
     study_report      makes tables of them, which `output_folder` writes
+    remarks           says in sentences what the tables do not count
     study_runner      does all this for every question
 """
 

@@ -5,8 +5,8 @@ import pytest
 from runtime.study.answering import StudyAnswer
 from runtime.study.judging import REFUSED, Judgement
 from runtime.study.lenient_parser import OutputFault
+from runtime.study.remarks import remarks
 from runtime.study.results import Cell, compare, difference_interval, interval, pair, summarize
-from runtime.study.study_report import remarks
 
 
 def answer_of(*, valid, right=False, calls=(), is_reordered=False, seconds=1.0, **options):

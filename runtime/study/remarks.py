@@ -1,0 +1,62 @@
+"""Remarks on the findings of a study: what its tables do not count, in sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from runtime.study.answering import StudyAnswer
+from runtime.study.results import Cell, compare, merged
+from runtime.study.strategies import CALLGATE, PROMPT
+
+Cells = Mapping[tuple[str, str, float], Cell]
+
+
+def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> Iterator[str]:
+    """Sentences about some sets of questions, named `name`, at all temperatures together.
+
+    They count what the tables do not: changed calls, tokens of the same calls, calls that the budget closed.
+    """
+    unmasked, masked = (_together(cells, sets, strategy) for strategy in (PROMPT.name, CALLGATE.name))
+    if masked is None:
+        return
+    if unmasked is not None:
+        comparison = compare(unmasked, masked)
+        yield (
+            f"{name}: {comparison.num_valid} calls were valid unmasked; Callgate's are the same"
+            f" in {comparison.num_valid - comparison.num_changed} cases."
+            f" {comparison.num_reordered} had keys in another order than the schema's,"
+            f" {comparison.num_reordered_changed} of which are among the"
+            f" {comparison.num_changed} that changed. Of {comparison.num_invalid} that were not valid,"
+            f" {comparison.num_rescued} are right under the mask."
+        )
+        pairs = [
+            (without, under)
+            for without, under in zip(unmasked.answers, masked.answers, strict=True)
+            if without.verdict.is_valid and under.verdict.is_valid
+        ]
+        if pairs:
+            num_unmasked = _mean([without.num_tokens for without, _ in pairs])
+            num_masked = _mean([under.num_tokens for _, under in pairs])
+            num_drawn = _mean([under.num_tokens - under.num_forced for _, under in pairs])
+            yield (
+                f"{name}: where both are valid, a call takes {num_unmasked} tokens unmasked"
+                f" and {num_masked} under Callgate, {num_drawn} of them drawn."
+            )
+    closed = [answer for answer in masked.answers if answer.is_closed_by_budget]
+    yield (
+        f"{name}: of Callgate's {len(masked.answers)} calls, {len(closed)} were closed at the limit of"
+        f" {max_tokens} tokens; {_num_right(closed)} of those are right."
+    )
+
+
+def _together(cells: Cells, sets: Sequence[str], strategy: str) -> Cell | None:
+    cells_of_strategy = [
+        cell for (questions, name, _), cell in cells.items() if questions in sets and name == strategy
+    ]
+    return merged(cells_of_strategy) if cells_of_strategy else None
+
+
+def _num_right(answers: Sequence[StudyAnswer]) -> int:
+    return sum(answer.verdict.is_right for answer in answers)
+
+
+def _mean(counts: Sequence[int]) -> str:
+    return f"{sum(counts) / len(counts):.1f}"
