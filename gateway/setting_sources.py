@@ -51,9 +51,9 @@ def load(
     """
     environment = os.environ if environment is None else environment
     path = config or environment.get(f"{PREFIX}CONFIG")
-    given = {name: value for name, value in (options or {}).items() if value not in (None, [])}
+    set_options = {name: value for name, value in (options or {}).items() if value not in (None, [])}
     sources: list[tuple[str, dict[str, Any]]] = [
-        (COMMAND_LINE, given),
+        (COMMAND_LINE, set_options),
         (ENVIRONMENT, _from_environment(environment)),
         *([(str(path), _from_file(Path(path)))] if path else []),
     ]
@@ -165,15 +165,15 @@ def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    known = {variable_of(name): name for name in Settings.__struct_fields__}
+    name_of_variable = {variable_of(name): name for name in Settings.__struct_fields__}
     values = {}
     for variable, value in environment.items():
-        if variable in known:
+        if variable in name_of_variable:
             # Kubernetes sets this one for a service named callgate, to an address.
-            if not (known[variable] == "port" and value.startswith("tcp://")):
-                values[known[variable]] = value
+            if not (name_of_variable[variable] == "port" and value.startswith("tcp://")):
+                values[name_of_variable[variable]] = value
         elif variable.startswith(PREFIX) and not _is_foreign(variable[len(PREFIX) :]):
-            near = _nearest(variable[len(PREFIX) :].lower(), known.values())
+            near = _nearest(variable[len(PREFIX) :].lower(), name_of_variable.values())
             reason = f"there is no such setting{near or '; `callgate settings` lists them'}"
             raise SettingsError(variable, ENVIRONMENT, reason)
     return values
@@ -216,5 +216,5 @@ def _convert(name: str, value: Any, source: str) -> Any:
         raise SettingsError(shown, source, reason) from error
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(near_matches(name, known, 1, cutoff=0.75))
+def _nearest(name: str, names: Iterable[str]) -> str:
+    return did_you_mean(near_matches(name, names, 1, cutoff=0.75))

@@ -162,10 +162,10 @@ class Transcript:
 
     def _left_over(self) -> list[Event]:
         """What is left of a character that was never completed, where its text ends."""
-        left = self._detokenizer.finish()
+        last_text = self._detokenizer.finish()
         if self._kind is ThoughtPart:
-            return self._thought_events(left)
-        return self._text_events(left) if self._kind is TextPart else []
+            return self._thought_events(last_text)
+        return self._text_events(last_text) if self._kind is TextPart else []
 
     def _text_events(self, text: str) -> list[Event]:
         text = self._scanner.feed(text)

@@ -99,8 +99,8 @@ class Bundler:
         Raises:
             BundleTooLarge: more than `max_bytes` were read.
         """
-        _, found = self._references(schema, "")
-        references = list(found)
+        _, new_references = self._references(schema, "")
+        references = list(new_references)
         needed: dict[str, set[_Keys]] = {}
         num_bytes = 0
         while references:
@@ -112,8 +112,8 @@ class Bundler:
             if keys is None or any(keys[:length] in parts for length in range(len(keys) + 1)):
                 continue
             parts.add(keys)
-            size, found = self._part(uri, keys)
-            references += found
+            size, new_references = self._part(uri, keys)
+            references += new_references
             num_bytes += size
             if max_bytes is not None and num_bytes > max_bytes:
                 raise BundleTooLarge(max_bytes)

@@ -149,11 +149,11 @@ class ReadTexts:
         return self._parts[text]
 
     def _words(self, text: str) -> _WeightedWords:
-        said = _stem(self._stemmer, _words(text))
+        stems = _stem(self._stemmer, _words(text))
         kinds = [word for pattern, words in _KINDS if pattern.search(text) for word in words.split()]
-        looks = set(_stem(self._stemmer, kinds)) - set(said)
-        also = {synonym for word in said for synonym in _synonyms().get(word, ())} - looks - set(said)
-        return (said, 1.0), (sorted(looks), _KIND), (sorted(also), _SYNONYM)
+        looks = set(_stem(self._stemmer, kinds)) - set(stems)
+        also = {synonym for word in stems for synonym in _synonyms().get(word, ())} - looks - set(stems)
+        return (stems, 1.0), (sorted(looks), _KIND), (sorted(also), _SYNONYM)
 
 
 def fit(texts: Mapping[str, float], scores: Mapping[str, Sequence[Scores]]) -> Scores:

@@ -51,15 +51,15 @@ def _productive(rules: Mapping[str, Rule], innermost_first: list[str]) -> set[st
     productive: set[str] = set()
     waiting = innermost_first
     while True:
-        left = []
+        remaining = []
         for name in waiting:
             if _is_productive(rules[name].body, productive):
                 productive.add(name)
             else:
-                left.append(name)
-        if len(left) in (0, len(waiting)):
+                remaining.append(name)
+        if len(remaining) in (0, len(waiting)):
             return productive
-        waiting = left
+        waiting = remaining
 
 
 def _is_productive(expr: Expr, productive: AbstractSet[str]) -> bool:

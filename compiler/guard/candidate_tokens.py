@@ -60,7 +60,7 @@ class GuardedTokens:
         has_more = _NOT_ONLY_CHARACTERS.search
         return {token_id: token for token_id, token in self._texts.items() if has_more(token)}
 
-    def _those(self, is_in: Callable[[bytes], object]) -> TokenSet:
+    def _tokens_where(self, is_in: Callable[[bytes], object]) -> TokenSet:
         """The tokens that a predicate holds for, which holds for no token of plain characters."""
         ids = [token_id for token_id, token in self._not_only_characters.items() if is_in(token)]
         return TokenSet(np.array(ids, np.int64), self.vocabulary.width)
@@ -68,37 +68,37 @@ class GuardedTokens:
     @cached_property
     def keys_inside(self) -> TokenSet:
         """Tokens that begin inside a string, and may complete a key after it."""
-        return self._those(re.compile(b'".*' + _KEY, re.DOTALL).search)
+        return self._tokens_where(re.compile(b'".*' + _KEY, re.DOTALL).search)
 
     @cached_property
     def keys_outside(self) -> TokenSet:
         """Tokens that begin outside a string, and may complete a key that they do not begin with."""
-        return self._those(re.compile(_KEY, re.DOTALL).search)
+        return self._tokens_where(re.compile(_KEY, re.DOTALL).search)
 
     @cached_property
     def items_inside(self) -> TokenSet:
         """Tokens that begin inside a string, and may complete an item after it."""
-        return self._those(re.compile(b'".*' + _ITEM, re.DOTALL).search)
+        return self._tokens_where(re.compile(b'".*' + _ITEM, re.DOTALL).search)
 
     @cached_property
     def items_outside(self) -> TokenSet:
         """Tokens that begin outside a string, and may complete an item that they do not begin with."""
-        return self._those(re.compile(_ITEM, re.DOTALL).search)
+        return self._tokens_where(re.compile(_ITEM, re.DOTALL).search)
 
     @cached_property
     def opening(self) -> TokenSet:
         """Tokens that may open an object or array, and then complete an element of it and begin another."""
-        return self._those(re.compile(rb"[\[{].+,", re.DOTALL).search)
+        return self._tokens_where(re.compile(rb"[\[{].+,", re.DOTALL).search)
 
     @cached_property
     def crossing(self) -> TokenSet:
         """Tokens that begin inside a string, and may begin an element after it."""
-        return self._those(re.compile(rb'"[^,\[{]*[,\[{]').search)
+        return self._tokens_where(re.compile(rb'"[^,\[{]*[,\[{]').search)
 
     @cached_property
     def quoted(self) -> TokenSet:
         """Tokens that may complete the string that they begin in."""
-        return self._those(lambda token: b'"' in token)
+        return self._tokens_where(lambda token: b'"' in token)
 
     @cached_property
     def escaped(self) -> TokenSet:
@@ -106,12 +106,14 @@ class GuardedTokens:
 
         The canonical form has all short escapes but `\/`.
         """
-        return self._those(lambda token: _NOT_CANONICAL.search(token) and b'"' in _ESCAPES.sub(b"", token))
+        return self._tokens_where(
+            lambda token: _NOT_CANONICAL.search(token) and b'"' in _ESCAPES.sub(b"", token)
+        )
 
     @cached_property
     def whole_strings(self) -> TokenSet:
         """Tokens that open a string outside of any, and may complete it."""
-        return self._those(re.compile(rb'\s*".*"', re.DOTALL).match)
+        return self._tokens_where(re.compile(rb'\s*".*"', re.DOTALL).match)
 
     @cached_property
     def by_whole_string(self) -> dict[bytes, list[int]]:
@@ -126,12 +128,12 @@ class GuardedTokens:
     @cached_property
     def structural(self) -> TokenSet:
         """Tokens that begin outside a string, and may complete anything."""
-        return self._those(_completes_something)
+        return self._tokens_where(_completes_something)
 
     @cached_property
     def escaping(self) -> TokenSet:
         """Tokens that may write a text in another form than the canonical one."""
-        return self._those(lambda token: b"\\" in token)
+        return self._tokens_where(lambda token: b"\\" in token)
 
     @cached_property
     def lengths(self) -> TokenLengths:

@@ -174,14 +174,14 @@ class TokenGroups:
             states[: len(column)] = table[states[: len(column)], column]
         num_more = np.array(automaton.distance, np.int32)[states]
         for number, (classes, is_closed) in enumerate(groups.ends):
-            those = groups.end_of == number
+            has_end = groups.end_of == number
             if is_closed:
-                num_more[those] = [
-                    0 if automaton.may_end(end_state) else FAR for end_state in states[those].tolist()
+                num_more[has_end] = [
+                    0 if automaton.may_end(end_state) else FAR for end_state in states[has_end].tolist()
                 ]
             elif classes is not None:
-                num_more[those] = [
-                    automaton.distance_after(end_state, classes) for end_state in states[those].tolist()
+                num_more[has_end] = [
+                    automaton.distance_after(end_state, classes) for end_state in states[has_end].tolist()
                 ]
         return np.append(groups.num_added + num_more, np.int32(self._others))
 

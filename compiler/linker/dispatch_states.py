@@ -311,7 +311,7 @@ def _borders(pattern: bytes) -> list[int]:
 
 def _shared_prefix(first: bytes, last: bytes) -> bytes:
     """What two texts, and all between them in byte order, begin with."""
-    for at, (one, other) in enumerate(zip(first, last, strict=False)):
-        if one != other:
+    for at, (low, high) in enumerate(zip(first, last, strict=False)):
+        if low != high:
             return first[:at]
     return first[: len(last)]

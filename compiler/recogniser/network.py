@@ -160,9 +160,9 @@ class Network:
             states = following
         return states, len(data)
 
-    def union(self, one: StateSet, other: StateSet) -> StateSet:
+    def union(self, first: StateSet, second: StateSet) -> StateSet:
         """The states of both sets."""
-        return one if one is other else self._closure([*one.states, *other.states])
+        return first if first is second else self._closure([*first.states, *second.states])
 
     def completion(self, states: StateSet) -> bytes:  # noqa: C901 - one case per kind of state
         """The fewest bytes that complete the rule."""

@@ -198,7 +198,9 @@ def _end_of_marked(cursor: Cursor, rest: bytes) -> int | None:
     marked = marked_text(cursor, rest)
     if len(marked) == len(rest):
         return None
-    return next(at for at, (one, other) in enumerate(zip(marked, rest, strict=False)) if one != other)
+    return next(
+        at for at, (marked_byte, byte) in enumerate(zip(marked, rest, strict=False)) if marked_byte != byte
+    )
 
 
 def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:

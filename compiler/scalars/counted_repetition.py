@@ -103,8 +103,8 @@ class CountedRepetition:
         assert isinstance(follows, RuleRef)
         body: Expr = EMPTY
         for count in range(1, length + 1):
-            one = self._character(body)
-            body = self.rules.shared(f"{follows.name}_after_{count}", lambda ref: Rule(one(ref), follows))  # noqa: B023 - called at once
+            longer = self._character(body)
+            body = self.rules.shared(f"{follows.name}_after_{count}", lambda ref: Rule(longer(ref), follows))  # noqa: B023 - called at once
         return body
 
     def _for_lookahead(self) -> "CountedRepetition":

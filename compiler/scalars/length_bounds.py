@@ -45,8 +45,8 @@ class Suffix(NamedTuple):
 
     def without(self, ranges: Ranges) -> "Suffix":
         """Its texts without the characters of a set."""
-        left = charset.intersection(self.ranges, charset.complement(ranges))
-        return Suffix(left, self.low, self.high if left else 0)
+        remaining = charset.intersection(self.ranges, charset.complement(ranges))
+        return Suffix(remaining, self.low, self.high if remaining else 0)
 
     @property
     def is_empty(self) -> bool:
@@ -89,7 +89,9 @@ class BoundedAutomaton:
         }
         transitions = {
             state: {
-                target: left for target, s in targets.items() if (left := charset.intersection(s, allowed))
+                target: remaining
+                for target, s in targets.items()
+                if (remaining := charset.intersection(s, allowed))
             }
             for state, targets in self.transitions.items()
         }

@@ -156,11 +156,11 @@ def read_source(kind: str, place: str, header: Sequence[str], selection: Operati
 
     Ends the command if it cannot be read.
     """
-    given = read_headers(header)
+    own_headers = read_headers(header)
 
     def read() -> Imported:
         credentials = source_credentials()
-        headers = credentials.headers(given)
+        headers = credentials.headers(own_headers)
         if kind == "mcp":
             return from_mcp(place, headers, credentials)
         return from_openapi(place, headers, selection)
@@ -214,10 +214,10 @@ def show_differences(
                 say(console, line, {"+": "green", "-": "red"}.get(line[:1]))
 
 
-def read_headers(given: Iterable[str]) -> dict[str, str]:
+def read_headers(lines: Iterable[str]) -> dict[str, str]:
     """The headers of `--header`; ends the command if one is malformed."""
     headers = {}
-    for number, header in enumerate(given, 1):
+    for number, header in enumerate(lines, 1):
         name, colon, value = header.partition(":")
         if not colon or not name.strip():
             # It is not shown: it may be a secret.

@@ -213,8 +213,8 @@ class StoredResponses:
                 if total > self._max_bytes or num_kept == MAX_ENTRIES:
                     break
                 num_kept += 1
-            kept = entries[-num_kept:]
-            if await self._store.compare_and_set(key, before, json.dumps(kept).encode()):
+            newest = entries[-num_kept:]
+            if await self._store.compare_and_set(key, before, json.dumps(newest).encode()):
                 return [entry[0] for entry in entries[:-num_kept]]
         return None
 

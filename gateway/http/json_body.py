@@ -79,14 +79,14 @@ def convert(value: Any, shape: type[T]) -> T:
     except UnicodeEncodeError as error:
         raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:
-        said, path = _reason_and_path(str(error))
+        detail, path = _reason_and_path(str(error))
         actual = value_at(value, path)
         expected = expected_at(shape, path, actual)
-        if unknown := _UNKNOWN.fullmatch(said):
+        if unknown := _UNKNOWN.fullmatch(detail):
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise UnknownField(f"{path}.{field}" if path else field, reason) from error
-        if missing := missing_field(said):
+        if missing := missing_field(detail):
             tags = f"; it is one of {listed(expected.tags)}" if missing == expected.tag_field else ""
             raise InvalidField(f"{path}.{missing}" if path else missing, f"it is required{tags}") from error
         if expected.texts and (
@@ -95,7 +95,7 @@ def convert(value: Any, shape: type[T]) -> T:
             shown = shorten(actual, MAX_NAME) if isinstance(actual, str) else actual
             reason = f"{shown!r} is not one of its values{instead(str(actual), expected.texts)}"
         else:
-            reason = plain(said) + (f"; expected {expected}" if str(expected) else "")
+            reason = plain(detail) + (f"; expected {expected}" if str(expected) else "")
         raise InvalidField(path, reason) from error
 
 

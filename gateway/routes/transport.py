@@ -69,8 +69,8 @@ def check_query(request: HttpRequest) -> None:
     taken = [name for name in QUERY if name in parameters]
     for name in request.query_params:
         if name not in taken:
-            known = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
-            raise InvalidField(name, f"there is no such query parameter; {known}")
+            hint = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
+            raise InvalidField(name, f"there is no such query parameter; {hint}")
 
 
 async def read_body(request: HttpRequest, services: Services, share: str) -> Any:

@@ -245,17 +245,17 @@ class ToolImports:
         Tools are read again without the refused ones, at most `MAX_READINGS` times: reading stops early if
         there are very many faults.
         """
-        left, refused = list(offer.tools), list[Fault]()
+        remaining, refused = list(offer.tools), list[Fault]()
         for num_left in reversed(range(MAX_READINGS)):
             try:
-                checked, reports = await self._registry.checked(name, left, documents, budget)
+                checked, reports = await self._registry.checked(name, remaining, documents, budget)
             except InvalidTools as error:
-                good = without_faulty(left, error.faults)
+                good = without_faulty(remaining, error.faults)
                 is_named = all(isinstance(fault.tool, str) for fault in error.faults)
-                if not skip_refused or not is_named or not num_left or len(good) == len(left):
+                if not skip_refused or not is_named or not num_left or len(good) == len(remaining):
                     raise
                 refused += error.faults
-                left = good
+                remaining = good
             else:
                 toolset = await asyncio.to_thread(_marked, checked.toolset, offer.source.source_id)
                 return _EnforceableOffer(toolset, (*offer.faults, *refused), tuple(reports))
@@ -319,8 +319,8 @@ def _recording(offer: Offer, offered: _EnforceableOffer) -> Callable[[Toolset], 
     unread = {*offer.unread, *(str(fault.tool) for fault in offered.faults)}
 
     def recorded(toolset: Toolset) -> Toolset:
-        known = toolset.source(offer.source.source_id) or offer.source
-        source = replace(known, selection=offer.source.selection)
+        pinned = toolset.source(offer.source.source_id) or offer.source
+        source = replace(pinned, selection=offer.source.selection)
         return toolset.with_source(source.seen(offered.toolset, toolset.by_name, unread))
 
     return recorded

@@ -44,10 +44,10 @@ class KnownEngine:
 
     def check(self, version: str) -> None:
         """Raise UnknownEngine for a version that the plugin has not been tried with."""
-        if not any(fnmatchcase(version, known) for known in self.versions):
-            known = " and ".join(self.versions)
+        if not any(fnmatchcase(version, pattern) for pattern in self.versions):
+            versions = " and ".join(self.versions)
             raise UnknownEngine(
-                f"this is {self.name} {version}, and this version of callgate knows {self.name} {known}:"
+                f"this is {self.name} {version}, and this version of callgate knows {self.name} {versions}:"
                 " install one of these, or a callgate that knows this one. To start this engine without"
                 " callgate, unset CALLGATE_STORE and CALLGATE_SECRET."
             )

@@ -114,8 +114,10 @@ def _load_tokenizer(files: ModelFiles) -> Any:
 
 def _hides_tools(tokenizer: Any) -> bool:
     """Whether the template is a ChatML that never shows tools: ours writes messages alike, and tools too."""
-    known = tokenizer.get_vocab()
-    return "tools" not in tokenizer.chat_template and all(marker in known for marker in CHATML_MARKERS)
+    own_vocabulary = tokenizer.get_vocab()
+    return "tools" not in tokenizer.chat_template and all(
+        marker in own_vocabulary for marker in CHATML_MARKERS
+    )
 
 
 def _generation_config(files: ModelFiles) -> Any:
