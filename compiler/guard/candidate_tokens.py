@@ -102,9 +102,9 @@ class GuardedTokens:
 
     @cached_property
     def escaped(self) -> TokenSet:
-        r"""Tokens that may complete the string that they begin in, in another form than the canonical one.
+        r"""Tokens that may complete the string that they begin in, in a spelling that is not canonical.
 
-        The canonical form has all short escapes but `\/`.
+        The canonical spelling has all short escapes but `\/`.
         """
         return self._tokens_where(
             lambda token: _NOT_CANONICAL.search(token) and b'"' in _ESCAPES.sub(b"", token)
@@ -132,7 +132,7 @@ class GuardedTokens:
 
     @cached_property
     def escaping(self) -> TokenSet:
-        """Tokens that may write a text in another form than the canonical one."""
+        """Tokens that may write a text in another spelling than the canonical one."""
         return self._tokens_where(lambda token: b"\\" in token)
 
     @cached_property
@@ -275,7 +275,7 @@ class CandidateTokens:
                     yield from ids
 
     def _writing_part(self, text: bytes, *, in_string: bool) -> Iterator[int]:
-        """The tokens that write a beginning of a canonical text, with or without blanks after separators."""
+        """The tokens that begin a canonical spelling, with or without blanks after separators."""
         index = self._tokens.index
         pending = [
             (blank, 0, in_string, 0, len(index.spellings)) for blank in _blanks_before(in_string=in_string)

@@ -1,9 +1,9 @@
 """The cursor: where in a JSON text one sequence is, and which keys and items it must not repeat there.
 
 A cursor is a value: advancing gives a new one. *Elements* are the keys of an object and the items of an
-array. They are compared in a canonical form: without blanks, and with each character of a string in its
-canonical form (`compiler.guard.json_characters`). Items that must differ have one such form each, since the
-lowering writes them so (`compiler.lowering.constraints.Context.is_distinct`).
+array. They are compared in their canonical spelling: without blanks, and with each character of a string as
+`compiler.guard.json_characters` says. The lowering gives each item that must differ from others only one such
+spelling (`compiler.lowering.constraints.Context.is_distinct`).
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from compiler.guard.json_characters import (
     CANONICAL_CHARACTER,
     ESCAPE,
-    canonical_form,
+    canonical_spelling,
     ends_character,
     escapes_of,
 )
@@ -33,7 +33,7 @@ class SeenElement(NamedTuple):
     """What is left to write of an element that the container holds already; completing it would repeat it."""
 
     rest: bytes
-    """In the canonical form; from a comma on if the element has not begun."""
+    """In the canonical spelling; from a comma on if the element has not begun."""
     can_run_out: bool
     """The elements of the container can run out (see `PathState.can_run_out`)."""
     is_begun: bool
@@ -64,7 +64,7 @@ class OpenContainer(NamedTuple):
     marked_keys: frozenset[bytes]
     """After these keys the grammar must read a mark (see `marked_text`)."""
     is_recorded: bool
-    """It is inside an item that must be distinct, so `text` collects its canonical form."""
+    """It is inside an item that must be distinct, so `text` collects its canonical spelling."""
     seen: SeenValues = SeenValues()
     item_index: int = 0
     """The index of the item that the text is at."""
@@ -74,7 +74,7 @@ class OpenContainer(NamedTuple):
 
     @property
     def records_values(self) -> bool:
-        """Whether the canonical form of the values in it is needed."""
+        """Whether the canonical spelling of the values in it is needed."""
         return self.is_recorded or (self.forbids_repeats and not self.is_object)
 
 
@@ -84,7 +84,7 @@ class JsonCursor(NamedTuple):
     plan: GuardPlan
     container: OpenContainer | None = None
     scalar: bytes | None = None
-    """The canonical form of the scalar so far; of a string that nobody compares, its opening quote alone."""
+    """The canonical spelling of the scalar so far; its opening quote alone if it is not compared."""
     escape: bytes = b""
     """An escape that is not complete."""
     expects_element: bool = False
@@ -175,7 +175,7 @@ class JsonCursor(NamedTuple):
 
     @property
     def _is_recorded(self) -> bool:
-        """Whether the canonical form of this scalar is needed."""
+        """Whether the canonical spelling of this scalar is needed."""
         return self.is_key or (self.container is not None and self.container.records_values)
 
     def _read_escape(self, byte: bytes) -> "JsonCursor | None":
@@ -183,7 +183,7 @@ class JsonCursor(NamedTuple):
         assert scalar is not None
         if ESCAPE.fullmatch(escape):
             remaining = remaining and remaining.after_escape(json.loads(b'"' + escape + b'"'))
-            scalar += canonical_form(escape) if self._is_recorded else b""
+            scalar += canonical_spelling(escape) if self._is_recorded else b""
             escape = b""
         if remaining is not None and not remaining.can_end(escape):
             return None
@@ -286,7 +286,7 @@ class JsonCursor(NamedTuple):
         return self._replace(container=container._replace(text=container.text + b":"))
 
     def after_key(self, key: bytes) -> "JsonCursor | None":
-        """The cursor after a key in its canonical form; None if the object has it."""
+        """The cursor after a key in its canonical spelling; None if the object has it."""
         container = self.container
         assert container is not None
         if key in container.seen:
@@ -298,7 +298,7 @@ class JsonCursor(NamedTuple):
         return self._replace(is_key=False, container=container, num_marked=num_marked)
 
     def after_value(self, value: bytes) -> "JsonCursor | None":
-        """The cursor after a value in its canonical form; None if it is an item that the array has."""
+        """The cursor after a value in its canonical spelling; None if it is an item that the array has."""
         container = self.container
         if container is None:
             return self._replace(is_complete=True)

@@ -1,6 +1,6 @@
-"""The characters of JSON strings: their escapes, and the canonical form in which guards compare them.
+"""The characters of JSON strings: their escapes, and the spelling in which guards compare them.
 
-The canonical form of a character is what `json.dumps(..., ensure_ascii=False)` writes for it.
+The *canonical spelling* of a character is what `json.dumps(..., ensure_ascii=False)` writes for it.
 """
 
 import json
@@ -16,15 +16,15 @@ _LAST_CHARACTER = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z"
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-def canonical_form(escape: bytes) -> bytes:
-    """The canonical form of an escaped character."""
+def canonical_spelling(escape: bytes) -> bytes:
+    """The canonical spelling of an escaped character."""
     char = json.loads(b'"' + escape + b'"')
     return json.dumps(char, ensure_ascii=False)[1:-1].encode()
 
 
 @cache
 def escapes_of(canonical: bytes) -> tuple[bytes, ...]:
-    """Every escape of a character that is given in the canonical form."""
+    """Every escape of a character, which is given in its canonical spelling."""
     char = json.loads(b'"' + canonical + b'"')
     units = char.encode("utf-16-be").hex()
     escaped = b"".join(b"\\u" + units[at : at + 4].encode() for at in range(0, len(units), 4))
