@@ -92,7 +92,7 @@ class CacheEntry:
 
     @classmethod
     def from_bytes(cls, data: bytes, prepared: PreparedVocabulary, expected_kind: str) -> "CacheEntry":
-        """Read what `to_bytes` wrote, without compiling; whoever calls this has verified the signature.
+        """Read what `to_bytes` wrote, without compiling; the caller has verified the signature.
 
         `expected_kind` is `tool` or the kind of a response format.
 

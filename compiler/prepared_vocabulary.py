@@ -1,6 +1,6 @@
 """A vocabulary with what is prepared from it once, for every grammar that is compiled for it.
 
-Whoever serves a model prepares its vocabulary once and passes the result on: a loaded model, its card and
+The runtime of a model prepares its vocabulary once and passes the result on: a loaded model, its card and
 every compiled grammar refer to the same object. Each property is computed when it is first needed.
 """
 

@@ -1,7 +1,7 @@
 """The recipe of a grammar: what it is linked from, small enough to be sent to where the grammar is needed.
 
-Whoever can read the store links the same grammar from the same recipe: a gateway, and the plugin inside an
-inference engine.
+Two processes that read the same store link the same grammar from the same recipe: a gateway, and the plugin
+inside an inference engine.
 
 >>> keys = [("pay", "5f0c"), ("search", "91ab")]
 >>> only_pay = ToolChoice.named("pay")

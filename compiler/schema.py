@@ -145,7 +145,7 @@ class CompiledSchema(CompiledGrammar):
     def from_bytes(
         cls, data: bytes, report: EnforcementReport, prepared: PreparedVocabulary
     ) -> "CompiledSchema":
-        """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
+        """Read what `to_bytes` wrote; the caller has authenticated the bytes.
 
         Raises:
             CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.

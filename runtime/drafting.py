@@ -92,7 +92,7 @@ class _Choice:
             async with aclosing(self._events()) as events:
                 async for event in events:
                     queue.put_nowait(event)
-        except Exception as error:  # noqa: BLE001 - whoever reads the queue raises it
+        except Exception as error:  # noqa: BLE001 - the reader of the queue raises it
             queue.put_nowait(error)
 
     async def _events(self) -> AsyncGenerator[PromptRead | Event, None]:

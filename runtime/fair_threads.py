@@ -82,7 +82,7 @@ def _do(future: Future[T], work: Callable[[], T]) -> None:
         return
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         future.set_exception(error)
     else:
         future.set_result(result)

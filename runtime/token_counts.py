@@ -1,6 +1,6 @@
 """Which tokens a sequence has, and how often it wrote each: what penalties depend on.
 
-They are counted as they come. Counted anew for every token, 4,000 of them cost 4 ms each time.
+They are counted as they come. To count 4,000 tokens anew for each token would take 4 ms each time.
 """
 
 from collections.abc import Sequence

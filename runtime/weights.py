@@ -44,7 +44,7 @@ class Weight:
 
     @property
     def log_relative(self) -> float:
-        """The logarithm of the factors after the shared ones; at most 0, but for rounding."""
+        """The logarithm of the factors after the shared ones; at most 0, except for rounding."""
         return 0.0 if self.log_shared is None else self.log - self.log_shared
 
     def count_forced(self, probability: float) -> None:

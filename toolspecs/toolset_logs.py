@@ -10,8 +10,8 @@ A record names its content by the digest (`toolspecs/toolset_contents.py`). The 
 time. `toolset/dropped/<name>` holds the number of the first record that is kept.
 `toolset/used/<name>/<number>` stands for a while after a request has named a revision by its number.
 
-Whoever can write to the store can alter entries, and so can a fault. Everything that is read is checked; an
-entry that cannot be used raises `DamagedEntry`.
+A fault can damage entries, and so can anyone who may write to the store. Everything that is read is checked;
+an entry that cannot be used raises `DamagedEntry`.
 """
 
 import json

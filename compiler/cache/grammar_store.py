@@ -1,4 +1,4 @@
-"""The second tier of the grammar cache: signed entries in the store, with a lease for whoever compiles one.
+"""The second tier of the grammar cache: signed entries in the store, and a lease for compiling one.
 
 When the store fails, nobody asks it for a moment (`PAUSE_S`), so that not every request waits for it. An
 entry that is compiled meanwhile is not stored; other replicas compile it themselves.

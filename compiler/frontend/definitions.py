@@ -1,8 +1,9 @@
 """Schemas at places where no keyword holds schemas, written as definitions.
 
 A reference by pointer may lead anywhere: `{"$ref": "#/components/schemas/pet"}` is common, though no draft
-knows `components`. Whoever goes through all subschemas of a document must find such a schema, or read it as
-data. So before anything else is done, it is copied to the definitions, and the references lead to the copy.
+knows `components`. Code that goes through all subschemas of a document must find such a schema, or it would
+read the schema as data. So before anything else is done, the schema is copied to the definitions, and the
+references lead to the copy.
 """
 
 from collections.abc import Collection, Iterator, Mapping

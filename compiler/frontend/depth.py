@@ -78,7 +78,7 @@ def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
 class _Reference(NamedTuple):
     """A schema that a reference may lead to, and the bases of its own references.
 
-    It is not certain if nothing but an anchor of the same name in another resource leads there.
+    It is uncertain if only an anchor of the same name in another resource leads there.
     """
 
     keyword: str

@@ -1,9 +1,9 @@
 """Dialects, and what validators read differently in one of them.
 
 A keyword is *dialect-dependent* if some validators assert it and others do not, because its draft dropped it,
-calls it an annotation or is older than it. `jsonschema-rs` asserts it, and so does canonicalization. Where
-asserting more admits less this is safe for everybody. Under a negation asserting more admits more; there, the
-grammar may only write what is valid under both readings.
+calls it an annotation or is older than it. `jsonschema-rs` asserts it, and so does canonicalization. If
+asserting more admits less, this is safe under both readings. Under a negation, asserting more admits more;
+there, the grammar may only write what is valid under both readings.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -179,7 +179,7 @@ def _means_same(name: Any, draft: int) -> bool:
 
 
 def _is_plain_reference(schema: dict[str, Any]) -> bool:
-    """Whether a schema asserts nothing but a reference by pointer into its own document."""
+    """Whether a schema only asserts a reference by pointer into its own document."""
     uri = schema["$ref"]
     return isinstance(uri, str) and uri.startswith("#/") and schema.keys() & ASSERTIONS == {"$ref"}
 

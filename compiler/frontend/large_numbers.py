@@ -4,7 +4,7 @@ Up to 2**53 all integers are doubles. Beyond it a validator that reads doubles c
 that reads integers exactly, and canonicalization reads exactly. That is safe as long as the schema only says
 which numbers are admitted, inclusively, and in one spelling: rounding is monotone. It matters where a number
 is excluded, by an exclusive bound or below a negation, and where a number that is no double has a point or an
-exponent beside one that has not: to Python `1e23` is less than `100000000000000000000000`.
+exponent beside one that has neither: to Python `1e23` is less than `100000000000000000000000`.
 
 Two named numbers are *confused* if they are the same double and validators may disagree which is less. A
 number that is rounded to another double is on the same side of both under every reading. So where none is

@@ -142,7 +142,7 @@ class Reporter:
         self._part.uses[part, location] = None
 
     def lowered(self, location: SchemaLocation) -> None:
-        """Vouch for the schemas of a location: its rules admit what they demand, but for what notes say."""
+        """Vouch for the schemas of a location: its rules admit what they demand, except what notes tell."""
         self._part.lowered.update(location.pointers)
 
     def note(

@@ -1,6 +1,6 @@
 """Joining: one rule for all texts that are equal, also where rules refer to themselves or to one another.
 
-Two rules are equal if they are the same expression but for the names in it, and these name equal rules in
+Two rules are equal if their expressions differ only in the names of rules, and these rules are equal in
 turn. Then they have the same texts: what a rule derives in some steps, an equal one derives in as many. Of
 `root ::= a b`, `a ::= "x" a | ""`, `b ::= "x" b | ""` it makes `root ::= a a`, `a ::= "x" a | ""`.
 

@@ -1,8 +1,8 @@
 r"""Writing a grammar for an engine whose own xgrammar compiles it, with the engine's own vocabulary.
 
 There, a marker token is also a text like any other. So markers are written by their ids, and prose has none
-of their spellings in it. Guards, lookaheads and the marks of keys are left out. Whoever sends it has to check
-what comes: the engine may write a marker inside of a string, where its spelling is a text.
+of their spellings in it. Guards, lookaheads and the marks of keys are left out. The sender has to check
+what comes back: the engine may write a marker inside of a string, where its spelling is a text.
 
 xgrammar 0.2.8 caches masks by the shape of a rule, and leaves the ids of tokens out of that shape: a
 compiler that has read `Token(1)` in one grammar gives its mask for `Token(2)` in another one, and then

@@ -84,7 +84,7 @@ class JsonCursor(NamedTuple):
     plan: GuardPlan
     container: OpenContainer | None = None
     scalar: bytes | None = None
-    """The canonical spelling of the scalar so far; its opening quote alone if it is not compared."""
+    """The canonical spelling of the scalar so far; only the quote of a string that is not compared."""
     escape: bytes = b""
     """An escape that is not complete."""
     expects_element: bool = False

@@ -14,7 +14,7 @@ class CallText:
     r"""How far a call's text has come; a value.
 
     `end` is what every call ends with after its arguments. It is None where these are tagged parameters:
-    whoever reads the tags finds where they end. `after_number` follows the number of a call. It is empty
+    the reader of the tags finds where they end. `after_number` follows the number of a call. It is empty
     where calls have no number.
 
     The arguments are over as soon as `end` would complete the call. Say `end` is `}\n</tool_call>`. After

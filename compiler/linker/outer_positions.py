@@ -191,7 +191,7 @@ class InThought(Position):
 class InText(Position):
     """In free text, `state` bytes into what ends it.
 
-    `is_leading`: after a thought and nothing but line breaks, which are neither thought nor text.
+    `is_leading`: only line breaks have come since a thought; they are neither thought nor text.
     """
 
     dispatcher: Dispatcher = field(repr=False)

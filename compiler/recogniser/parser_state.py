@@ -2,8 +2,8 @@
 
 A parser state is a value: advancing gives a new one and keeps the old, so a token can be tried safely.
 It follows all derivations at once on a graph-structured stack (Tomita): calls of one rule at one point of the
-text share a stack frame, whoever called it, so ambiguity costs no more than the grammar is large. A frame is
-complete once the byte that opened it has been read, and never changes again.
+text share a stack frame, whichever rule calls it, so the grammar's size bounds the cost of ambiguity. A frame
+is complete once the byte that opened it has been read, and never changes again.
 
 Some grammars have ever more derivations (`root ::= x root | x` with `x ::= [a-z]+`: each letter may begin an
 `x`). Of these only the oldest are followed, as many as the grammar is large. Each of them can complete the

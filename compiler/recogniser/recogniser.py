@@ -72,7 +72,7 @@ class Recogniser:
     def advance(self, text: bytes) -> bool:
         """Read more text; False, and no change, if the grammar or the guard does not allow it."""
         state = self._state.advance(text)
-        if state is None:  # the cursor reads nothing but what the grammar reads
+        if state is None:  # the cursor reads only what the grammar reads
             return False
         if self._cursor is not None:
             marked, cursor = marked_text(self._cursor, text), self._cursor.advance(text)

@@ -33,7 +33,7 @@ def search(node: PatternNode, alphabet: Alphabet, rests: Mapping[Look, Dfa]) -> 
     `rests` has, for each lookahead, the automaton of the texts that may follow its position.
 
     Raises:
-        PatternError: the tree has a lookaround that `rests` has not.
+        PatternError: the tree has a lookaround that is not in `rests`.
         TooManyStates: the automaton has too many states, or takes too many steps to build.
     """
     return _Threads(alphabet, rests).automaton(node)

@@ -81,7 +81,7 @@ class BoundedAutomaton:
     def without(self, ranges: Ranges) -> "BoundedAutomaton | None":
         """Its texts without the characters of a set; None if there are none.
 
-        Suffixes keep their sets of characters: whoever writes a suffix takes the characters out.
+        Suffixes keep their sets of characters: the code that writes a suffix takes the characters out.
         """
         allowed = charset.complement(ranges)
         suffixes = {

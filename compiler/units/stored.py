@@ -30,7 +30,7 @@ def pack(digest: str, kind: str, source: str, vocabulary: Vocabulary) -> bytes:
 
 
 def unpack(data: bytes, vocabulary: Vocabulary) -> tuple[str, str, str]:
-    """Digest, kind and source; whoever calls this has authenticated the bytes.
+    """Digest, kind and source; the caller has authenticated the bytes.
 
     Raises:
         CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.

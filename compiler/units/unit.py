@@ -104,7 +104,7 @@ class Unit(CompiledGrammar):
 
     @classmethod
     def from_bytes(cls, data: bytes, prepared: PreparedVocabulary) -> "Unit":
-        """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
+        """Read what `to_bytes` wrote; the caller has authenticated the bytes.
 
         Raises:
             CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.

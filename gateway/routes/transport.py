@@ -35,7 +35,7 @@ _MAX_HEADER = 2_000
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
 QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "source", "tool")
-"""All query parameters; a route takes those that its function has as parameters, and its path has not."""
+"""All query parameters; a route takes those that are parameters of its function and not of its path."""
 
 
 class RequestReader(Protocol[RequestT_co]):

@@ -166,7 +166,7 @@ class EngineConnection:
             headers={**address.headers, **key, "Accept-Encoding": "identity"},
             verify=verified,
             transport=transport or engine_transport(verify=verified, limits=pooled),
-            # Whoever reads a stream decides how long it waits for the next token.
+            # The reader of a stream decides how long to wait for the next token.
             timeout=httpx.Timeout(limits.probe_s, connect=limits.connect_s),
             limits=pooled,
         )

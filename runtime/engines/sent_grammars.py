@@ -136,7 +136,7 @@ class MarkedGrammars:
         """A mark that includes the tokens written so far."""
         if request.constraint is None or request.draft is not None:
             return None
-        assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
+        assert request.recipe is not None, "a compiled grammar comes with its recipe"
         return spell_mark(
             request.recipe,
             is_thinking=output.is_thinking,

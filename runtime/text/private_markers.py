@@ -45,7 +45,7 @@ class PrivateMarkers:
         self._tokenizer, self._real_ids = _copy(backend, added, self._names, nonce)
         in_model = set(backend.get_vocab(with_added_tokens=False).values())
         self._not_text = frozenset(in_model.intersection(markers.values()))
-        # After a backslash, a template's constant has not the characters that it shows.
+        # With a backslash, a template's constant has other characters than its source shows.
         self._marker_text = _any_of(text for text in markers if "\\" not in text)
         self._name = _any_of(self._texts)
         self._role_markers = RoleMarkers(self._names, nonce)

@@ -23,7 +23,7 @@ from runtime.text.private_markers import PrivateMarkers
 from toolspecs.tool import Tool, ToolCall
 
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
-"""A block of transformers' own, of which Jinja alone knows nothing."""
+"""A block that transformers adds to Jinja."""
 _OWN_VARIABLES = frozenset(
     {
         "messages",
