@@ -1,4 +1,4 @@
-"""The constraint: what a runtime asks of a compiled grammar, whoever compiled it."""
+"""The constraint: what a runtime asks of any compiled grammar."""
 
 from collections.abc import Mapping
 from typing import Protocol

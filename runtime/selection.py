@@ -1,4 +1,4 @@
-"""How an answer is selected from several. Settings say it too, which are read before any model."""
+"""How an answer is selected from several. Settings have these values too, and are read before any model."""
 
 from dataclasses import dataclass
 from typing import Literal

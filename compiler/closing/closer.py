@@ -1,4 +1,4 @@
-"""The budget closer: knows how to complete one output in the shortest way, and when it is now or never.
+"""The budget closer: finds the shortest completion of one output, and says when it has to be written.
 
 It follows the output token by token, as a matcher does. After each token it asks whether the shortest
 completion still fits what is left of the budget. Mostly a bound on that completion answers; only near the end

@@ -18,7 +18,8 @@ _MAX_PUBLISHED = 65_536
 class PublishedGrammars:
     """Publishes the grammars of requests, and remembers for a while that the store has their parts.
 
-    Looking reads all of a part. Grammars of the same tools have the same parts, whatever the tool choice.
+    Looking for a part in the store reads all of it. Grammars of the same tools have the same parts, whatever
+    the tool choice.
     """
 
     def __init__(self, *, retry_after_s: float) -> None:

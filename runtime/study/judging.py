@@ -1,4 +1,4 @@
-"""Judges one output: is it valid, and is it the wanted call?"""
+"""Judges one output: is it valid, and is it the right call?"""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Judgement:
     `is_json`: it has calls in the model's syntax and nothing else, each with arguments that parse.
     `is_valid`: each call names a tool of the question, and its arguments are valid, with formats asserted and
     objects closed. `is_valid_open`: the same, but undeclared keys are allowed where the schema allows them.
-    `is_tool`: the first call names the right tool. `is_right`: it is valid, and its only call is the wanted
+    `is_tool`: the first call names the right tool. `is_right`: it is valid, and its only call is the right
     one. `fault` is None if and only if it is valid; `reason` is the fault in words. `calls`: name and
     arguments, as JSON, of a valid output's calls. `is_reordered`: it is valid, but keys are in another order
     than in the schema.
