@@ -31,6 +31,18 @@ SERVICE_USAGE: Mapping[str, Any] = {
 }
 """Members of a message's usage that are about Anthropic's service. The usage at the end has none of them."""
 
+_BEGUN_BLOCKS: Mapping[str, JSON] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": "", "signature": ""},
+    "tool_use": {"input": {}, "caller": {"type": "direct"}},
+}
+"""The members of each kind of block before its first delta."""
+_DELTAS = {
+    "text": ("text_delta", "text"),
+    "thinking": ("thinking_delta", "thinking"),
+    "tool_use": ("input_json_delta", "partial_json"),
+}
+"""The type of each kind of block's deltas, and the member that holds their text."""
 
 PING: JSON = {"type": "ping"}
 """The event after the beginning of a stream. It has no meaning; Anthropic documents that it may come."""
@@ -47,32 +59,19 @@ class _Block:
 
     def begun(self) -> JSON:
         """The block before its first delta."""
-        match self.kind:
-            case "tool_use":
-                return {"type": self.kind, **self.fields, "input": {}, "caller": {"type": "direct"}}
-            case "thinking":
-                return {"type": self.kind, "thinking": "", "signature": ""}
-            case _:
-                return {"type": self.kind, "text": ""}
+        return {"type": self.kind, **self.fields, **_BEGUN_BLOCKS[self.kind]}
 
     def delta(self, text: str) -> JSON:
         """More of the block."""
-        match self.kind:
-            case "tool_use":
-                return {"type": "input_json_delta", "partial_json": text}
-            case "thinking":
-                return {"type": "thinking_delta", "thinking": text}
-            case _:
-                return {"type": "text_delta", "text": text}
+        delta_type, member = _DELTAS[self.kind]
+        return {"type": delta_type, member: text}
 
     def whole(self) -> JSON:
         """The complete block."""
         text = "".join(self.texts)
-        match self.kind:
-            case "tool_use":
-                return self.begun() | {"input": msgspec.Raw(text.encode())}  # it may be nested without end
-            case kind:
-                return self.begun() | {kind: text}
+        if self.kind == "tool_use":
+            return self.begun() | {"input": msgspec.Raw(text.encode())}  # it may be nested very deeply
+        return self.begun() | {self.kind: text}
 
 
 class MessageWriter:
