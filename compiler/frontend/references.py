@@ -29,9 +29,15 @@ class References:
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
         if pointer not in self._values:
-            uri, inner = split_uri(pointer)
-            self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inner)
+            self._values[pointer] = self._value(pointer)
         return self._values[pointer]
+
+    def _value(self, pointer: str) -> Any:
+        uri, inner = split_uri(pointer)
+        around, _, token = pointer.rpartition("/")
+        if inner.startswith("/") and around in self._values:  # most are, and the way from the root is long
+            return resolve(self._values[around], f"/{token}")
+        return resolve(self.documents.get(uri) if uri else self.document, inner)
 
     def target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
