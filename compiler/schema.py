@@ -1,6 +1,8 @@
 """From one JSON Schema to one grammar: `lower_schema` for any vocabulary, `compile_schema` for one."""
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -68,13 +70,26 @@ def lower_schema(
     read = in_declared_dialect(schema, documents)
     defined = with_definitions(read, documents)
     try:
-        lowered = _lowered(defined, objects, formatting, key_order, tags, only_objects=only_objects)
+        with _without_collections():
+            lowered = _lowered(defined, objects, formatting, key_order, tags, only_objects=only_objects)
     except UnsupportedSchema as refusal:
         if (pointer := defined.original(refusal.pointer)) == refusal.pointer:
             raise
         raise UnsupportedSchema(pointer, refusal.keyword, refusal.reason, refusal.suggestion) from refusal
     entries = (replace(entry, pointer=defined.original(entry.pointer)) for entry in lowered.report)
     return replace(lowered, report=EnforcementReport((*dialect_notes(schema, read), *entries)))
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Let Python not look for garbage: while rules are made there is hardly any. Looking takes a sixth."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _lowered(
@@ -105,10 +120,8 @@ def _lowered(
             grammar = lowering.grammar(arguments.lower if arguments else None)
             break
         except AmbiguousPaths as ambiguous:
-            if lowering.can_revise(ambiguous.ambiguities):
-                lowering.revise(ambiguous.ambiguities)
-            else:
-                lowering = new_lowering(ambiguities=lowering.ambiguities | ambiguous.ambiguities)
+            if not lowering.revise(ambiguous.ambiguities):
+                lowering = new_lowering(ambiguities=lowering.ambiguities)
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")

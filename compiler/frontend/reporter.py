@@ -129,11 +129,24 @@ class Reporter:
     @contextmanager
     def part(self, location: SchemaLocation) -> Iterator[ReportPart]:
         """Collect what is told while a value is lowered at a location."""
-        outer = self._part
-        self._part = ReportPart(location)
-        self._parts.append(self._part)
+        part = ReportPart(location)
+        self._parts.append(part)
+        with self._collecting(part):
+            yield part
+
+    @contextmanager
+    def again(self, part: ReportPart) -> Iterator[None]:
+        """Collect what is told while the value of a part is lowered again, instead of what was told."""
+        part.notes.clear()
+        part.uses.clear()
+        with self._collecting(part):
+            yield
+
+    @contextmanager
+    def _collecting(self, part: ReportPart) -> Iterator[None]:
+        outer, self._part = self._part, part
         try:
-            yield self._part
+            yield
         finally:
             self._part = outer
 

@@ -65,6 +65,11 @@ class RuleTable:
         assert self._rules.get(ref.name, rule) is None, f"{ref.name} is not a reserved rule"
         self._rules[ref.name] = rule
 
+    def refill(self, ref: RuleRef, rule: Rule) -> None:
+        """Define a rule anew that `reserve` named, so that all references to it lead to what it is now."""
+        assert self._rules.get(ref.name) is not None, f"{ref.name} was not filled"
+        self._rules[ref.name] = rule
+
     def shared(self, key: str, build: Callable[[RuleRef], Rule]) -> RuleRef:
         """The rule that all uses of `key` share; `build` gets a reference to it, for recursion."""
         if key not in self._shared:

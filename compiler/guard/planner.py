@@ -1,6 +1,6 @@
 """The planner: collects the path states of a grammar's plan while a schema is lowered (see `GuardPlan`)."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -101,6 +101,18 @@ class _DraftState:
     def is_guarded(self) -> bool:
         """Whether a guard must remove tokens from masks here."""
         return self.is_distinct or self.can_run_out or bool(self.guarded_bounds or self.marked_keys)
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether there are strings that a guard counts, or objects with keys that may be marked."""
+        return bool(self.guarded_bounds) or any(keys.readable is not None for keys in self.objects)
+
+    def is_concerned(self, ambiguities: Ambiguities) -> bool:
+        """Whether strings or objects here are among what is ambiguous."""
+        if self.guarded_bounds and self.pointer in ambiguities.counted:
+            return True
+        pointers = ambiguities.separated | ambiguities.marked_beside.keys()
+        return bool(self.objects) and self.pointer in pointers
 
     @property
     def marked_keys(self) -> frozenset[str]:
@@ -227,13 +239,24 @@ class Planner:
         """Note that the keys or items there can run out (see `PathState.can_run_out`)."""
         self._drafts[state].can_run_out = True
 
-    def forget(self, pointers: Collection[str]) -> set[int]:
-        """Forget the states of objects at some pointers and all that lead to one; return their numbers."""
-        stale = self._leading_to(
-            state for state, draft in enumerate(self._drafts) if draft.objects and draft.pointer in pointers
-        )
+    def may_be_ambiguous(self, state: int) -> bool:
+        """Whether a guard looks at strings or objects of the value there, which it may fail to tell apart."""
+        return any(self._drafts[other].is_looked_at for other in self._closure({state}))
+
+    def forget(self, ambiguities: Ambiguities) -> set[int]:
+        """Forget what is in the states of values that must be lowered again; return their numbers.
+
+        Those are the values of which strings or objects are ambiguous and, once any strings are counted by
+        rules, the arrays of distinct items, which depend on that.
+        """
+        concerned = [
+            state
+            for state, draft in enumerate(self._drafts)
+            if draft.is_concerned(ambiguities) or (ambiguities.counted and draft.is_distinct)
+        ]
+        stale = coreachable(concerned, ((state, draft.same) for state, draft in enumerate(self._drafts)))
         for state in stale:
-            self._drafts[state] = _DraftState("")
+            self._drafts[state] = _DraftState(self._drafts[state].pointer)
         return stale
 
     def plan(self, start: int) -> GuardPlan | None:
@@ -243,13 +266,16 @@ class Planner:
             UnsupportedSchema: items that must differ are at the same path as items that must repeat.
             AmbiguousPaths: a guard cannot tell strings or objects that it looks at from others.
         """
-        if any(draft.guarded_bounds or draft.marked_keys for draft in self._drafts):
+        drafts = {state: self._drafts[state] for state in reachable({start}, self._next_states)}
+        if any(draft.guarded_bounds or draft.marked_keys for draft in drafts.values()):
             self._check_paths(start)
-        for group in ({start}, *(inner for draft in self._drafts for inner in draft.inside())):
+        for group in ({start}, *(inner for draft in drafts.values() for inner in draft.inside())):
             self._make_all_distinct([self._drafts[state] for state in self._closure(group)])
-        if not self.repeats_keys and not any(draft.is_guarded for draft in self._drafts):
+        if not self.repeats_keys and not any(draft.is_guarded for draft in drafts.values()):
             return None
-        numbers = {state: number for number, state in enumerate(sorted(self._relevant()))}
+        relevant = {state for state, draft in drafts.items() if draft.is_guarded or not draft.is_plain}
+        leading = coreachable(relevant, ((state, self._next_states(state)) for state in drafts))
+        numbers = {state: number for number, state in enumerate(sorted(leading))}
 
         def numbered(states: set[int]) -> PathStates:
             return frozenset(numbers[state] for state in self._closure(states) if state in numbers)
@@ -311,15 +337,10 @@ class Planner:
         """The states, and those of all other schemas for the same value."""
         return reachable(states, lambda state: self._drafts[state].same)
 
-    def _relevant(self) -> set[int]:
-        """The states where a guard has something to do, and those that lead to one."""
-        return self._leading_to(
-            state for state, draft in enumerate(self._drafts) if draft.is_guarded or not draft.is_plain
-        )
-
-    def _leading_to(self, ends: Iterable[int]) -> set[int]:
-        edges = ((state, draft.same.union(*draft.inside())) for state, draft in enumerate(self._drafts))
-        return coreachable(ends, edges)
+    def _next_states(self, state: int) -> set[int]:
+        """The states of other schemas for the same value, and of the values in a container there."""
+        draft = self._drafts[state]
+        return draft.same.union(*draft.inside())
 
 
 class _PathGroup(NamedTuple):

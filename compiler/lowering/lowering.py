@@ -67,8 +67,6 @@ class Lowering(ABC):
     def __post_init__(
         self, dependent_keys: DependentKeys, key_order: KeyOrder, expander: Expander | None
     ) -> None:
-        self.guards_lengths = not self.ambiguities.counted
-        """No string is counted by rules because a guard could not tell it from others."""
         self.key_orders = KeyOrders(key_order)
         self.rules = RuleTable()
         references = self.source_map.references
@@ -82,6 +80,11 @@ class Lowering(ABC):
         )
         """The context of the whole text."""
         self._strings: dict[tuple[StringConstraint, frozenset[tuple[str, bool]]], LoweredString | None] = {}
+
+    @property
+    def guards_lengths(self) -> bool:
+        """Whether no string is counted by rules because a guard could not tell it from others."""
+        return not self.ambiguities.counted
 
     @abstractmethod
     def value(self, schema: CanonicalSchema, context: Context, step: PathStep = None) -> Expr | None:

@@ -65,10 +65,12 @@ class _ValueKey(NamedTuple):
 class _Value:
     """A value that is lowered, or that is being lowered while it `is_open`.
 
-    `state`: its state in the guards' plan. `rule`: its rule while it is open, if it contains itself.
+    The state of its `context` is its own in the guards' plan. `rule` is a rule that no other value shares: it
+    has one if it contains itself, or if it may be lowered again.
     """
 
-    state: int
+    schema: CanonicalSchema
+    context: Context
     part: ReportPart
     expr: Expr | None = None
     rule: RuleRef | None = None
@@ -113,21 +115,27 @@ class SchemaLowering(Lowering):
         suggestion = "Admit more values, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
 
-    def can_revise(self, ambiguities: Ambiguities) -> bool:
-        """Whether `revise` tells apart what a guard cannot: only keys that are marked beside objects."""
-        return not (ambiguities.counted or ambiguities.separated or self.key_orders.is_any_wanted)
+    def revise(self, ambiguities: Ambiguities) -> bool:
+        """Let the next `grammar` tell apart what a guard cannot; False if only a new lowering can.
 
-    def revise(self, ambiguities: Ambiguities) -> None:
-        """Let the next `grammar` tell apart what a guard cannot.
-
-        It lowers only those values again that contain an object which is now written in another way. All
-        others keep their rules, their states and their notes.
+        The values that are concerned are lowered again. Since their rules have names that only they have,
+        the values around them stay as they are.
         """
-        assert self.can_revise(ambiguities)
         self.ambiguities |= ambiguities
-        stale = self.planner.forget(ambiguities.marked_beside)
-        self.root = replace(self.root, state=self.planner.new_state())
-        self._values = {key: value for key, value in self._values.items() if value.state not in stale}
+        if self.key_orders.is_any_wanted:  # it has given away the rules that any order may take
+            return False
+        stale = self.planner.forget(ambiguities)
+        values = [value for value in self._values.values() if value.context.state in stale]
+        return all(map(self._revised, values))
+
+    def _revised(self, value: _Value) -> bool:
+        """Lower a value again into its rule; False if it has none, and its text is another one now."""
+        with self.reporter.again(value.part):
+            body = self._lower(value.schema, value.context)
+        if value.rule is None:
+            return self._named(body, value.context.location) == value.expr
+        self.rules.refill(value.rule, Rule(value.rule if body is None else body))
+        return True
 
     def value(self, schema: CanonicalSchema, context: Context, step: PathStep = None) -> Expr | None:
         """The JSON texts of the values that a schema admits; None if there is none.
@@ -143,7 +151,7 @@ class SchemaLowering(Lowering):
         key = _ValueKey(schema, place, context.is_root, context.is_distinct, context.dependent_keys)
         if (known := self._values.get(key)) is None:
             return self._new_value(key, context, written_at, step)
-        self.planner.link(context.state, step, [known.state])
+        self.planner.link(context.state, step, [known.context.state])
         self.reporter.use(known.part, location)
         if not known.is_open:
             return known.expr
@@ -161,9 +169,9 @@ class SchemaLowering(Lowering):
         state = self.planner.new_state(location.pointer)
         self.planner.link(context.state, step, [state])
         with self.reporter.part(location) as part:
-            self._values[key] = value = _Value(state, part)
+            self._values[key] = value = _Value(schema, replace(context, state=state), part)
             try:
-                body = self._lower(schema, replace(context, state=state))
+                body = self._lower(schema, value.context)
             except canonical.CanonicalizationError as error:
                 reason = f"combines schemas in a way that cannot be resolved: {error}"
                 raise UnsupportedSchema(location.pointer, "", reason, WRITE_OUT) from error
@@ -173,7 +181,11 @@ class SchemaLowering(Lowering):
         is_first_empty = body is None and self._first_empty is None
         if is_first_empty and schema.satisfiability() != canonical.Satisfiability.NO:
             self._first_empty = location.pointer
-        value.expr, value.is_open = self._named(body, value.rule, location), False
+        if isinstance(body, Choice | Concatenation) and self.planner.may_be_ambiguous(state):
+            value.rule = value.rule or self.rules.reserve(_hint(location))
+        if value.rule is not None:
+            self.rules.fill(value.rule, Rule(value.rule if body is None else body))
+        value.expr, value.is_open = value.rule or self._named(body, location), False
         return value.expr
 
     def _referred(self, schema: CanonicalSchema, context: Context) -> Context:
@@ -204,11 +216,8 @@ class SchemaLowering(Lowering):
         """Whether a schema of a location admits values inside which nothing is constrained."""
         return bool(self.source_map.concerned(location, CONTAINERS_AND_NUMBERS))
 
-    def _named(self, body: Expr | None, ref: RuleRef | None, location: SchemaLocation) -> Expr | None:
-        """A reference to the rule of `body` if it has one already or is a choice or concatenation."""
-        if ref is not None:
-            self.rules.fill(ref, Rule(ref if body is None else body))
-            return ref
+    def _named(self, body: Expr | None, location: SchemaLocation) -> Expr | None:
+        """A reference to a rule of `body`, which equal values share, if it is a choice or concatenation."""
         if isinstance(body, Choice | Concatenation):
             return self.rules.define(_hint(location), Rule(body))
         return body
