@@ -36,6 +36,7 @@ LOWERED_WITH = {
     "version_19": (19, "0.2.8"),
     "version_20": (20, "0.2.8"),
     "version_24": (24, "0.2.8"),
+    "version_26": (26, "0.2.8"),
 }
 """The version of the lowering and that of xgrammar under which each folder's grammars are found."""
 
