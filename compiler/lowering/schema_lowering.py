@@ -270,7 +270,9 @@ class SchemaLowering(Lowering):
 
     def _any_of(self, schemas: Iterable[CanonicalSchema], context: Context) -> Expr | None:
         objects, others = self._joined_objects(list(schemas), context)
-        parts = [part for group in joinable(others) for part in self._alternatives(group, context)]
+        parts: list[Expr | None] = []
+        for group in joinable(others):  # a comprehension would take a frame of each level of nesting
+            parts += self._alternatives(group, context)
         for constraint, location in objects:
             state = self.planner.new_state(location.pointer)
             self.planner.link(context.state, None, [state])
@@ -297,14 +299,15 @@ class SchemaLowering(Lowering):
 
         A guard could not tell their automata apart, and rules of each would be as many times as large.
         """
-        if len(group) > 1:
-            strings = [constraint for constraint in map(strings_only, group) if constraint is not None]
-            with suppress(UnsupportedSchema):
-                joined = self.string(StringConstraint.any_of(strings), context)
-                for constraint in strings:
-                    notes = constraint.conditions()[1]
-                    self.reporter.note_all(context.location, notes, ("string",), constraint.values)
-                return [joined]
+        if len(group) == 1:
+            return [self.value(group[0], context)]
+        strings = [constraint for constraint in map(strings_only, group) if constraint is not None]
+        with suppress(UnsupportedSchema):
+            joined = self.string(StringConstraint.any_of(strings), context)
+            for constraint in strings:
+                notes = constraint.conditions()[1]
+                self.reporter.note_all(context.location, notes, ("string",), constraint.values)
+            return [joined]
         return [self.value(schema, context) for schema in group]
 
     def _object(self, constraint: ObjectConstraint, context: Context) -> Expr | None:
