@@ -3,8 +3,11 @@
 import pytest
 import torch
 
+from compiler import compile_schema
 from compiler.cache_entry import CacheEntry
+from compiler.errors import UnsupportedGrammar
 from compiler.prepared_vocabulary import prepare
+from compiler.recogniser import recogniser
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
@@ -146,3 +149,14 @@ def test_a_sequence_that_takes_too_long_in_all_fails_and_no_other():
     assert isinstance(machine.errors.pop(slow), GrammarTooSlow)
     assert slow.num_output <= MAX_SLOW_S / 0.5 + 1
     assert not machine.errors
+
+
+def test_the_search_for_a_completion_ends(monkeypatch):
+    """Two requests of 300 bytes held the threads that begin a client's answers for longer than two minutes."""
+    monkeypatch.setattr(recogniser, "MAX_SEARCH_S", 0.2)
+    inner = {"type": "array", "uniqueItems": True, "maxItems": 4}
+    items = {**inner, "items": {"enum": [[], [[]], [[], []], [[[]]], {}]}}
+    schema = {"type": "array", "uniqueItems": True, "minItems": 30, "items": items}
+    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
+    with pytest.raises(UnsupportedGrammar, match="was found in"):
+        closer.minimum()
