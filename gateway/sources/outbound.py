@@ -45,8 +45,8 @@ _NOT_PUBLIC = tuple(
 )
 """Networks that some or all versions of `ipaddress` take for public."""
 
-LOOKUP_S = 10.0
-"""How long a host may be looked up. The system's own limit may be minutes."""
+LOOKUP_S = 8.0
+"""How long a host may be looked up, in seconds. The system's own limit may be minutes."""
 
 OWN_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 """Headers that the HTTP client sets itself."""
