@@ -16,6 +16,8 @@ _IS_ALLOWED: Mapping[str, Callable[[float], bool]] = {
     "repetition_penalty": lambda value: 0.01 <= value <= 10,
 }
 """The values that are read, in the ranges that requests have too."""
+MODEL_FIELDS = tuple(_IS_ALLOWED)
+"""The fields of `Sampling` that a model may set."""
 
 
 def model_sampling(generation_config: Any = None) -> Sampling:

@@ -9,6 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.generation.model_names import split_model
 from gateway.services import WiredServices
+from runtime.model_sampling import MODEL_FIELDS
 from runtime.protocol import ModelCard
 from toolspecs.catalog import Catalog
 from toolspecs.errors import StoreError
@@ -74,7 +75,11 @@ def _model(card: ModelCard, name: str | None = None) -> dict[str, Any]:
         "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
         "context_length": card.context_length,
-        "callgate": {"syntax": card.syntax, "vocabulary": card.vocabulary.digest},
+        "callgate": {
+            "syntax": card.syntax,
+            "vocabulary": card.vocabulary.digest,
+            "sampling": {name: getattr(card.sampling, name) for name in MODEL_FIELDS},
+        },
     }
 
 

@@ -318,6 +318,14 @@ async def test_an_error_in_mid_stream_is_sent_and_ends_it(client, runtime, weath
 
 async def test_what_a_request_leaves_out_is_sampled_as_the_model_says(client, runtime):
     runtime.card = replace(runtime.card, sampling=Sampling(temperature=0.6, top_p=0.95, top_k=20))
+    model = (await client.get("/v1/models/tiny")).json()
+    assert model["callgate"]["sampling"] == {
+        "temperature": 0.6,
+        "top_p": 0.95,
+        "top_k": 20,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+    }
     for asked in ({}, {"top_p": 0.5, "seed": 7}, {"temperature": 1, "top_k": -1}, {"temperature": None}):
         await ask(client, **asked)
     assert [request.sampling for request in runtime.requests] == [

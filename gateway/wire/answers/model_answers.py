@@ -231,11 +231,22 @@ class InputTokens(Struct):
     input_tokens: int
 
 
+class ModelSampling(Struct):
+    """How the model is sampled, in all that a request leaves out; `top_k` null is all tokens."""
+
+    temperature: float
+    top_p: float
+    top_k: int | None
+    min_p: float
+    repetition_penalty: float
+
+
 class ModelDetails(Struct):
-    """The call syntax of a model, and the digest of its vocabulary."""
+    """The call syntax of a model, the digest of its vocabulary, and its sampling."""
 
     syntax: str
     vocabulary: str
+    sampling: ModelSampling
 
 
 class Model(Struct):
