@@ -57,7 +57,7 @@ class Collected:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _References:
     """The contents and the usage that the kept records refer to."""
 
     digests: set[str] = field(default_factory=set)
@@ -101,28 +101,30 @@ class Collector:
             StoreUnavailable: the store failed; what was removed before stays removed.
         """
         started = self._clock()
-        kept = _Kept()
+        references = _References()
         num_revisions = 0
         for name, numbers in (await self._numbers()).items():
-            num_revisions += await self._collect_log(name, numbers, kept, started, is_dry_run=is_dry_run)
+            num_revisions += await self._collect_log(
+                name, numbers, references, started, is_dry_run=is_dry_run
+            )
         collected = replace(
-            await self._collect_contents(kept.digests, started, is_dry_run=is_dry_run),
+            await self._collect_contents(references.digests, started, is_dry_run=is_dry_run),
             num_revisions=num_revisions,
         )
         if not is_dry_run:
             with suppress(StoreFull):  # the next time, then
-                await self._note(kept)
+                await self._note(references)
             await self._store.compact()
         return collected
 
-    async def _note(self, kept: _Kept) -> None:
+    async def _note(self, references: _References) -> None:
         """Write the notes that did not fit before, and what each owner has stored."""
         while self._unnoted:
             name, first = self._unnoted.popitem()
             await self._store.set(DROPPED + name, str(first).encode())
         counters = UsageCounters(self._store)
-        for owner in kept.usage.keys() | await counters.owners():
-            await counters.correct(owner, kept.usage.get(owner, Usage()))
+        for owner in references.usage.keys() | await counters.owners():
+            await counters.correct(owner, references.usage.get(owner, Usage()))
 
     async def _numbers(self) -> Mapping[str, list[int]]:
         """The numbers of all records, by name."""
@@ -134,9 +136,9 @@ class Collector:
         return numbers
 
     async def _collect_log(
-        self, name: str, numbers: Sequence[int], kept: _Kept, started: float, *, is_dry_run: bool
+        self, name: str, numbers: Sequence[int], references: _References, started: float, *, is_dry_run: bool
     ) -> int:
-        """Drop the old records of one log, and add the others to `kept`; returns how many were dropped.
+        """Drop the old records of one log, and refer to what the others hold; returns how many were dropped.
 
         A client may write one toolset very often, so a log is read piece by piece.
         """
@@ -153,14 +155,14 @@ class Collector:
             for record in await self._logs.readable(name, numbers[at : at + READ_AT_ONCE]):
                 number = record.summary.number
                 if number >= first or number in used:
-                    kept.add(record)
+                    references.add(record)
                     continue
                 num_dropped += not record.is_deleted
                 if not is_dry_run:
                     await self._store.delete(record_key(name, number))
-        kept.refer(newest)
+        references.refer(newest)
         if not newest.is_deleted:
-            kept.count(newest.owner, Usage(num_toolsets=1))
+            references.count(newest.owner, Usage(num_toolsets=1))
         return num_dropped
 
     async def _newest(self, name: str, numbers: Sequence[int]) -> Record | None:

@@ -25,7 +25,7 @@ def instead(name: str, known: Iterable[str]) -> str:
     near = did_you_mean(likely := near_matches(name, known))
     if len(likely) == len(known):
         return near
-    return f"{near} There are {listed(known)}" if near else f"; there are {listed(known)}"
+    return f"{near} There are {quoted_names(known)}" if near else f"; there are {quoted_names(known)}"
 
 
 def did_you_mean(near: Iterable[str]) -> str:
@@ -34,7 +34,7 @@ def did_you_mean(near: Iterable[str]) -> str:
     return f"; did you mean {names}?" if names else ""
 
 
-def listed(names: Iterable[str]) -> str:
+def quoted_names(names: Iterable[str]) -> str:
     """The first `MAX_LISTED` names, quoted, and the number of the others."""
     names = tuple(names)
     quoted = ", ".join(repr(shorten(name, MAX_NAME)) for name in names[:MAX_LISTED])

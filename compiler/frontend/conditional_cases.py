@@ -75,7 +75,7 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
     can_copy = all(target == [""] or _is_definition(target) for target in targets)
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        rest, conditions = _taken(schema, draft)
+        rest, conditions = _take_conditions(schema, draft)
         if len(conditions) < 2:
             return schema
         copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
@@ -231,7 +231,7 @@ def _most_common_key(conditions: list[_Condition], done: frozenset[str]) -> str 
     return key if count > 1 else None
 
 
-def _taken(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Condition]]:
+def _take_conditions(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Condition]]:
     """The schema without the conditions that can be moved, and these."""
     if draft <= LAST_WITH_REF_ALONE and "$ref" in schema:
         return schema, []
@@ -243,7 +243,7 @@ def _taken(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Co
     members = []
     for member in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
         if isinstance(member, dict) and not member.keys() & (_UNMOVABLE | _UNEVALUATED):
-            member, inner_conditions = _taken(member, draft)  # noqa: PLW2901 - the same member without conditions
+            member, inner_conditions = _take_conditions(member, draft)  # noqa: PLW2901 - without its conditions
             conditions += inner_conditions
         members.append(member)
     return ({**rest, "allOf": members} if members else rest), conditions

@@ -92,8 +92,8 @@ def take_dependent_keys(document: Any, documents: Mapping[str, Any], draft: int)
       can lead there, and all references must lead to definitions.
     """
     is_safe = all(map(_leads_to_definition, references_in((document, *documents.values()))))
-    rest, taken = _Taker(draft).taken(document) if is_safe else (document, NO_DEPENDENCIES)
-    return (rest, taken) if taken.num_needing >= MIN_TAKEN else (document, NO_DEPENDENCIES)
+    rest, dependencies = _Taker(draft).take(document) if is_safe else (document, NO_DEPENDENCIES)
+    return (rest, dependencies) if dependencies.num_needing >= MIN_TAKEN else (document, NO_DEPENDENCIES)
 
 
 def _leads_to_definition(reference: str) -> bool:
@@ -110,7 +110,7 @@ class _Taker:
         has_dependent_required = draft >= FIRST_WITH_DEPENDENT_REQUIRED
         self._keywords = ("dependencies", *(("dependentRequired",) if has_dependent_required else ()))
 
-    def taken(self, schema: Any) -> tuple[Any, DependentKeys]:
+    def take(self, schema: Any) -> tuple[Any, DependentKeys]:
         """A schema without its dependencies, and these."""
         if not isinstance(schema, dict) or (self._has_ref_alone and "$ref" in schema):
             return schema, NO_DEPENDENCIES
@@ -121,12 +121,12 @@ class _Taker:
                 rest[keyword] = {key: value for key, value in schema[keyword].items() if key not in needed}
                 dependencies = dependencies.and_of(DependentKeys.of(needed))
         if isinstance(schema.get("allOf"), list):
-            parts = [self.taken(member) for member in schema["allOf"]]
+            parts = [self.take(member) for member in schema["allOf"]]
             rest["allOf"] = [part for part, _ in parts]
             for _, inner in parts:
                 dependencies = dependencies.and_of(inner)
         if isinstance(schema.get("properties"), dict):
-            inside = {key: self.taken(inner) for key, inner in schema["properties"].items()}
+            inside = {key: self.take(inner) for key, inner in schema["properties"].items()}
             rest["properties"] = {key: part for key, (part, _) in inside.items()}
             dependencies = dependencies.and_of(
                 DependentKeys.of({}, {key: inner for key, (_, inner) in inside.items()})

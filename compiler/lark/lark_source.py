@@ -82,9 +82,9 @@ class LarkSource:
         """The refusal of a terminal or rule, with its line."""
         line = self._line_of(name)
         where = f"line {line}: " if line else ""
-        return refusal(f"{where}{self.shown(name)} {reason}", suggestion)
+        return refusal(f"{where}{self.title_of(name)} {reason}", suggestion)
 
-    def shown(self, name: str) -> str:
+    def title_of(self, name: str) -> str:
         """What a message calls a terminal or rule; a terminal without a name of its own is shown itself."""
         if name in self.terminals:
             is_named = re.search(rf"(?m)^\s*{re.escape(name)}\b", self.definition)

@@ -27,7 +27,7 @@ def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dic
         for name in following:
             competitors[name] |= following
     return {
-        name: charset.union(*(_extensions(terminal.written, terminals[other].taken) for other in overlapping))
+        name: charset.union(*(_extensions(terminal.written, terminals[other].lexed) for other in overlapping))
         for name, terminal in terminals.items()
         if (overlapping := sorted(competitors[name] | {name}))
     }
@@ -120,18 +120,18 @@ def _ends(
     }
 
 
-def _extensions(written: Dfa, taken: Dfa) -> Ranges:
-    """The characters with which `taken` goes on where a text of `written` ends."""
-    alphabet = Alphabet.of([*written.alphabet.atoms, *taken.alphabet.atoms])
-    written, taken = written.over(alphabet), taken.over(alphabet)
+def _extensions(written: Dfa, lexed: Dfa) -> Ranges:
+    """The characters with which `lexed` goes on where a text of `written` ends."""
+    alphabet = Alphabet.of([*written.alphabet.atoms, *lexed.alphabet.atoms])
+    written, lexed = written.over(alphabet), lexed.over(alphabet)
     seen = {(0, 0)}
     pending = [(0, 0)]
     symbols: set[int] = set()
     while pending:
         here, there = pending.pop()
         if here in written.accepting:
-            symbols |= {symbol for symbol, target in enumerate(taken.table[there]) if target != DEAD}
-        for pair in zip(written.table[here], taken.table[there], strict=True):
+            symbols |= {symbol for symbol, target in enumerate(lexed.table[there]) if target != DEAD}
+        for pair in zip(written.table[here], lexed.table[there], strict=True):
             if DEAD not in pair and pair not in seen:
                 seen.add(pair)
                 pending.append(pair)

@@ -38,7 +38,7 @@ class Terminal:
 
     name: str
     written: Dfa
-    taken: Dfa
+    lexed: Dfa
     literal: str | None
     """The text, if there is only one."""
 
@@ -56,15 +56,15 @@ def _read(source: LarkSource, name: str) -> Terminal:
     try:
         if any(isinstance(node, Assertion | Look) for node in _nodes(parse(text))):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
-        written, taken = (whole_texts(text, is_outer=is_outer) for is_outer in (False, True))
+        written, lexed = (whole_texts(text, is_outer=is_outer) for is_outer in (False, True))
     except PatternError as error:
         raise source.refusal(name, str(error), error.suggestion) from error
     except TooManyStates as error:
         raise source.refusal(name, str(error), "Simplify it.") from error
-    if written.accepts("") or taken.accepts(""):
+    if written.accepts("") or lexed.accepts(""):
         raise source.refusal(name, "admits the empty text", "Make it optional where it is used.")
     is_literal = isinstance(pattern, PatternStr) and not pattern.flags
-    return Terminal(name, written, taken, pattern.value if is_literal else None)
+    return Terminal(name, written, lexed, pattern.value if is_literal else None)
 
 
 def _both_cases(group: re.Match[str]) -> str:

@@ -28,7 +28,7 @@ COUNTERS = "apikey/used/"
 BUCKET_S = 5
 NUM_BUCKETS = 12
 """The counters before the current one; together they cover a minute."""
-_KEPT_S = BUCKET_S * (NUM_BUCKETS + 3)
+_COUNTER_TTL_S = BUCKET_S * (NUM_BUCKETS + 3)
 
 
 class Limited(StrEnum):
@@ -39,7 +39,7 @@ class Limited(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Reservation:
     """What a request has taken of a limit, from which counter, and what was left then."""
 
     counter: str
@@ -60,45 +60,52 @@ class RateLimits:
         self._clock = clock
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def take(self, counter: str, kind: Limited, amount: int, limit: int) -> Taken:
+    async def reserve(self, counter: str, kind: Limited, amount: int, limit: int) -> Reservation:
         """Count `amount`, at most the whole limit. Raises RateLimited."""
         amount = min(amount, limit)
         try:
-            return await self._take(self._store, counter, kind, amount, limit)
+            return await self._reserve(self._store, counter, kind, amount, limit)
         except StoreError:
-            return await self._take(self._fallback, counter, kind, amount, limit)
+            return await self._reserve(self._fallback, counter, kind, amount, limit)
 
-    async def _take(self, store: Store, counter: str, kind: Limited, amount: int, limit: int) -> Taken:
+    async def _reserve(
+        self, store: Store, counter: str, kind: Limited, amount: int, limit: int
+    ) -> Reservation:
         now = self._clock()
         bucket = int(now // BUCKET_S)
-        own = await store.increment(_key(counter, bucket), amount, ttl_s=_KEPT_S)
-        before = [*range(bucket - NUM_BUCKETS, bucket), bucket + 1]
-        contents = await store.get_many([_key(counter, number) for number in before])
-        used = {number: _count(content) for number, content in zip(before, contents, strict=True)}
+        own = await store.increment(_key(counter, bucket), amount, ttl_s=_COUNTER_TTL_S)
+        others = [*range(bucket - NUM_BUCKETS, bucket), bucket + 1]
+        contents = await store.get_many([_key(counter, number) for number in others])
+        used = {number: _count(content) for number, content in zip(others, contents, strict=True)}
         used[bucket] = own
         total = sum(used.values())
         if total > limit:
-            await store.increment(_key(counter, bucket), -amount, ttl_s=_KEPT_S)
+            await store.increment(_key(counter, bucket), -amount, ttl_s=_COUNTER_TTL_S)
             used[bucket] -= amount
-            left = _leaves_at(used, total - limit) - now
-            raise RateLimited(kind, limit, max(0, limit - total + amount), left, _leaves_at(used) - now)
-        return Taken(counter, bucket, amount, limit, limit - total, _leaves_at(used) - now, store)
+            retry_after_s = _expires_at(used, total - limit) - now
+            remaining = max(0, limit - total + amount)
+            raise RateLimited(kind, limit, remaining, retry_after_s, _expires_at(used) - now)
+        return Reservation(counter, bucket, amount, limit, limit - total, _expires_at(used) - now, store)
 
-    def settle(self, taken: Taken, amount: int) -> None:
-        """Count `amount` instead of what was taken, in a background task, so that answers do not wait."""
-        if amount != taken.amount:
-            task = asyncio.get_running_loop().create_task(self._settle(taken, amount - taken.amount))
+    def settle(self, reservation: Reservation, amount: int) -> None:
+        """Count `amount` instead of what was reserved, in a background task, so that answers do not wait."""
+        if amount != reservation.amount:
+            task = asyncio.get_running_loop().create_task(
+                self._settle(reservation, amount - reservation.amount)
+            )
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
 
-    async def _settle(self, taken: Taken, more: int) -> None:
+    async def _settle(self, reservation: Reservation, more: int) -> None:
         """Correct the counter. If the answer took over a minute, an excess is counted now."""
         now = int(self._clock() // BUCKET_S)
-        is_old = taken.bucket < now - NUM_BUCKETS
+        is_old = reservation.bucket < now - NUM_BUCKETS
         if not is_old or more > 0:
             try:
-                await taken.store.increment(
-                    _key(taken.counter, now if is_old else taken.bucket), more, ttl_s=_KEPT_S
+                await reservation.store.increment(
+                    _key(reservation.counter, now if is_old else reservation.bucket),
+                    more,
+                    ttl_s=_COUNTER_TTL_S,
                 )
             except StoreError:
                 return  # the counters are gone in a minute
@@ -121,8 +128,8 @@ def _count(content: bytes | None) -> int:
         return 0
 
 
-def _leaves_at(used: dict[int, int], amount: int | None = None) -> float:
-    """In how many seconds `amount` (None: all) of what is used is too old to count."""
+def _expires_at(used: dict[int, int], amount: int | None = None) -> float:
+    """When `amount` (None: all) of what is used will be too old to count, on the clock of the counters."""
     last, freed = min(used), 0
     for bucket in sorted(used):
         if used[bucket] > 0 and (amount is None or freed < amount):

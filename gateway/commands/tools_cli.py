@@ -86,7 +86,7 @@ class ToolsetReply(msgspec.Struct):
     @property
     def others(self) -> dict[str, Any]:
         """The other fields that `PUT` accepts, if they are not empty."""
-        return _given({name: getattr(self, name) for name in OTHER_FIELDS})
+        return _without_empty({name: getattr(self, name) for name in OTHER_FIELDS})
 
 
 class _Enforcement(msgspec.Struct):
@@ -216,10 +216,10 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
     if not isinstance(document, dict) or "tools" not in document:
         raise failure(f"{file}: expected a list of tools, or an object with the field `tools`")
     others = {field: document.get(field) for field in OTHER_FIELDS}
-    return {"tools": document["tools"], **_given(others)}, str(document.get("name") or file.stem)
+    return {"tools": document["tools"], **_without_empty(others)}, str(document.get("name") or file.stem)
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are not empty."""
     return {name: value for name, value in fields.items() if value}
 

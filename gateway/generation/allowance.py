@@ -12,7 +12,7 @@ from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.access.rate_limits import Limited, RateLimits, Taken
+from gateway.access.rate_limits import Limited, RateLimits, Reservation
 from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
 from gateway.generation.turn import Observer
@@ -48,13 +48,13 @@ class LimitedRequests(ASGIMiddleware):
             return
         allowance = Allowance(self._limits, grant)
         scope[ALLOWANCE] = allowance  # type: ignore[literal-required]
-        telling = _telling(send, allowance)
+        send_with_headers = _with_headers(send, allowance)
         try:
-            await allowance.take_request()
+            await allowance.count_request()
         except RateLimited as error:
-            await send_error(scope, receive, telling, error)
+            await send_error(scope, receive, send_with_headers, error)
         else:
-            await next_app(scope, receive, telling)
+            await next_app(scope, receive, send_with_headers)
 
 
 @dataclass
@@ -63,24 +63,24 @@ class Allowance:
 
     limits: RateLimits
     grant: Grant
-    requests: Taken | RateLimited | None = None
-    tokens: Taken | RateLimited | None = None
+    requests: Reservation | RateLimited | None = None
+    tokens: Reservation | RateLimited | None = None
 
-    async def take_request(self) -> None:
+    async def count_request(self) -> None:
         """Count the request. Raises RateLimited."""
         if self.grant.requests_per_minute is not None:
-            self.requests = await self._take(Limited.REQUESTS, 1, self.grant.requests_per_minute)
+            self.requests = await self._reserve(Limited.REQUESTS, 1, self.grant.requests_per_minute)
 
-    async def reserve_tokens(self, num_tokens: int) -> Taken | None:
+    async def reserve_tokens(self, num_tokens: int) -> Reservation | None:
         """Reserve tokens for an answer; None if tokens are not limited. Raises RateLimited."""
         if self.grant.tokens_per_minute is None:
             return None
-        self.tokens = await self._take(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
+        self.tokens = await self._reserve(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
         return self.tokens
 
-    async def _take(self, kind: Limited, amount: int, limit: int) -> Taken:
+    async def _reserve(self, kind: Limited, amount: int, limit: int) -> Reservation:
         try:
-            return await self.limits.take(f"{self.grant.key_id}/{kind}", kind, amount, limit)
+            return await self.limits.reserve(f"{self.grant.key_id}/{kind}", kind, amount, limit)
         except RateLimited as error:
             setattr(self, kind, error)
             raise
@@ -88,7 +88,7 @@ class Allowance:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers that say what is left, as OpenAI sends them."""
         limits = [(Limited.REQUESTS, self.requests), (Limited.TOKENS, self.tokens)]
-        return [header for kind, taken in limits if taken for header in _headers(kind, taken)]
+        return [header for kind, state in limits if state for header in _headers(kind, state)]
 
 
 def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:
@@ -100,25 +100,25 @@ def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:
 @contextmanager
 def metered(
     allowance: Allowance | None,
-    taken: Taken | None,
+    reservation: Reservation | None,
     observer: Observer,
     expected: "ExpectedTokens",
     num_choices: int,
 ) -> Iterator[Observer]:
-    """Settle the reservation `taken` when the answer that the block begins has ended.
+    """Settle a reservation when the answer that the block begins has ended.
 
     An answer that is refused costs nothing. If an answer breaks off or its client leaves, nobody knows how
     much was computed. It then costs what was reserved, or the tokens seen so far if these are more.
     """
-    if allowance is None or taken is None:
+    if allowance is None or reservation is None:
         yield observer
         return
     try:
-        yield _Metered(observer, allowance.limits, taken, expected, num_choices)
+        yield _Metered(observer, allowance.limits, reservation, expected, num_choices)
     except (asyncio.CancelledError, DeadlineExceeded):
         raise
     except BaseException:
-        allowance.limits.settle(taken, 0)
+        allowance.limits.settle(reservation, 0)
         raise
 
 
@@ -128,7 +128,7 @@ class _Metered:
 
     observer: Observer
     limits: RateLimits
-    taken: Taken
+    reservation: Reservation
     expected: "ExpectedTokens"
     num_choices: int
     finished: list[Finished] = field(default_factory=list)
@@ -152,10 +152,10 @@ class _Metered:
         if len(self.finished) == self.num_choices:
             stats = [finished.stats for finished in self.finished]
             num_prompt = max(finished.num_prompt_tokens for finished in stats) + self.expected.images
-            self.limits.settle(self.taken, num_prompt + sum(map(_num_written, stats)))
+            self.limits.settle(self.reservation, num_prompt + sum(map(_num_written, stats)))
         else:
             num_prompt = self.expected.prompt + self.expected.images
-            self.limits.settle(self.taken, max(self.taken.amount, num_prompt + self.num_pieces))
+            self.limits.settle(self.reservation, max(self.reservation.amount, num_prompt + self.num_pieces))
         self.observer.ended(error)
 
 
@@ -195,8 +195,8 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
     return ExpectedTokens(prompt, min(budget, context_length) * num_answers, images)
 
 
-def _headers(kind: Limited, taken: Taken | RateLimited) -> Iterable[tuple[bytes, bytes]]:
-    values = {"limit": taken.limit, "remaining": taken.remaining, "reset": _duration(taken.reset_s)}
+def _headers(kind: Limited, state: Reservation | RateLimited) -> Iterable[tuple[bytes, bytes]]:
+    values = {"limit": state.limit, "remaining": state.remaining, "reset": _duration(state.reset_s)}
     return [(f"x-ratelimit-{name}-{kind}".encode(), str(value).encode()) for name, value in values.items()]
 
 
@@ -210,7 +210,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _telling(send: Send, allowance: Allowance) -> Send:
+def _with_headers(send: Send, allowance: Allowance) -> Send:
     """`send`, with the headers of an allowance as it is when the answer begins."""
 
     async def sending(message: Message) -> None:

@@ -110,8 +110,8 @@ class Completions:
             async with deadline.enforced():
                 prepared = await self._prepared(turn, model, suffix, deadline, chat=chat, share=share)
                 expected = expected_tokens(prepared.request, model.context_length)
-                taken = await allowance.reserve_tokens(expected.total) if allowance else None
-            with metered(allowance, taken, chat, expected, turn.num_choices) as observer:
+                reservation = await allowance.reserve_tokens(expected.total) if allowance else None
+            with metered(allowance, reservation, chat, expected, turn.num_choices) as observer:
                 return await self._begun(prepared, deadline, chat, observer)
 
     async def _prepared(

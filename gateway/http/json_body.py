@@ -20,7 +20,7 @@ from msgspec import inspect
 from gateway.errors import InvalidField, MalformedBody, TooDeep, TooManyValues, UnknownField, UnreadableBody
 from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from gateway.http.plain_reasons import missing_field, plain
-from toolspecs.nearest import MAX_NAME, instead, listed, shorten
+from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def convert(value: Any, shape: type[T]) -> T:
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise UnknownField(f"{path}.{field}" if path else field, reason) from error
         if missing := missing_field(detail):
-            tags = f"; it is one of {listed(expected.tags)}" if missing == expected.tag_field else ""
+            tags = f"; it is one of {quoted_names(expected.tags)}" if missing == expected.tag_field else ""
             raise InvalidField(f"{path}.{missing}" if path else missing, f"it is required{tags}") from error
         if expected.texts and (
             isinstance(actual, str) or (type(actual) in {bool, int} and not expected.tags)
@@ -187,8 +187,10 @@ class Expected:
 
     def __str__(self) -> str:
         """What the type admits, in words; empty if any text is admitted."""
-        objects = f"an object whose {self.tag_field!r} is one of {listed(self.tags)}" if self.tags else ""
-        return " or ".join(filter(None, (listed(self.texts), objects)))
+        objects = (
+            f"an object whose {self.tag_field!r} is one of {quoted_names(self.tags)}" if self.tags else ""
+        )
+        return " or ".join(filter(None, (quoted_names(self.texts), objects)))
 
 
 def expected_at(shape: Any, path: str, value: Any) -> Expected:

@@ -212,18 +212,18 @@ def _addresses_of(host: str, port: int) -> list[str]:
     Raises:
         OSError, UnicodeError: there is no such host. TimeoutError: nobody knows so far.
     """
-    found: Future[list[str]] = Future()
+    addresses: Future[list[str]] = Future()
 
     def look_up() -> None:
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.set_result([str(sockaddr[0]) for *_, sockaddr in answers])
+            addresses.set_result([str(sockaddr[0]) for *_, sockaddr in answers])
         except BaseException as error:  # noqa: BLE001 the caller raises it
-            found.set_exception(error)
+            addresses.set_exception(error)
 
     # The system's function cannot be interrupted. The process does not wait for a daemon thread when it ends.
     threading.Thread(target=look_up, daemon=True).start()
-    return found.result(LOOKUP_S)
+    return addresses.result(LOOKUP_S)
 
 
 class AnyRequest(Protocol):

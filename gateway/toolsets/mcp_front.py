@@ -129,7 +129,7 @@ class ToolsetFront:
         shown = page.items[: max(1, _num_fitting(page.items))]
         following = shown[-1].name if len(shown) < len(page.items) else page.next_key
         own = [] if cursor is not None else [_check_tool(self.check_name)]
-        return types.ListToolsResult(tools=[*own, *map(listed, shown)], next_cursor=following)
+        return types.ListToolsResult(tools=[*own, *map(to_mcp, shown)], next_cursor=following)
 
     async def call_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Check arguments, or answer that the tool does not run here."""
@@ -177,7 +177,7 @@ def _num_values(tool: Tool) -> int:
     return tool.num_values + count_values(tool.documents)
 
 
-def listed(tool: Tool) -> types.Tool:
+def to_mcp(tool: Tool) -> types.Tool:
     """A tool as MCP lists it: with the documents that it refers to, without fields about running it.
 
     Informational fields are left out if they do not conform to the protocol.

@@ -78,19 +78,19 @@ def _formats(fields: EngineFormats) -> Iterator[tuple[str, ResponseFormat]]:
     if fields.structured_outputs is not None:
         outputs = convert({"structured_outputs": fields.structured_outputs}, Outputs).structured_outputs
         assert outputs is not None
-        yield from _given("schema", {"structured_outputs.json": outputs.json})
+        yield from _formats_in("schema", {"structured_outputs.json": outputs.json})
         if outputs.json_object:
             yield "structured_outputs.json_object", ResponseFormat("schema", ANY_OBJECT)
-        yield from _given("pattern", {"structured_outputs.regex": outputs.regex})
-        yield from _given("choice", {"structured_outputs.choice": outputs.choice})
-        yield from _given("grammar", {"structured_outputs.grammar": outputs.grammar})
-    yield from _given("schema", {"guided_json": fields.guided_json, "json_schema": fields.json_schema})
-    yield from _given("pattern", {"guided_regex": fields.guided_regex, "regex": fields.regex})
-    yield from _given("choice", {"guided_choice": fields.guided_choice})
-    yield from _given("grammar", {"guided_grammar": fields.guided_grammar, "ebnf": fields.ebnf})
+        yield from _formats_in("pattern", {"structured_outputs.regex": outputs.regex})
+        yield from _formats_in("choice", {"structured_outputs.choice": outputs.choice})
+        yield from _formats_in("grammar", {"structured_outputs.grammar": outputs.grammar})
+    yield from _formats_in("schema", {"guided_json": fields.guided_json, "json_schema": fields.json_schema})
+    yield from _formats_in("pattern", {"guided_regex": fields.guided_regex, "regex": fields.regex})
+    yield from _formats_in("choice", {"guided_choice": fields.guided_choice})
+    yield from _formats_in("grammar", {"guided_grammar": fields.guided_grammar, "ebnf": fields.ebnf})
 
 
-def _given(kind: str, contents: dict[str, Any]) -> Iterator[tuple[str, ResponseFormat]]:
+def _formats_in(kind: str, contents: dict[str, Any]) -> Iterator[tuple[str, ResponseFormat]]:
     for name, content in contents.items():
         if content is not None:
             value = _schema(content, name) if kind == "schema" else content

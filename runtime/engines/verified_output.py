@@ -176,7 +176,7 @@ class VerifiedOutput:
             return []
         written = list(islice(self._forced(jump_forward, self._matcher), MAX_FORCED))
         self._num_forced += len(written)
-        return [*self._fed(written), *self._ended_if_done(written)]
+        return [*self._feed(written), *self._end_if_done(written)]
 
     def rest_grammar(self) -> Grammar | None:
         """The grammar of the rest of the output, without guards; None if it is not known."""
@@ -203,7 +203,7 @@ class VerifiedOutput:
         for token in tokens:
             if not self.is_open:
                 break
-            events += self._taken(token)
+            events += self._take(token)
         self._time.add(time.thread_time() - start_s)
         if self._time.slow_s > MAX_SLOW_S and not self.is_finished:
             raise GrammarTooSlow(MAX_SLOW_S)
@@ -252,12 +252,12 @@ class VerifiedOutput:
             written = self._append(forced_token(token_id, self._num_logprobs))
             assert written is not None, "the grammar allows what its closer writes"
             self._num_forced += 1
-            events += self._fed([written])
+            events += self._feed([written])
         if self.is_finished:  # by a stop string
             return events
         return [*events, *self._end(FinishReason.LENGTH, closed_by)]
 
-    def _taken(self, token: SampledToken) -> list[Event]:
+    def _take(self, token: SampledToken) -> list[Event]:
         if not self._is_allowed(token.token_id):
             self._refuse(token)
             return []
@@ -268,7 +268,7 @@ class VerifiedOutput:
             self._refuse(token)
         else:
             self._num_rescued = num_rescued
-            return [*self._fed([written]), *self._ended_if_done([written])]
+            return [*self._feed([written]), *self._end_if_done([written])]
         return []
 
     def _is_allowed(self, token_id: int) -> bool:
@@ -328,12 +328,12 @@ class VerifiedOutput:
             self.refused_ids.clear()
         return written
 
-    def _fed(self, tokens: Iterable[WrittenToken]) -> list[Event]:
+    def _feed(self, tokens: Iterable[WrittenToken]) -> list[Event]:
         """The events of written tokens; a stop string ends the output."""
         events = [event for token in tokens for event in self._transcript.feed(token)]
         return [*events, *self._end(None)] if self._transcript.is_stopped else events
 
-    def _ended_if_done(self, written: list[WrittenToken]) -> list[Event]:
+    def _end_if_done(self, written: list[WrittenToken]) -> list[Event]:
         """The last events, if the output has ended with `written`."""
         if self.is_finished or not self.ids:
             return []

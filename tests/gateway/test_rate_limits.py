@@ -34,7 +34,7 @@ class Clock:
 
 async def is_taken(limits, amount, limit):
     try:
-        await limits.take("key/requests", Limited.REQUESTS, amount, limit)
+        await limits.reserve("key/requests", Limited.REQUESTS, amount, limit)
     except RateLimited as error:
         return not (error.retry_after_s > 0 and error.remaining < amount)
     return True
@@ -90,12 +90,12 @@ async def test_after_retry_after_there_is_room():
         limits = RateLimits(store, clock)
         for pause, amount in ((0, 3), (7, 2), (11, 5)):
             clock.now += pause
-            await limits.take("k", Limited.TOKENS, amount, 10)
+            await limits.reserve("k", Limited.TOKENS, amount, 10)
         for amount in (1, 4, 10):
             with pytest.raises(RateLimited) as raised:
-                await limits.take("k", Limited.TOKENS, amount, 10)
+                await limits.reserve("k", Limited.TOKENS, amount, 10)
             clock.now += raised.value.retry_after_s
-            limits.settle(await limits.take("k", Limited.TOKENS, amount, 10), 0)
+            limits.settle(await limits.reserve("k", Limited.TOKENS, amount, 10), 0)
             await limits.close()
             clock.now -= raised.value.retry_after_s
 
