@@ -57,7 +57,7 @@ class ClientShares:
 
     def in_order(self, running: Several[Sequence]) -> list[Sequence]:
         """The running sequences; those of the share that holds most pages come last, as they may give way."""
-        num_pages = self._pages(running)
+        num_pages = self._num_pages(running)
         return sorted(running, key=lambda sequence: num_pages[sequence.share])
 
     def next_of(self, waiting: Iterable[Sequence]) -> Sequence:
@@ -96,12 +96,12 @@ class ClientShares:
 
     def giving_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
         """The running sequence that gives its pages to `waiting`, which needs `num_pages`, if one has to."""
-        held = self._pages(running)
+        held = self._num_pages(running)
         return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
 
     def last_of_largest(self, running: Several[Sequence]) -> Sequence:
         """The last sequence of the share that holds most pages."""
-        num_pages = self._pages(running)
+        num_pages = self._num_pages(running)
         most = max(num_pages.values())
         return next(sequence for sequence in reversed(running) if num_pages[sequence.share] == most)
 
@@ -118,7 +118,7 @@ class ClientShares:
         return candidate if has_more or ahead > TURN_TOKENS + len(candidate.token_ids) / 2 else None
 
     @staticmethod
-    def _pages(running: Iterable[Sequence]) -> Counter[str]:
+    def _num_pages(running: Iterable[Sequence]) -> Counter[str]:
         num_pages: Counter[str] = Counter()
         for sequence in running:
             num_pages[sequence.share] += len(sequence.page_table)

@@ -125,7 +125,7 @@ class EngineThread:
                 self._take_commands()
                 if self.engine.has_work:
                     outputs = self.engine.step(meanwhile=self._hand_over_all)
-                    self._outputs += outputs  # only now: `_hand_over_all` has emptied it
+                    self._outputs += outputs  # not earlier: during the step, `_hand_over_all` empties it
                 if not (self.engine.has_work and self.engine.runner.is_async):
                     self._hand_over_all()
                 self._flush()

@@ -18,7 +18,7 @@ Step = str | int
 
 
 class JsonPaths:
-    """Follows a JSON text that comes in pieces, and says where each piece stands.
+    """Follows a JSON text that comes in pieces, and says what path each piece has.
 
     >>> list(JsonPaths().read('{"to": ["Ada'))[-1]
     (('to', 0), 'value')
@@ -32,11 +32,11 @@ class JsonPaths:
         self._in_value = False
         """Inside a string that is a value."""
         self._value_path: tuple[Step, ...] | None = None
-        """Where that string, or the last number or name, stands, once it was asked: all of it has one."""
+        """The path of that string, or of the last number or name; made when first needed, for all of it."""
         self._is_escaped = False
 
     def read(self, text: str) -> Iterator[tuple[tuple[Step, ...] | None, Written]]:
-        """The paths of a piece of text in order, and what it writes there; None in a key that is not over."""
+        """The paths in a piece of text, in order, and what it writes there; None in an incomplete key."""
         last = None
         for char in text:
             written = self._path_and_part(*self._read(char))
@@ -47,7 +47,7 @@ class JsonPaths:
             yield None, "key"
 
     def last(self, text: str) -> tuple[tuple[Step, ...] | None, Written]:
-        """What `read` yields last for a piece of text that is not empty; the paths before cost nothing."""
+        """What `read` yields last for a text that is not empty, without making the paths before it."""
         for char in text:
             num_steps, written = self._read(char)
         return self._path_and_part(num_steps, written)
@@ -55,7 +55,7 @@ class JsonPaths:
     def _path_and_part(
         self, num_steps: int | None, written: Written
     ) -> tuple[tuple[Step, ...] | None, Written]:
-        """The path of so many steps, and what is written there."""
+        """The path of the first steps, and what is written there."""
         if num_steps is None:
             return None, written
         if written != "value":
@@ -65,7 +65,7 @@ class JsonPaths:
         return self._value_path, written
 
     def _read(self, char: str) -> tuple[int | None, Written]:  # noqa: PLR0911 - a case per character
-        """How many steps the path of a character has, None in a key that is not over, and what it writes."""
+        """How many steps the path of a character has (None in an incomplete key), and what it writes."""
         if self._key is not None:
             return self._read_key(self._key, char), "key"
         if self._in_value:
@@ -116,7 +116,7 @@ class JsonPaths:
 
 
 def last_place(events: Iterable[Event]) -> TokenPlace:
-    """Where an answer with these events ends, the end of a call aside; long ones are read quickly, too."""
+    """Where an answer with these events ends, even if a call ends there; quick for long answers too."""
     place, arguments = TokenPlace("syntax"), list[str]()
     for event in events:
         match event:
@@ -146,7 +146,7 @@ class PlaceReader:
         self._text_is_json = text_is_json
         self._paths = JsonPaths()
         self._around = TokenPlace("syntax")
-        """What a token is part of that settles nothing at all."""
+        """The place of a token that settles nothing."""
         self._is_thought = False
         self._waiting: list[WrittenToken] = []
 
@@ -197,9 +197,9 @@ class PlaceReader:
             self._around = TokenPlace("syntax")
 
     def _release(self, places: list[TokenPlace], parts: Iterable[OutputPart] = ()) -> list[InspectedToken]:
-        """The tokens that have waited, if anything was settled now: at the first place where they can stand.
+        """The tokens that have waited, at the first place where they can stand; none if nothing was settled.
 
-        Where text was settled before a call, those that it is made of are text.
+        If text was settled before a call, the tokens that spell it are text.
         """
         if not places:
             return []
