@@ -79,11 +79,8 @@ def form_and_dependent_keys(
     _check(document, documents)
     try:
         draft = draft_of(document)
-    except (
-        ValueError,
-        TypeError,
-        jsonschema_rs.ReferencingError,
-    ):  # an unknown dialect, which is refused below
+    except (ValueError, TypeError, jsonschema_rs.ReferencingError):
+        # Its dialect is unknown, which is refused below.
         return _checked_form(document, documents, only_objects=only_objects), NO_DEPENDENCIES
     rest, dependent_keys = take_dependent_keys(document, documents, draft)
     return _checked_form(rest, documents, only_objects=only_objects), dependent_keys

@@ -255,9 +255,8 @@ class CandidateTokens:
                 continue
             if not in_string and element.rest.startswith(b'"'):
                 continue  # the tokens that write it are in `whole_strings` or `_whole_keys`
-            if in_string and _fills(
-                element, cursor
-            ):  # its last character, perhaps not whole, leads to its end
+            if in_string and _fills(element, cursor):
+                # The last character, perhaps not whole, leads to the end of the element.
                 yield from self._writing_part(element.rest, in_string=True)
             for blank in _blanks_before(in_string=in_string):
                 for at in range(*index.narrow(blank + element.rest)):

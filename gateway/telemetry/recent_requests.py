@@ -28,7 +28,7 @@ KEPT_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/message
 """Routes that ask a model; requests to others are not kept."""
 
 _MAX_OWNERS = 10_000
-"""Owners whose requests are numbered on where none of them is kept."""
+"""Owners whose numbering goes on even when none of their requests is kept any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +151,18 @@ class KeptRequests(ASGIMiddleware):
             {"name": name, "start_ms": _ms(since_ns - start_ns), "duration_ms": _ms(until_ns - since_ns)}
             for name, since_ns, until_ns in values.pop("steps", ())
         ]
-        known = {
+        measured = {
             "id": scope[REQUEST_ID],  # type: ignore[literal-required]
             "at": datetime.fromtimestamp(start_ns / 1e9, UTC).isoformat(timespec="milliseconds"),
             "route": route_of(scope),
             "duration_ms": round(duration_s * 1e3, 1),
         }
         grant: Grant = scope[GRANT]  # type: ignore[literal-required]
-        if (
-            grant.tenant is not None
-        ):  # where a grammar was found, and how long that took, shows what others have cached
+        if grant.tenant is not None:
+            # Where a grammar was found, and how long that took, shows what other tenants have cached.
             values.pop("grammar_source", None)
             steps = [step for step in steps if step["name"] != "grammar"]
-        self._ring.add(grant.owner, {**known, **values, "steps": steps})
+        self._ring.add(grant.owner, {**measured, **values, "steps": steps})
 
 
 def _ms(nanoseconds: int) -> float:
