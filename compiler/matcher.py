@@ -44,7 +44,7 @@ class Matcher(Protocol):
         """Whether the next token is one of a thought."""
 
     def is_completed(self) -> bool:
-        """Whether what was accepted is a whole sentence, a stop token aside."""
+        """Whether what was accepted is a whole sentence, except for the stop token."""
 
     def is_terminated(self) -> bool:
         """Whether a stop token was accepted after a whole sentence: nothing may follow."""

@@ -53,7 +53,7 @@ def admits_containers(types: tuple[str, ...]) -> bool:
 
 
 def begins_container(types: tuple[str, ...], char: str) -> bool:
-    """Whether a text whose first character is `char`, blanks aside, is read as an array or object.
+    """Whether a text whose first character after blanks is `char` is read as an array or object.
 
     This agrees with `json_patterns`: one of the openings matches then.
     """

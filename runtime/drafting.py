@@ -42,7 +42,7 @@ class Drafting:
     async def answer(
         self, request: GenerationRequest, selection: Selection
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """`PromptRead`, then the events of all choices, those of a choice once its answer is selected."""
+        """`PromptRead`, then the events of all choices; a choice's come once its answer is selected."""
         queue: asyncio.Queue[PromptRead | Event | Exception] = asyncio.Queue()
         choices = [
             _Choice(self._generate, self._token_bytes, request, selection, number)

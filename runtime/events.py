@@ -127,7 +127,7 @@ class GenerationStats:
     num_refused_tokens: int = 0
     """Tokens of an external engine that the grammar refused. Each was cut, with all that came after it."""
     num_computed_tokens: int = 0
-    """Tokens that the model computed, those of the prompt included."""
+    """Tokens that the model computed, including the prompt's."""
     log_weight: float | None = None
     """The natural logarithm of the answer's weight (`runtime.weights`), if it was weighed."""
     selection: SelectionStats | None = None

@@ -81,7 +81,7 @@ class Particles(Population):
         super().__init__(first, make_member)
         self._size = self.num_together = size
         self._num_drawn = 0
-        """How many tokens every particle has drawn, those that are done left out."""
+        """How many tokens every particle that is not done has drawn."""
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
         """Hold members that are a token ahead until the others follow; then resample, or select one."""

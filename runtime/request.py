@@ -220,7 +220,7 @@ def check_images(request: GenerationRequest) -> None:
 
 
 MAX_LOGPROBS = 500_000
-"""Log probabilities of one request's answers, those of alternatives too. Each takes 65 bytes of JSON."""
+"""Log probabilities of one request's answers, including alternatives. Each takes 65 bytes of JSON."""
 
 
 def check_amounts(request: GenerationRequest, max_tokens: int) -> None:

@@ -316,7 +316,7 @@ class Scheduler:
     def _advance(self, sequence: Sequence, budget: int, unscheduled: list[Sequence]) -> Chunk | None:
         """The next chunk of a running sequence; None if it was preempted for lack of pages.
 
-        Pages are taken from `unscheduled` sequences, those that have no chunk in this step yet.
+        Pages are taken from `unscheduled` sequences, which have no chunk in this step yet.
         """
         num_tokens = min(sequence.num_due, budget)
         num_missing = self._num_pages(sequence.num_computed + num_tokens) - len(sequence.page_table)

@@ -27,7 +27,7 @@ class Weight:
     """The weight of one sequence, as far as it is known. Logarithms are natural."""
 
     num_counted: int
-    """How many of the first token ids are counted, those of the prompt included."""
+    """How many of the first token ids are counted; the prompt's count too."""
     log: float = 0.0
     """The logarithm of the product of their factors."""
     log_shared: float | None = None

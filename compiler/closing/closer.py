@@ -46,7 +46,7 @@ class Closable(Protocol):
         """At most as many bytes as the shortest completion has; 0 where that is not easily known."""
 
     def rest(self, rules: RestRules) -> Expr | None:
-        """What may follow, guards aside; None inside a character."""
+        """What may follow if no guard forbids it; None inside a character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Closer:
         return self._fits(self._position, remaining)
 
     def admits(self, token_id: int, remaining: int) -> bool:
-        """Whether the output can be completed within `remaining` tokens of which `token_id` is the first."""
+        """Whether the output can be completed within `remaining` tokens, the first of which is `token_id`."""
         if token_id in self._stop_ids:
             return True
         position = self._position.after(token_id, self._tokens[token_id])

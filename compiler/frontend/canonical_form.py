@@ -44,7 +44,7 @@ from toolspecs.bundle import Bundler, objects_in
 from toolspecs.drafts import DEFAULT_DRAFT, SchemaDraft
 
 MAX_CHAIN = 1_000
-"""The most schemas in a row of which each leads to the next; twice as many overflow a stack of 8 MB."""
+"""The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""
 _MOST_MULTIPLIED = 8
 """The most keys with dependencies that canonicalization may multiply out."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})

@@ -232,7 +232,7 @@ def _most_common_key(conditions: list[_Condition], done: frozenset[str]) -> str 
 
 
 def _take_conditions(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Condition]]:
-    """The schema without the conditions that can be moved, and these."""
+    """The schema without the conditions that can be moved, and those conditions."""
     if draft <= LAST_WITH_REF_ALONE and "$ref" in schema:
         return schema, []
     conditions: list[_Condition] = []

@@ -21,7 +21,7 @@ MIN_TAKEN = 3
 
 @dataclass(frozen=True, slots=True)
 class DependentKeys:
-    """For keys of an object, those that must be written with each; the same of the objects under its keys.
+    """For keys of an object, the keys that must be written with each; also for the objects under its keys.
 
     >>> keys = DependentKeys.of({"a": ["b"]}, {"address": DependentKeys.of({"street": ["city"]})})
     >>> keys.admits({"a": 1, "b": 2}), keys.admits({"a": 1}), keys.admits({"address": {"street": ""}})
@@ -51,7 +51,7 @@ class DependentKeys:
 
     @property
     def num_needing(self) -> int:
-        """How many keys need others, those inside included."""
+        """How many keys need others, here and inside."""
         return len(self.needed) + sum(inner.num_needing for _, inner in self.inside)
 
     def under(self, key: str) -> "DependentKeys":
@@ -81,7 +81,7 @@ NO_DEPENDENCIES = DependentKeys()
 
 
 def take_dependent_keys(document: Any, documents: Mapping[str, Any], draft: int) -> tuple[Any, DependentKeys]:
-    """The document without its dependencies between keys, and these; as it is if it has few.
+    """The document without its dependencies between keys, and the dependencies; unchanged if it has few.
 
     Both together admit what the document admits:
 
@@ -111,7 +111,7 @@ class _Taker:
         self._keywords = ("dependencies", *(("dependentRequired",) if has_dependent_required else ()))
 
     def take(self, schema: Any) -> tuple[Any, DependentKeys]:
-        """A schema without its dependencies, and these."""
+        """A schema without its dependencies, and the dependencies."""
         if not isinstance(schema, dict) or (self._has_ref_alone and "$ref" in schema):
             return schema, NO_DEPENDENCIES
         rest, dependencies = dict(schema), NO_DEPENDENCIES

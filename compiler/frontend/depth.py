@@ -60,7 +60,7 @@ def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSche
 
 
 def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
-    """The largest number of schemas in a row of which each holds or refers to the next.
+    """The length of the longest row of schemas in which each holds or refers to the next.
 
     A circle counts as a row of all its schemas, so the result does not depend on where a reader enters it.
 

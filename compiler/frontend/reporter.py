@@ -317,7 +317,7 @@ def _has_force(keyword: str, value: object) -> bool:
 
 
 class _Verdicts:
-    """The verdicts on keywords, those of schemas included that no location has."""
+    """The verdicts on keywords, also of schemas that no location has."""
 
     def __init__(
         self, source_map: SourceMap, notes: Mapping[tuple[str, str], _Verdict], lowered: Collection[str]
@@ -336,7 +336,7 @@ class _Verdicts:
         return max(verdict, noted[0], key=_SEVERITY.index), {**texts, **noted[1]}
 
     def _of_schema(self, pointer: str) -> _Verdict:
-        """The weakest verdict on the keywords of which a schema is a part."""
+        """The weakest verdict on the keywords that a schema is a part of."""
         if pointer not in self._by_schema:
             self._by_schema[pointer] = (Verdict.EXACT, {})  # what holds itself adds nothing
             if pointer not in self._owners:

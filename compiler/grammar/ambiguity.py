@@ -19,7 +19,7 @@ _Graph = Mapping[str, tuple[str, ...]]
 
 
 def doubly_recursive(grammar: Grammar, shortest: ShortestSentences) -> str | None:
-    """A rule that is both left-recursive and right-recursive, nullable parts aside; None if there is none."""
+    """A rule that is both left- and right-recursive once nullable parts are skipped, if there is one."""
     at_start = {name: _first(rule.body, shortest, 1) for name, rule in grammar.rules.items()}
     at_end = {name: _first(rule.body, shortest, -1) for name, rule in grammar.rules.items()}
     both = (name for name in grammar.rules if _leads_back(name, at_end) and _leads_back(name, at_start))

@@ -34,7 +34,7 @@ _MAX_DEPTH = 30
 """The most references in a row that are replaced. Without left recursion hardly any grammar has more."""
 
 _Node = str | int
-"""A rule by its name, or by a number a choice inside a concatenation, of which xgrammar makes a rule."""
+"""The name of a rule; or the number of a choice inside a concatenation, for which xgrammar makes a rule."""
 
 
 def safe_to_cache(grammar: Grammar) -> Grammar:
@@ -101,8 +101,8 @@ def _items(expr: Expr) -> Sequence[Expr]:
 def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
     """The rules that xgrammar cannot hash as a whole, and those that refer to them.
 
-    A rule has a hash if all rules that it refers to have, itself aside. So have rules in a circle of which
-    each refers to one rule of the circle, and otherwise only to rules with a hash.
+    A rule has a hash if all rules that it refers to have one; it may refer to itself. The rules of a circle
+    have hashes too, if each refers to one rule of the circle, and otherwise only to rules with a hash.
     """
     referees = _referees(rules)
     starts: set[_Node] = {name for name, rule in rules.items() if isinstance(rule.body, Prose)}

@@ -320,7 +320,7 @@ class JsonCursor(NamedTuple):
 
     @property
     def is_in_plain_string(self) -> bool:
-        """Whether the same tokens may follow after any character of this string, its bound left aside."""
+        """Whether the same tokens may follow any character of this string, apart from its length bound."""
         container = self.container
         if self.scalar != b'"' or self.escape or self.is_key or container is None:
             return False
@@ -330,7 +330,7 @@ class JsonCursor(NamedTuple):
 
     @property
     def marked_keys(self) -> frozenset[bytes]:
-        """The marked keys of the object of which a key is being written, or must begin, here."""
+        """The marked keys of the innermost object, if one of its keys is being written or must begin here."""
         container = self.container
         if container is None or not (self.is_key or (self.expects_element and self.scalar is None)):
             return frozenset()
@@ -344,7 +344,7 @@ class JsonCursor(NamedTuple):
     def seen_elements(self) -> Iterator[SeenElement]:
         """The elements that the text would repeat if it went on as they do.
 
-        Those of which nothing is begun, where a comma would have to follow, only if they can run out.
+        Where a comma would have to come first, so that none has begun, only elements that can run out.
         """
         for element in self._seen_elements():
             yield from element.after_escape(self.escape) if self.escape else (element,)

@@ -36,7 +36,7 @@ class PathState:
     bound: LengthBound | None = None
     """The bound of a string here; None if no guard counts its characters."""
     is_plain: bool = True
-    """Inside a string here, what may follow does not depend on the text so far, the first character aside."""
+    """Inside a string here, after its first character, what may follow does not depend on the text so far."""
     keys: Mapping[str, PathStates] = field(default_factory=dict)
     other_keys: PathStates = frozenset()
     """The states under every key that is not in `keys`."""

@@ -85,7 +85,7 @@ class _DraftState:
         self.unknown = frozenset[ContainerType]()
         """The containers here that may hold anything."""
         self.objects: list[_ObjectKeys] = []
-        """The objects here; those of which nothing is known left out."""
+        """The objects here of which something is known."""
         self.same: set[int] = set()
         """States of other schemas for the same value."""
         self.keys: dict[str, set[int]] = {}

@@ -68,7 +68,7 @@ def _read(source: LarkSource, name: str) -> Terminal:
 
 
 def _both_cases(group: re.Match[str]) -> str:
-    """A text of which case does not matter, as a pattern; only letters of ASCII are written in both."""
+    """The pattern of a text whose case does not matter; only letters of ASCII are written in both cases."""
     return _ATOMS.sub(lambda atom: atom[0], re.sub(r"\\.|[a-zA-Z]", _both_cases_of, group[1]))
 
 

@@ -98,7 +98,7 @@ class InUnit(Position):
         return InUnit(self.dispatcher, self.unit, self.matcher, guard_state, call, token, self, parts=parts)
 
     def _over(self, text: bytes, rest: bytes) -> Position | None:
-        """The position after a token of which `text` completes the unit, and `rest` goes on after it."""
+        """The position after a token whose beginning, `text`, completes the unit; `rest` is its remainder."""
         arguments = self.dispatcher.argument_parts(self.call.complete(text))
         parts: tuple[OutputPart, ...] = (*arguments, CallEnd())
         return self.dispatcher.enter(self.dispatcher.after_call, rest, parts)

@@ -95,7 +95,7 @@ class LinkedMatcher:
         return self._position.is_thought
 
     def is_completed(self) -> bool:
-        """Whether what was accepted is a whole output, a stop token aside."""
+        """Whether what was accepted is a whole output, except for the stop token."""
         return self._position.is_complete
 
     def is_terminated(self) -> bool:
@@ -171,7 +171,7 @@ class Position(ABC):
 
     @abstractmethod
     def rest(self, rules: RestRules) -> Expr | None:
-        """What may follow, guards aside; None inside a character."""
+        """What may follow if no guard forbids it; None inside a character."""
 
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token; None if the token is not allowed. Nothing is changed."""

@@ -20,7 +20,7 @@ from compiler.recogniser.network import Network, StateSet
 
 _MIN_LIVE_FRAMES = 16
 _LIVE_FRAMES_A_RULE = 4
-"""What one point of a text needs: most rules are in one frame there, those in what they call in a few."""
+"""What one point of a text needs: most rules have one frame there, and the rules inside them a few."""
 
 
 class StackFrame:

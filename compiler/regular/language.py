@@ -250,7 +250,7 @@ class TooManyOverlaps(ValueError):
 
 
 def overlaps(patterns: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
-    """The sets of patterns of which any two can match the same text; the empty set comes first.
+    """The sets of patterns in which any two can match the same text; the empty set comes first.
 
     >>> overlaps(("^a", "b", "^c"), most=10)
     [(), ('^a',), ('b',), ('^a', 'b'), ('^c',), ('b', '^c')]

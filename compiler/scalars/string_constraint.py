@@ -187,7 +187,7 @@ class StringConstraint:
         return replace(self, max_length=most), [note]
 
     def language(self, conditions: Iterable[PatternCondition], most: int = MAX_COUNT) -> Dfa:
-        """The texts that meet the conditions, and an alternative if there are any; lengths aside.
+        """The texts of any length that meet the conditions, and an alternative if there are any.
 
         Raises:
             PatternError: a pattern cannot be read.

@@ -233,7 +233,7 @@ def types_of(shape: Any) -> Iterator[inspect.Type]:
 
 
 def types_below(types: Iterable[inspect.Type], name: str | None) -> Iterator[inspect.Type]:
-    """The types of the field `name`; with None, those of a list's items or a mapping's values."""
+    """The types of the field `name`; with None, of a list's items or a mapping's values."""
     for outer in types:
         yield from _below(outer, name)
 

@@ -13,7 +13,7 @@ from toolspecs.toolset import Toolset
 def accepting(
     toolset: Toolset, tool_names: Collection[str] | None, source_id: str | None
 ) -> tuple[Toolset, list[Tool]]:
-    """The toolset once tools are accepted, and these tools; raises what `ToolImports.accept` raises."""
+    """The toolset once tools are accepted, and those tools; raises what `ToolImports.accept` raises."""
     chosen = list(chosen_tools(toolset, tool_names, source_id))
     if tool_names is None:
         _check_own(toolset, chosen)

@@ -93,7 +93,7 @@ class EngineChunk:
 def join_chunks(chunks: Iterable[EngineChunk]) -> Iterator[EngineChunk]:
     """Chunks that came together as one, so that their tokens are verified and sent at once.
 
-    If reading a chunk fails, those before it come first.
+    If reading a chunk fails, the chunks before it come first.
     """
     whole = EngineChunk()
     try:
@@ -261,7 +261,7 @@ class HttpEngine:
 
 
 async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
-    """The data of server-sent events, those of one read together; engines write each event as one line.
+    """The data of server-sent events, read by read; engines write each event as one line.
 
     It reads to the end, after `[DONE]` too: only then can the connection be used again.
     """

@@ -189,7 +189,7 @@ def _with_type(item: Any) -> Any:
 
 
 def _calls_message(run: Iterable[InputItem]) -> Message:
-    """One message for a run of adjacent calls, of which there may be very many."""
+    """One message for a run of adjacent calls; there may be very many of them."""
     return Message("assistant", calls=tuple(_call(item) for item in run if isinstance(item, _CALLS)))
 
 
