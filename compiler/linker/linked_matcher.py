@@ -50,7 +50,7 @@ class LinkedMatcher:
         return self._position.inner_matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
-        """Make the mask that `fill_bitmask` fills of the one that `inner_matcher` has filled."""
+        """Turn the mask that `inner_matcher` has filled into the one that `fill_bitmask` fills."""
         self._position.complete_mask(bitmask, row)
 
     def accept(self, token_id: int) -> bool:
@@ -138,7 +138,7 @@ class Position(ABC):
         return None
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:  # noqa: B027 - few positions have a matcher
-        """Make the mask that `fill` fills of the one that `inner_matcher` has filled."""
+        """Turn the mask that `inner_matcher` has filled into the one that `fill` fills."""
 
     @abstractmethod
     def accept(self, token_id: int, token: bytes) -> "Position | None":
