@@ -101,11 +101,11 @@ class FreeText:
 
         They contain the pattern, or begin with what is missing of it.
         """
-        token_ids = set(self._containing)
+        positions = set(self._containing)
         while state:
-            token_ids.update(range(*self._index.narrow(self.pattern[state:])))
+            positions.update(range(*self._index.narrow(self.pattern[state:])))
             state = self._borders[state]
-        return token_ids
+        return positions
 
 
 HeaderTarget = str | FreeText | CompiledSchema
@@ -156,8 +156,8 @@ class DispatchState:
     `lead` None: no header follows; `closing` None: the output cannot end here. `starts` are the bytes that
     units begin with. `enters` tells whether the output can go on with some bytes from a tool's unit on.
 
-    Nothing is built per tool name but a sorted list. Where a sequence is in this state is told by the text
-    read since it was entered. The mask for such a text is the intersection of the sorted headers with the
+    Of the tool names only a sorted list is built. A sequence's place in this state is the text that was read
+    since it entered the state. The mask for such a text is the intersection of the sorted headers with the
     sorted vocabulary, found by narrowing ranges of both.
     """
 

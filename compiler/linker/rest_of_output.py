@@ -29,7 +29,7 @@ def completions_after(dispatcher: Dispatcher, state: DispatchState, text: bytes)
         yield state.closing[len(text) :]
     low, high = state.reach(text)
     headers, lead = state.headers, state.lead or b""
-    is_settled = all(_is_open(target) for target in headers.targets[low:high])
+    is_each_open = all(_is_open(target) for target in headers.targets[low:high])
     for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
         target, key = headers.targets[at], headers.keys[at]
         header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
@@ -37,7 +37,7 @@ def completions_after(dispatcher: Dispatcher, state: DispatchState, text: bytes)
             yield header + dispatcher.units[target].shortest_text + dispatcher.shortest_closing
         elif isinstance(target, CompiledSchema):
             yield header + target.shortest_text
-        elif target.may_stop or is_settled:
+        elif target.may_stop or is_each_open:
             yield from (header + rest for rest in completions_of_text(dispatcher, target, 0))
 
 
@@ -75,11 +75,11 @@ def rest_after(dispatcher: Dispatcher, state: DispatchState, text: bytes, rules:
         key, target = headers.keys[at], headers.targets[at]
         header = literal((lead + key[: len(key) - headers.num_lookahead])[len(text) :])
         ends_here = isinstance(target, str) and not has_one_tool
-        options.append(header if ends_here else concat(header, _target(dispatcher, target, rules)))
+        options.append(header if ends_here else concat(header, _rest_of_target(dispatcher, target, rules)))
     return union(options)
 
 
-def _target(dispatcher: Dispatcher, target: HeaderTarget, rules: RestRules) -> Expr | None:
+def _rest_of_target(dispatcher: Dispatcher, target: HeaderTarget, rules: RestRules) -> Expr | None:
     """What a header leads to."""
     if isinstance(target, FreeText):
         return rules.rule(target, lambda: rest_of_text(dispatcher, target, 0, rules))
