@@ -35,7 +35,7 @@ _SLOW_MS = 200.0
 
 
 @dataclass(frozen=True, slots=True)
-class FoundEntry:
+class EntryLookup:
     """An entry that was looked up under a key, and where it came from: memory, store or compiled."""
 
     key: str
@@ -130,38 +130,38 @@ class CachedEntries:
         prepared: PreparedVocabulary,
         budget: CompileBudget,
         stored: Mapping[str, CacheEntry] | None = None,
-    ) -> FoundEntry:
+    ) -> EntryLookup:
         """The entry of a job, and where it came from; raises the refusals of its schema."""
         try:
-            return await self._looked_up(job, prepared, budget, stored or {})
+            return await self._look_up(job, prepared, budget, stored or {})
         except NotTried:
             raise  # nothing is known about the schema
         except UnsupportedSchema as refusal:
             self._observer.refused(refusal)
             raise
 
-    async def _looked_up(
+    async def _look_up(
         self,
         job: CompileJob,
         prepared: PreparedVocabulary,
         budget: CompileBudget,
         stored: Mapping[str, CacheEntry],
-    ) -> FoundEntry:
+    ) -> EntryLookup:
         key = job.key(prepared.vocabulary)
         if key in stored:
-            return FoundEntry(key, stored[key], "store")
+            return EntryLookup(key, stored[key], "store")
         cached = self.memory.get(key)
         if cached is not None:
-            return FoundEntry(key, cached, "memory")
+            return EntryLookup(key, cached, "memory")
         flight = _flight(budget.share, key)
         while True:
             is_own = flight not in self._wanted
             try:
                 with nullcontext() if is_own else self._observer.joining(key):
-                    entry_found = await self._wanted.join(
+                    entry_and_source = await self._wanted.join(
                         flight, lambda: self._fetch(key, job, prepared, budget)
                     )
-                return FoundEntry(key, *entry_found)
+                return EntryLookup(key, *entry_and_source)
             except NotTried:
                 if is_own:
                     raise  # otherwise the budget of another request is used up, not this one's

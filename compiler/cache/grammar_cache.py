@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.argument_faults import ArgumentFault
 from compiler.cache.cache_observer import CacheObserver, Unobserved
-from compiler.cache.cached_entries import CachedEntries, FoundEntry
+from compiler.cache.cached_entries import CachedEntries, EntryLookup
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
 from compiler.cache.held_grammars import HeldGrammars
@@ -85,7 +85,7 @@ class GrammarCache:
             on_kept=self._index.add_part,
         )
         self._keys: LruCache[str] = LruCache(_KEYS_BYTES)
-        self._num_found: Counter[str] = Counter()
+        self._num_by_source: Counter[str] = Counter()
 
     @property
     def num_bytes(self) -> int:
@@ -105,7 +105,7 @@ class GrammarCache:
     @property
     def num_found(self) -> Mapping[str, int]:
         """Grammars that requests needed, by the tier that had them: memory, store or compiled."""
-        return {source: self._num_found[source] for source in _SOURCES}
+        return {source: self._num_by_source[source] for source in _SOURCES}
 
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
@@ -154,7 +154,7 @@ class GrammarCache:
             is_parallel=parallel,
             answer=answer,
         )
-        return self._linked(recipe, entries, prepared, start, share)
+        return self._link(recipe, entries, prepared, start, share)
 
     async def format(
         self,
@@ -176,7 +176,7 @@ class GrammarCache:
         entry = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, entry.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
-        return self._linked(recipe, [entry], prepared, start, share)
+        return self._link(recipe, [entry], prepared, start, share)
 
     async def check(
         self,
@@ -193,7 +193,7 @@ class GrammarCache:
         entries = await self._tools(tools, syntax, prepared, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
-            for tool, entry in zip(tools, (found_entry.entry for found_entry in entries), strict=True)
+            for tool, entry in zip(tools, (lookup.entry for lookup in entries), strict=True)
         ]
 
     async def publish(self, keys: Sequence[str], share: str | None) -> bool:
@@ -286,7 +286,7 @@ class GrammarCache:
         prepared: PreparedVocabulary,
         budget: CompileBudget,
         key_order: KeyOrder | None = None,
-    ) -> list[FoundEntry]:
+    ) -> list[EntryLookup]:
         jobs = await self._jobs(tools, syntax, prepared, key_order)
         stored = await self._entries.stored(jobs, prepared, budget.share)
         lookups = [self._entries.find(job, prepared, budget, stored) for job in jobs]
@@ -308,15 +308,15 @@ class GrammarCache:
 
     async def _format(
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
-    ) -> FoundEntry:
+    ) -> EntryLookup:
         entry = await self._entries.find(job, prepared, budget)
         self._count([entry])
         return entry
 
-    def _linked(
+    def _link(
         self,
         recipe: GrammarRecipe,
-        entries: Sequence[FoundEntry],
+        entries: Sequence[EntryLookup],
         prepared: PreparedVocabulary,
         start: float,
         share: str,
@@ -330,9 +330,9 @@ class GrammarCache:
         self._held.hold(share, sizes, lookup)
         return lookup
 
-    def _count(self, results: Iterable[FoundEntry | BaseException]) -> None:
+    def _count(self, results: Iterable[EntryLookup | BaseException]) -> None:
         num_by_tier = Counter(result.source for result in results if not isinstance(result, BaseException))
-        self._num_found.update(num_by_tier)
+        self._num_by_source.update(num_by_tier)
         self._observer.looked_up(num_by_tier)
 
     async def _jobs(
@@ -344,20 +344,20 @@ class GrammarCache:
             for tool in tools
         ]
 
-        def kept_under(tool: Tool) -> str:
+        def memo_key(tool: Tool) -> str:
             return f"{tool.digest} {syntax} {prepared.vocabulary.digest} {key_order}"
 
         def compute() -> dict[str, str]:
             keys = {}
             for tool, job in zip(tools, jobs, strict=True):
                 with suppress(UnsupportedSchema, RecursionError):  # `find` raises it again, for this job
-                    keys[kept_under(tool)] = job.key(prepared.vocabulary)
+                    keys[memo_key(tool)] = job.key(prepared.vocabulary)
             return keys
 
-        if not all(tool.is_hashed and self._keys.get(kept_under(tool)) for tool in tools):
+        if not all(tool.is_hashed and self._keys.get(memo_key(tool)) for tool in tools):
             for tool_key, job_key in (await asyncio.to_thread(compute)).items():
                 self._keys.put(tool_key, job_key, len(tool_key) + len(job_key))
         for tool, job in zip(tools, jobs, strict=True):
-            if tool.is_hashed and (key := self._keys.get(kept_under(tool))):
+            if tool.is_hashed and (key := self._keys.get(memo_key(tool))):
                 job.keep_key(prepared.vocabulary, key)
         return jobs

@@ -61,11 +61,11 @@ class GrammarStore:
                 if stored_keys:
                     await store.touch(stored_keys, LIFETIME_S)
         except (StoreError, TimeoutError) as error:
-            self._failed(error)
+            self._note_failure(error)
             return {}
-        self._answered()
-        found_by_key = {key: value for key, value in zip(keys, stored, strict=True) if value is not None}
-        return await asyncio.to_thread(self._verified, found_by_key) if found_by_key else {}
+        self._note_answer()
+        signed_by_key = {key: value for key, value in zip(keys, stored, strict=True) if value is not None}
+        return await asyncio.to_thread(self._verified, signed_by_key) if signed_by_key else {}
 
     def _verified(self, stored: Mapping[str, bytes]) -> dict[str, bytes]:
         """The contents whose signatures are right; takes 2 ms for each megabyte."""
@@ -108,7 +108,7 @@ class GrammarStore:
             async with asyncio.timeout(_TIMEOUT_S):
                 await store.set(UNIT_PREFIX + key, sign(content, key, self._secret), LIFETIME_S)
         except (StoreError, TimeoutError) as error:
-            self._failed(error)
+            self._note_failure(error)
         return True
 
     @asynccontextmanager
@@ -122,14 +122,14 @@ class GrammarStore:
             except LockTimeout as error:
                 _log.warning("another replica holds the lease of a grammar; compiling it here too: %s", error)
             except StoreError as error:
-                self._failed(error)
+                self._note_failure(error)
         try:
             yield
         finally:
             try:
                 await stack.aclose()
             except StoreError as error:
-                self._failed(error)
+                self._note_failure(error)
 
     def log_rejected(self, key: str, reason: CorruptUnit) -> None:
         """Log that a stored entry is not used."""
@@ -138,12 +138,12 @@ class GrammarStore:
     def _reachable(self) -> Store | None:
         return None if time.monotonic() < self._paused_until else self._store
 
-    def _answered(self) -> None:
+    def _note_answer(self) -> None:
         if self._has_failed:
             self._has_failed = False
             _log.warning("the store answers again: the grammar cache uses it")
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         if not self._has_failed:
             self._has_failed = True
             _log.warning(

@@ -179,7 +179,7 @@ class CheckedHosts:
             raise self.refused(f"{scheme}://{host}", "only http and https URLs are read")
         known = (host, port or {"http": 80, "https": 443}[scheme])
         if known not in self._addresses:
-            self._addresses[known] = self._looked_up(*known)
+            self._addresses[known] = self._look_up(*known)
         return self._addresses[known]
 
     def refused(self, url: str, reason: str) -> UnreadableSource:
@@ -188,7 +188,7 @@ class CheckedHosts:
         self.refusal = self.refusal or error
         return error
 
-    def _looked_up(self, host: str, port: int) -> str:
+    def _look_up(self, host: str, port: int) -> str:
         try:
             addresses = _addresses_of(host.strip("[]"), port)
         except TimeoutError:
