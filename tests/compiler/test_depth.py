@@ -1,9 +1,12 @@
 """Long chains of references are refused before native code recurses through them, and so are cycles."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.frontend.depth import find_cycle, longest_chain
+from compiler.schema import lower_schema
 
 URI = "https://example.com/"
 
@@ -51,6 +54,26 @@ def test_a_long_chain_is_refused(name):
     with pytest.raises(UnsupportedSchema, match="over 1000 schemas in a row") as refused:
         compile_schema(CHAINS[name])
     assert refused.value.suggestion
+
+
+def test_values_that_only_several_references_together_nest_deeply_compile():
+    """Rings of 6 and 11 references: 66 objects inside one another, each lowered inside the last.
+
+    A thread of its own starts with an empty stack. A frame more for each level would not fit into Python's limit.
+    """
+    word = {"type": "object", "properties": {"a": to("word")}, "additionalProperties": False}
+    rings = {
+        f"{length}-{i}": {
+            "additionalProperties": to(f"{length}-{(i + 1) % length}"),
+            "minProperties": int(i == 0),
+        }
+        for length in (6, 11)
+        for i in range(length)
+    }
+    schema = {"allOf": [to("word"), to("6-0"), to("11-0")], "$defs": {"word": word, **rings}}
+    with ThreadPoolExecutor(1) as threads:
+        lowered = threads.submit(lower_schema, schema).result()
+    assert len(lowered.grammar.rules) >= 66
 
 
 def test_a_long_chain_of_documents_is_refused():
