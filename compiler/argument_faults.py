@@ -18,6 +18,7 @@ import jsonschema_rs
 from lark import Lark, UnexpectedInput
 
 from compiler.frontend.canonical_form import draft_of
+from compiler.frontend.definitions import with_definitions
 from compiler.frontend.keywords import child
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import import_common
@@ -60,8 +61,9 @@ def _schema_faults(
         type_name = TYPE_NAMES.get(type(arguments), type(arguments).__name__)
         yield ArgumentFault("", "type", f"the arguments of a call are an object, not {type_name}")
         return
-    schema = in_declared_dialect(dict(parameters), documents)
-    registry = jsonschema_rs.Registry(list(documents.items()), draft=draft_of(schema)) if documents else None
+    defined = with_definitions(in_declared_dialect(dict(parameters), documents), documents)
+    schema, resources = defined.document, list(defined.documents.items())
+    registry = jsonschema_rs.Registry(resources, draft=draft_of(schema)) if resources else None
     validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=registry)
     for error in validator.iter_errors(arguments):
         deepest = deepest_error(error)

@@ -1,14 +1,17 @@
-"""Schemas at places where no keyword holds schemas, written as definitions.
+"""Schemas at places where no keyword holds schemas, written as definitions, and references as URIs.
 
 A reference by pointer may lead anywhere: `{"$ref": "#/components/schemas/pet"}` is common, though no draft
 knows `components`. Code that goes through all subschemas of a document must find such a schema, or it would
 read the schema as data. So before anything else is done, the schema is copied to the definitions, and the
 references lead to the copy.
+
+Many generators write names of types into references as they are: `#/$defs/Page<User>`. Most validators read
+that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -29,6 +32,8 @@ _MOVE = "Move what it leads to under `$defs`, and refer to it there."
 @dataclass(frozen=True)
 class DefinedSchema:
     """A document and those that it refers to, where all references by pointer lead to places of schemas.
+
+    The fragments of these references have only characters that URIs may have.
 
     `written_at` has, by the pointer of each added definition, the pointer where the schema was written.
     """
@@ -51,18 +56,24 @@ class DefinedSchema:
 
 
 def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
-    """The schema, with a definition for every schema that references reach elsewhere.
+    """The schema, with definitions for schemas that references reach elsewhere, and with valid references.
 
     It admits the same instances: a copy is read as what is copied, since no reference is relative to anything
     but the root of a document.
 
     >>> with_definitions({"$ref": "#/refs/a", "refs": {"a": {"type": "null"}}}, {}).document["$defs"]
     {'refs/a': {'type': 'null'}}
+    >>> with_definitions({"$ref": "#/$defs/a b", "$defs": {"a b": {}}}, {}).document["$ref"]
+    '#/$defs/a%20b'
 
     Raises:
         UnsupportedSchema: a document is nested too deeply, or a reference leads to such a schema, and some
             are relative to one below a root.
     """
+    return _with_valid_references(_with_moved_schemas(document, documents))
+
+
+def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
     contents = (document, *documents.values())
     for content in contents:
         check_depth(content)
@@ -91,6 +102,28 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
             reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
             raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
     return _defined(document, documents, links, list(moved))
+
+
+def _with_valid_references(defined: DefinedSchema) -> DefinedSchema:
+    contents = (defined.document, *defined.documents.values())
+    if not any(True for content in contents for _ in _invalid_references(content)):
+        return defined
+    document, documents = deepcopy(defined.document), deepcopy(dict(defined.documents))
+    for content in (document, *documents.values()):
+        for schema, keyword, uri in _invalid_references(content):
+            schema[keyword] = uri
+    return replace(defined, document=document, documents=documents)
+
+
+def _invalid_references(content: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """The schemas with a pointer that is no fragment of a URI; its keyword; and the URI as it should be."""
+    for schema in inside(content):
+        for keyword in REFERENCES:
+            if isinstance(uri := schema.get(keyword), str):
+                document, _, fragment = uri.partition("#")
+                valid = f"{document}#{quote(fragment, safe=_UNQUOTED + '?%')}"
+                if fragment.startswith("/") and valid != uri:
+                    yield schema, keyword, valid
 
 
 def _pointer_references(

@@ -3,11 +3,14 @@
 import json
 
 import pytest
+from jsonschema import Draft202012Validator
 from soundness.judges import Judges
 
+from compiler.argument_faults import argument_faults
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.definitions import with_definitions
 from compiler.schema import compile_schema, lower_schema
+from toolspecs.tool import Tool
 
 FOLDED = {"patternProperties": {"^a$": {"type": "integer"}}}
 NEEDS = {"dependencies": {"b": ["c"]}}
@@ -90,6 +93,28 @@ def test_pointers_are_those_of_the_document():
 )
 def test_a_document_without_such_places_is_left_alone(schema):
     assert with_definitions(schema, {}).document is schema
+
+
+NAMES = ["Page<User>", "Page[User]", "List`1", "a b", "Größe", 'x"y', "a|b", "{a}", "^a", "a?b"]
+
+
+@pytest.mark.parametrize("place", ["$defs", "components"])
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_types_are_read_in_references_as_they_are(name, place):
+    data = {"$ref": "#/is data/and stays"}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": f"#/{place}/{name}"}, "b": {"const": data}},
+        place: {name: {"type": "integer"}},
+    }
+    compiled = compile_schema(schema)
+    values = {"a": 1}, {"a": "x"}, {"b": data}
+    assert [compiled.accepts(json.dumps(value)) for value in values] == [True, False, True]
+    assert ("/properties/a", "$ref") in {(entry.pointer, entry.keyword) for entry in compiled.report}
+    tool = Tool("t", "", schema)
+    assert [len(argument_faults(tool, value)) for value in values] == [0, 1, 0]
+    assert Draft202012Validator(schema).is_valid({"a": 1})
+    assert not Draft202012Validator(schema).is_valid({"a": "x"})
 
 
 def test_names_of_what_is_moved_are_left_out():
