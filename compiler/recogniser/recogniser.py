@@ -8,7 +8,6 @@ there. Every element has a distinct one to be replaced by, so the search ends.
 import heapq
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -24,9 +23,10 @@ _PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 _GUARDED_GROWTH = 3
 """The most by which distinct keys multiply the length of a completion. Each key has a comma and two quotes,
 and three more characters tell it from a hundred thousand others."""
-MAX_SEARCH_S = 3.0
-"""The processor time of one search for a completion; a schema may take as long to compile. Distinct arrays of
-few distinct values have so many orders that a search could take hours."""
+MAX_ATTEMPTS = 30_000
+"""Attempts of one search for a completion, some ten seconds of processor time; real schemas need a few.
+Distinct arrays of few distinct values have so many orders that a search could take hours. With a limit in
+seconds, an answer would end on one machine and fail on another."""
 _OTHER_KEY = 2
 """How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
 
@@ -146,23 +146,24 @@ def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
     end, by opening one array after the other. So long attempts wait until no shorter one is left.
 
     Raises:
-        UnsupportedGrammar: no text completes it, or none was found in time.
+        UnsupportedGrammar: no text completes it, or too many attempts found none.
     """
     order = count()
-    ends_s = time.thread_time() + MAX_SEARCH_S
     attempts = [_Attempt(1, 0, next(order), _SearchNode(b"", state, cursor, 0), b"")]
     earlier: list[_Attempt] = []
     longest = 1.25 * state.cost + 4
+    num_attempts = 0
     while attempts or earlier:
-        if time.thread_time() > ends_s:
-            raise UnsupportedGrammar(
-                f"no text that ends the output without repeating a key or an item was found in"
-                f" {MAX_SEARCH_S:g} s of processor time; lower minItems where items must be unique"
-            )
         if not attempts:  # no other element there avoids the repetition: change one before it, or write more
             attempts, earlier = earlier, []
             longest *= 2
         attempt = heapq.heappop(attempts)
+        num_attempts += 1
+        if num_attempts > MAX_ATTEMPTS:
+            raise UnsupportedGrammar(
+                f"{MAX_ATTEMPTS} attempts found no text that ends the output without repeating a key or an"
+                " item; lower minItems where items must be unique"
+            )
         node = attempt.node if attempt.byte is None else attempt.node.advance(attempt.byte)
         if node is None:
             continue

@@ -15,7 +15,7 @@ KEY, OTHER = "a-first-key-of-many", "another-key-of-many"
 def guarded(tmp_path, runtime):
     keys = tmp_path / "keys"
     keys.write_text(f"{OTHER}\n\n")
-    settings = Settings(data_dir=str(tmp_path), api_key=KEY, api_key_file=str(keys))
+    settings = Settings(data_dir=str(tmp_path), api_key=KEY, api_key_file=str(keys), compile_workers=0)
     return create_app(settings, runtime=runtime)
 
 
@@ -63,7 +63,7 @@ async def test_a_refusal_has_the_shape_of_the_api(guarded):
     ],
 )
 async def test_without_keys_no_page_of_another_site_calls(tmp_path, runtime, origin, status):
-    app = create_app(Settings(data_dir=str(tmp_path)), runtime=runtime)
+    app = create_app(Settings(data_dir=str(tmp_path), compile_workers=0), runtime=runtime)
     headers = {"Origin": origin} if origin else {}
     async with client_of(app) as client:
         tools = [{"name": "ping", "inputSchema": {"type": "object"}}]

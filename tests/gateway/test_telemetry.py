@@ -125,7 +125,7 @@ async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):
 async def test_a_request_without_a_key_leaves_no_span(tmp_path, runtime, spans):
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
-    settings = Settings(data_dir=str(tmp_path), api_key="a-key-of-many")
+    settings = Settings(data_dir=str(tmp_path), api_key="a-key-of-many", compile_workers=0)
     async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
         assert (await client.post(URL, json=body(), headers=PARENT)).status_code == 401
     assert spans.get_finished_spans() == ()
@@ -163,7 +163,9 @@ async def test_content_is_not_recorded(client, runtime, spans, weather):
 async def test_content_is_recorded_if_switched_on(
     tmp_path, runtime, spans, version, provider, asked, answered
 ):
-    settings = Settings(data_dir=str(tmp_path), capture_content=True, genai_conventions=version)
+    settings = Settings(
+        data_dir=str(tmp_path), capture_content=True, genai_conventions=version, compile_workers=0
+    )
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
     runtime.script = text("Hel", "lo")
