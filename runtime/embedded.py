@@ -32,7 +32,6 @@ from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
-from runtime.text.template import template_variables
 from runtime.transcript import Transcript
 from runtime.weights import Weight
 
@@ -63,14 +62,7 @@ class EmbeddedRuntime:
         self._max_choices = min(settings.max_waiting, settings.max_sequences_per_share)
         jump_forward = JumpForward.of(loaded.tokenizer, loaded.prepared) if settings.jump_forward else None
         engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
-        self._card = ModelCard(
-            loaded.model_id,
-            loaded.prepared,
-            loaded.syntax,
-            engine.context_length,
-            template_variables(loaded.tokenizer.chat_template),
-            sampling=loaded.sampling,
-        )
+        self._card = loaded.card(engine.context_length)
         self._thread = EngineThread(engine, num_threads=settings.num_threads, device=runner.device)
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._prompts = PromptRenderer(

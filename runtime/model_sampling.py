@@ -11,7 +11,7 @@ from runtime.request import Sampling
 _IS_ALLOWED: Mapping[str, Callable[[float], bool]] = {
     "temperature": lambda value: 0 <= value <= 2,
     "top_p": lambda value: 0 < value <= 1,
-    "top_k": lambda value: value >= -1 and value == int(value),
+    "top_k": lambda value: value >= -1 and type(value) is int,
     "min_p": lambda value: 0 <= value <= 1,
     "repetition_penalty": lambda value: 0.01 <= value <= 10,
 }
@@ -33,9 +33,9 @@ def model_sampling(generation_config: Any = None) -> Sampling:
         if value is not None and (type(value) not in {int, float} or not _IS_ALLOWED[name](value)):
             raise ValueError(f"generation_config.json: {name} cannot be {value!r}")
     known = {name: value for name, value in values.items() if value is not None}
-    return Sampling(**known | {"top_k": positive(known.get("top_k"))})
+    return Sampling(**known | {"top_k": read_top_k(known.get("top_k"))})
 
 
-def positive(top_k: int | None) -> int | None:
+def read_top_k(top_k: int | None) -> int | None:
     """A top_k as `Sampling` has it: in files and in requests, 0 and -1 stand for all tokens."""
     return top_k if top_k and top_k > 0 else None

@@ -18,8 +18,6 @@ from typing import Any
 from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, REFERENCES, SINGLE, child
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 
-_Number = int
-
 
 class AlikeLocations:
     """Tells which locations of a source map are alike: those that have the same `form`.
@@ -34,8 +32,8 @@ class AlikeLocations:
     def __init__(self, source_map: SourceMap) -> None:
         self._source_map = source_map
         self._forms: dict[SchemaLocation, Hashable] = {}
-        self._contents: dict[str, _Number] = {}
-        self._numbers: dict[Hashable, _Number] = {}
+        self._contents: dict[str, int] = {}
+        self._numbers: dict[Hashable, int] = {}
 
     def form(self, location: SchemaLocation) -> Hashable:
         """Equal for locations that are alike."""
@@ -56,7 +54,7 @@ class AlikeLocations:
             location.is_anywhere,
         )
 
-    def _content(self, pointer: str) -> _Number:
+    def _content(self, pointer: str) -> int:
         """Equal for pointers of schemas that are equal."""
         if pointer not in self._contents:
             content: Hashable = pointer

@@ -158,9 +158,8 @@ class ToolSearcher:
         scores = words if meaning is None else fused(words, meaning)
         reasons = search_input.reasons_to_show(group.search)
         is_required = np.array([tool.name in reasons for tool in group.tools])
-        order = np.lexsort(
-            (-np.asarray(scores), ~is_required)
-        )  # stable: of equal scores, the first registered
+        # Stable: of tools with equal scores, the first registered comes first.
+        order = np.lexsort((-np.asarray(scores), ~is_required))
         indexes = sorted(order[: max(group.search.limit, is_required.sum())].tolist())
         return [
             SearchedTool(group.tools[i].name, round(scores[i], 4), reasons.get(group.tools[i].name, "found"))

@@ -13,7 +13,7 @@ from gateway.generation.turn import Turn
 from gateway.http.json_body import read_inner_json
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
-from runtime.model_sampling import positive
+from runtime.model_sampling import read_top_k
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
@@ -210,7 +210,7 @@ def read_timeout(field: float | None, header: str | None) -> float | None:
 def read_sampling(fields: TurnFields) -> Mapping[str, Any]:
     """The fields of `Sampling` that the request sets."""
     asked = fields_set(fields, "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
-    return asked | {"top_k": positive(fields.top_k)} if "top_k" in asked else asked
+    return asked | {"top_k": read_top_k(fields.top_k)} if "top_k" in asked else asked
 
 
 def fields_set(fields: msgspec.Struct, *names: str) -> dict[str, Any]:

@@ -48,7 +48,6 @@ from runtime.request import MAX_IMAGE_CHARACTERS, GenerationRequest, check_amoun
 from runtime.selection import Selection
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
-from runtime.text.template import template_variables
 from runtime.text.tokenizer import LoadedTokenizer
 
 
@@ -189,7 +188,7 @@ class RemoteRuntime:
         )
         self._drafting = Drafting(self._generate, self._token_bytes)
         self._answers: dict[str, _Answer] = {}
-        self._card = _card_of(text, applies_guards=self._grammars.applies_guards)
+        self._card = text.card(text.context_length, applies_guards=self._grammars.applies_guards)
 
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines; each takes requests once it has passed the canary."""
@@ -335,15 +334,3 @@ class RemoteRuntime:
             [output] = outputs
             output.follow(request.draft)
         return outputs
-
-
-def _card_of(text: LoadedTokenizer, *, applies_guards: bool) -> ModelCard:
-    return ModelCard(
-        text.model_id,
-        text.prepared,
-        text.syntax,
-        text.context_length,
-        template_variables(text.tokenizer.chat_template),
-        sampling=text.sampling,
-        applies_guards=applies_guards,
-    )

@@ -17,8 +17,9 @@ from runtime.forward.forward_pass import context_length
 from runtime.model_files import ModelFiles, find_model
 from runtime.model_sampling import model_sampling
 from runtime.model_vocabulary import model_vocabulary
+from runtime.protocol import ModelCard
 from runtime.request import OPENAI_SAMPLING, Sampling
-from runtime.text.template import CHATML, CHATML_MARKERS, ChatTemplate
+from runtime.text.template import CHATML, CHATML_MARKERS, ChatTemplate, template_variables
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,6 +43,18 @@ class LoadedTokenizer:
     def vocabulary(self) -> Vocabulary:
         """The vocabulary of its tokenizer."""
         return self.prepared.vocabulary
+
+    def card(self, context_length: int, *, applies_guards: bool = True) -> ModelCard:
+        """The card of a runtime that serves the model with this context length, in tokens."""
+        return ModelCard(
+            self.model_id,
+            self.prepared,
+            self.syntax,
+            context_length,
+            template_variables(self.tokenizer.chat_template),
+            sampling=self.sampling,
+            applies_guards=applies_guards,
+        )
 
 
 def load_tokenizer(

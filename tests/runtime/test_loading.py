@@ -1,6 +1,7 @@
 """What cannot be loaded is refused with the path and the reason."""
 
 import json
+import math
 import shutil
 
 import pytest
@@ -68,7 +69,15 @@ def test_a_model_is_sampled_as_its_authors_say(copied):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"temperature": -1}, {"top_p": 0}, {"top_k": 2.5}, {"min_p": "0.1"}, {"repetition_penalty": True}],
+    [
+        {"temperature": -1},
+        {"top_p": 0},
+        {"top_k": 2.5},
+        {"top_k": math.inf},
+        {"temperature": math.nan},
+        {"min_p": "0.1"},
+        {"repetition_penalty": True},
+    ],
 )
 def test_sampling_that_cannot_be_is_refused(copied, wrong):
     edit(copied / "generation_config.json", **wrong)
