@@ -34,10 +34,10 @@ from compiler.frontend.disputed_texts import (
     valid_for_some,
 )
 from compiler.frontend.evaluated_properties import check_evaluated_properties
-from compiler.frontend.expansion import form_of
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import child, inside, located, transformed
 from compiler.frontend.literals import check_literals
+from compiler.frontend.symbolic_forms import form_of
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
 from toolspecs.bundle import Bundler, objects_in

@@ -23,7 +23,6 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.frontend.expansion import form_of
 from compiler.frontend.keywords import (
     DEFINITIONS,
     IN_PLACE_LISTS,
@@ -32,6 +31,7 @@ from compiler.frontend.keywords import (
     inside,
     transformed,
 )
+from compiler.frontend.symbolic_forms import form_of
 from toolspecs.bundle import objects_in
 from toolspecs.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 

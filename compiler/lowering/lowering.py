@@ -14,11 +14,12 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
-from compiler.frontend.expansion import Expander, form_of
+from compiler.frontend.expansion import Expander
 from compiler.frontend.keywords import NUMBERS, child
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation, SourceMap
+from compiler.frontend.symbolic_forms import form_of
 from compiler.grammar.grammar import Expr, union
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import Ambiguities, PathStep, Planner

@@ -7,7 +7,7 @@ import pytest
 from jsonschema_rs import canonical
 from soundness.judges import Judges
 
-from compiler.frontend import expansion
+from compiler.frontend import case_subtraction, expansion, single_form
 from compiler.report import Verdict
 from compiler.schema import compile_schema
 
@@ -57,8 +57,8 @@ def test_few_alternatives_admit_what_fails_another_one_by_a_value():
 
 def test_what_is_left_out_of_a_narrowed_alternative_is_not_admitted_beside_it(monkeypatch):
     """A value of a narrowed `oneOf` that is not written is still one of its values, so it fails the outer `oneOf`."""
-    monkeypatch.setattr(expansion, "MAX_ALONE", 1)
-    monkeypatch.setattr(expansion, "_MAX_WHOLE", 0)
+    monkeypatch.setattr(expansion, "MAX_EXACT", 1)
+    monkeypatch.setattr(single_form, "MAX_ALTERNATIVES", 0)
     inner = alternatives(3, is_required=True)
     schema = {"oneOf": [inner, {"type": "object", "required": ["a0"]}]}
     compiled, judges, num_accepted = compile_schema(schema), Judges(schema), 0
@@ -76,7 +76,8 @@ def test_what_fails_too_many_alternatives_is_written_in_part(monkeypatch):
         raise canonical.UnsupportedResult("too large")
 
     monkeypatch.setattr(expansion, "MAX_CASES", 3)
-    monkeypatch.setattr(expansion.Expander, "_whole", has_no_form)
+    monkeypatch.setattr(case_subtraction, "MAX_CASES", 3)
+    monkeypatch.setattr(expansion, "single_form", has_no_form)
     kinds = ("cat", "dog", "cow")
     alternatives = [
         {
