@@ -73,9 +73,10 @@ def test_every_token_allowed_is_along_the_forced_text(syntax, qwen):
             for _ in range(60):
                 text = matcher.forced_text()
                 ids = allowed_ids(matcher, vocabulary)
-                tokens = [vocabulary.tokens[i] for i in ids]
-                assert all(text.startswith(t) or t.startswith(text) for t in tokens)
-                assert not text or not set(vocabulary.stop_ids) & set(ids.tolist())
+                if text:  # where nothing is forced, nearly all tokens of a vocabulary may be allowed
+                    tokens = [vocabulary.tokens[i] for i in ids]
+                    assert all(text.startswith(t) or t.startswith(text) for t in tokens)
+                    assert not set(vocabulary.stop_ids) & set(ids.tolist())
                 num_forced += len(text)
                 token_id = int(rng.choice(ids))
                 if token_id in vocabulary.stop_ids:
