@@ -140,32 +140,41 @@ def test_environment_reads_are_found(source, lines):
     assert list(environment_reads(ast.parse(source))) == lines
 
 
-def modules_after(statement: str) -> set[str]:
-    """Every module a fresh interpreter holds after a statement, and their top-level packages."""
-    code = f"{statement}\nimport sys\nprint(' '.join(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    names = set(done.stdout.split())
-    return names | {name.split(".")[0] for name in names}
-
-
 # xgrammar imports transformers for the name of its tokenizer class: the package loads, its models do not.
 MODELS = {"transformers.modeling_utils", "transformers.models", "accelerate"}
 
 
-def test_the_compiler_imports_without_models_or_a_web_framework():
-    loaded = modules_after("import compiler, compiler.closing.closer")
-    assert not loaded & {"gateway", "runtime", *MODELS, *WEB}
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """What a fresh interpreter holds after it has imported a layer, and before it imports the next one.
+
+    These are the names of modules and of their top-level packages.
+    """
+    toolspecs = sorted(path.stem for path in (ROOT / "toolspecs").glob("*.py") if path.stem != "__init__")
+    imports = {
+        "toolspecs": ["toolspecs", *(f"toolspecs.{name}" for name in toolspecs)],
+        "compiler": ["compiler", "compiler.closing.closer"],
+        "the pure half of the runtime": [f"runtime.{name}" for name in PURE_RUNTIME],
+    }
+    code = "import sys\n" + "".join(
+        f"import {', '.join(modules)}\nprint(' '.join(sys.modules))\n" for modules in imports.values()
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    held = [set(line.split()) for line in done.stdout.splitlines()]
+    packages = [names | {name.split(".")[0] for name in names} for names in held]
+    return dict(zip(imports, packages, strict=True))
 
 
-def test_the_pure_half_of_the_runtime_imports_without_models_or_a_web_framework():
-    loaded = modules_after("import " + ", ".join(f"runtime.{module}" for module in PURE_RUNTIME))
-    assert not loaded & {"gateway", *MODELS, *WEB}
-
-
-def test_toolspecs_imports_without_the_other_layers():
-    names = sorted(path.stem for path in (ROOT / "toolspecs").glob("*.py") if path.stem != "__init__")
-    loaded = modules_after("import toolspecs, " + ", ".join(f"toolspecs.{name}" for name in names))
-    assert not loaded & {"compiler", "runtime", "gateway", "torch", "transformers", "xgrammar"}
+@pytest.mark.parametrize(
+    ("layer", "refused"),
+    [
+        ("toolspecs", {"compiler", "runtime", "gateway", "torch", "transformers", "xgrammar"}),
+        ("compiler", {"gateway", "runtime", *MODELS, *WEB}),
+        ("the pure half of the runtime", {"gateway", *MODELS, *WEB}),
+    ],
+)
+def test_a_layer_imports_without_those_above_models_or_a_web_framework(loaded, layer, refused):
+    assert not loaded[layer] & refused
