@@ -165,28 +165,33 @@ async def test_a_schema_too_large_or_too_deep_is_not_handed_on(workers):
         )
 
 
-async def test_no_process_is_left_behind():
-    workers = WorkerPool(1, LIMITS)
-    assert await is_fine(workers)
+async def test_the_processes_of_a_pool_from_its_launch_to_its_end():
+    workers = WorkerPool(2, LIMITS)
+    workers.launch()
     zygote = zygote_pid(workers)
-    (worker,) = children(zygote)
+    workers.learn(VOCABULARY)
+    await workers.start(VOCABULARY)
+    assert zygote_pid(workers) == zygote
+    ready = children(zygote)
+    assert len(ready) == 2
+    assert await is_fine(workers)
+    assert children(zygote) == ready
     await workers.close()
     assert not is_running(zygote)
     for _ in range(200):
-        if not is_running(worker):
+        if not any(map(is_running, ready)):
             break
         await asyncio.sleep(0.02)
-    assert not is_running(worker)
+    assert not any(map(is_running, ready))
 
 
-async def test_what_is_launched_before_a_vocabulary_is_known_serves_it_and_is_ended():
+async def test_what_is_launched_serves_a_vocabulary_that_it_does_not_know_yet():
     workers = WorkerPool(1, LIMITS)
     workers.launch()
     launched = zygote_pid(workers)
     assert await is_fine(workers)
     assert zygote_pid(workers) == launched
     await workers.close()
-    assert not is_running(launched)
 
 
 async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch):
@@ -194,17 +199,6 @@ async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch
     workers = WorkerPool(1, LIMITS)
     with pytest.raises(WorkersUnavailable):
         await workers.run(FINE, VOCABULARY)
-    await workers.close()
-
-
-async def test_workers_are_ready_when_the_pool_has_started():
-    workers = WorkerPool(2, LIMITS)
-    workers.learn(VOCABULARY)
-    await workers.start(VOCABULARY)
-    ready = children(zygote_pid(workers))
-    assert len(ready) == 2
-    assert await is_fine(workers)
-    assert children(zygote_pid(workers)) == ready
     await workers.close()
 
 

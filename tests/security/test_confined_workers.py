@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from compiler.isolation import zygote
 from compiler.isolation.compile_job import CompileJob
@@ -101,30 +102,48 @@ def test_what_compiling_needs_is_left(probe):
     assert set(allowed.values()) == {"done"}, allowed
 
 
-async def test_workers_inherit_no_variable_of_the_gateway(monkeypatch):
-    monkeypatch.setenv("CALLGATE_SECRET", "0123456789abcdef")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
-    workers = WorkerPool(1, environment=library_environment())
-    try:
-        await workers.run(FINE, VOCABULARY)
-        names = variables_of(workers._zygote._process.pid)
-        assert names <= {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ"}
-    finally:
-        await workers.close()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool():
+    """Workers of a gateway that has secrets in its environment, and a descriptor that it might leave to them.
 
-
-async def test_workers_have_no_descriptors_but_their_socket_and_the_log():
+    One of them has done a job for the client `a`.
+    """
     leaked = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(leaked, True)  # noqa: FBT003 - it takes no keyword
-    workers = WorkerPool(1)
-    try:
-        await workers.run(FINE, VOCABULARY)
-        targets = descriptors_of_child(workers._zygote._process.pid)
-        assert sum(target.startswith("socket:") for target in targets) == 1
-        assert all(target.startswith("socket:") or target.endswith("/status") for target in targets)
-    finally:
-        os.close(leaked)
-        await workers.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALLGATE_SECRET", "0123456789abcdef")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+        pool = WorkerPool(2, environment=library_environment())
+        await pool.run(FINE, VOCABULARY, is_long=False, share="a")
+    yield pool
+    os.close(leaked)
+    await pool.close()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_workers_inherit_no_variable_of_the_gateway(pool):
+    names = variables_of(pool._zygote._process.pid)
+    assert names <= {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ"}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_workers_have_no_descriptors_but_their_socket_and_the_log(pool):
+    targets = descriptors_of_child(pool._zygote._process.pid)
+    assert sum(target.startswith("socket:") for target in targets) == 1
+    assert all(target.startswith("socket:") or target.endswith("/status") for target in targets)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_worker_works_for_one_client(pool):
+    """Whoever took a worker over would decide what others' grammars are."""
+    (of_a,) = pool._idle
+    await pool.run(FINE, VOCABULARY, is_long=False, share="a")
+    assert pool._idle == [of_a]
+    await pool.run(FINE, VOCABULARY, is_long=False, share="b")
+    assert [worker.share for worker in pool._idle] == ["a", "b"]
+    await pool.run(FINE, VOCABULARY, is_long=False, share="c")
+    assert [worker.share for worker in pool._idle] == ["b", "c"]
+    assert not of_a.is_alive or of_a.writer.is_closing()
 
 
 async def test_the_log_says_what_workers_are_not_cut_off_from(monkeypatch, caplog):
@@ -143,20 +162,3 @@ async def test_the_log_says_what_workers_are_not_cut_off_from(monkeypatch, caplo
 def test_another_system_says_that_it_cannot(monkeypatch):
     monkeypatch.setattr("compiler.isolation.confinement.sys.platform", "darwin")
     assert "darwin" in confine()[0]
-
-
-async def test_a_worker_works_for_one_client():
-    """Whoever took a worker over would decide what others' grammars are."""
-    pool = WorkerPool(2)
-    try:
-        await pool.run(FINE, VOCABULARY, is_long=False, share="a")
-        (of_a,) = pool._idle
-        await pool.run(FINE, VOCABULARY, is_long=False, share="a")
-        assert pool._idle == [of_a]
-        await pool.run(FINE, VOCABULARY, is_long=False, share="b")
-        assert [worker.share for worker in pool._idle] == ["a", "b"]
-        await pool.run(FINE, VOCABULARY, is_long=False, share="c")
-        assert [worker.share for worker in pool._idle] == ["b", "c"]
-        assert not of_a.is_alive or of_a.writer.is_closing()
-    finally:
-        await pool.close()
