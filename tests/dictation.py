@@ -1,6 +1,7 @@
 """Dictation: an engine whose model writes given tokens, or does not care, and computes nothing."""
 
 from collections.abc import Sequence as Tokens
+from functools import cache
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ class Dictated(Indifferent):
         return logits
 
 
+@cache
 def spelled_vocabulary(name: str) -> tuple[Vocabulary, JumpForward]:
     """`bytes`, or one of the corpus's tokenizers; and how its texts are spelled."""
     if name == "bytes":
