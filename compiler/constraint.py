@@ -26,6 +26,10 @@ class Constraint(Protocol):
     def syntax(self) -> Syntax | None:
         """What tells thoughts and calls from the answer in an output; None if all of it is the answer."""
 
+    @property
+    def may_search(self) -> bool:
+        """Whether a mask or a completion may take long to find: keys or items of a guard can run out."""
+
     def parameter_types(self, name: str) -> ParameterTypes:
         """What a reader may take the tagged parameters of a tool for; empty where arguments are JSON."""
 

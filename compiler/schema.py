@@ -185,7 +185,7 @@ class CompiledSchema(CompiledGrammar):
 
     def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
         """A fresh budget closer at the start."""
-        return Closer(self.prepared, ParsedText(Recogniser.of(self.network)))
+        return Closer(self.prepared, ParsedText(Recogniser.of(self.network), self.shortest_texts))
 
     def fits(self, text: bytes) -> bool:
         """Whether some sentence begins with `text`."""

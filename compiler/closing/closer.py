@@ -6,14 +6,16 @@ of the budget is it spelled out.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Expr, Grammar
 from compiler.grammar.shortest import NEVER
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
 from compiler.token_index import TokenIndex
@@ -29,6 +31,13 @@ _MAX_BYTES_TO_SPELL = 1 << 18
 """The longest completion that `Closer.minimum` spells. For a longer one it takes the bound that is known
 without spelling it."""
 
+_ATTEMPTS_WRITING = 2_000
+"""The attempts of a search while an output is written, which are a third of a second: others wait for it."""
+
+
+ShortestTexts = Callable[[SearchBudget], Sequence[bytes]]
+"""See `CompiledGrammar.shortest_texts`."""
+
 
 class Closable(Protocol):
     """A position in an output from which the output can be completed; a value."""
@@ -36,8 +45,11 @@ class Closable(Protocol):
     def after(self, token_id: int, token: bytes) -> "Closable | None":
         """The position after a token; None if it does not fit."""
 
-    def completions(self) -> Iterator[bytes]:
-        """Bytes that complete the output: the shortest for each tool or message that may follow."""
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
+        """Bytes that complete the output: the shortest for each tool or message that may follow.
+
+        What a search does not find within the budget is left out.
+        """
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
@@ -51,18 +63,22 @@ class Closable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """Inside a text of one grammar, with which the output ends."""
+    """Inside a text of one grammar, with which the output ends.
+
+    At its beginning, `shortest` gives the shortest sentence, for which its grammar searches only once.
+    """
 
     recogniser: Recogniser
+    shortest: ShortestTexts | None = None
 
     def after(self, token_id: int, token: bytes) -> "ParsedText | None":  # noqa: ARG002 - the protocol's
         """The position after a token; None if it does not fit."""
         recogniser = self.recogniser.fork()
         return ParsedText(recogniser) if recogniser.advance(token) else None
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the text."""
-        yield self.recogniser.completion()
+        return self.recogniser.completions(budget) if self.shortest is None else iter(self.shortest(budget))
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""
@@ -100,52 +116,74 @@ class Closer:
         self._segmentation = Segmentation(prepared.index)
         self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self._position = start
-        self._admitted: tuple[int, Closable] | None = None
-        """The token that was admitted last, and the position after it: `accepted` need not read it again."""
+        self._search = SearchBudget()
+        """What `fits` and `minimum` may search; shared by forks."""
+        self._known: bytes | None = None
+        """What completes the output from here, if that is known."""
+        self._admitted: tuple[int, Closable, bytes | None] | None = None
+        """The token that was admitted last, the position after it, and what completes the output there."""
 
     def minimum(self) -> int:
         """Tokens of the shortest completion from here; looks at every tool that may follow.
 
         A completion of more than 16 KiB is taken for one token a byte. If not every byte is a token, each of
         its tokens is taken for the longest there is.
+
+        Raises:
+            UnsupportedGrammar: no search found a completion.
         """
         index = self._prepared.index
         num_bytes: int = 1 if index.spells_bytes else index.longest
         least = self._position.min_completion_bytes()
         if least > _MAX_BYTES_TO_SPELL:
             return -(-least // num_bytes)
-        best = NEVER
-        for text in self._position.completions():
+        best, text = NEVER, None
+        for text in self._position.completions(self._search):
             if len(text) > _MAX_BYTES_TO_COUNT:
                 best = min(best, -(-len(text) // num_bytes))
             else:
                 best = min(best, self._segmentation.count(text, best))
+        if text is None:
+            raise UnsupportedGrammar(
+                "no arguments or answer without repeated keys or items were found;"
+                " lower minItems where items must be unique"
+            )
         return best
 
     def fits(self, remaining: int) -> bool:
-        """Whether the output can be completed within `remaining` tokens."""
-        return self._fits(self._position, remaining)
+        """Whether the output can be completed within `remaining` tokens; may search for seconds."""
+        is_fitting, known = self._fits(self._position, remaining, self._known, self._search)
+        self._known = known or self._known
+        return is_fitting
 
     def admits(self, token_id: int, remaining: int) -> bool:
-        """Whether the output can be completed within `remaining` tokens, the first of which is `token_id`."""
+        """Whether the output can be completed within `remaining` tokens, the first of which is `token_id`.
+
+        False also if a completion would take long to find.
+        """
         if token_id in self._stop_ids:
             return True
-        position = self._position.after(token_id, self._tokens[token_id])
-        if position is None or not self._fits(position, remaining - 1):
+        token = self._tokens[token_id]
+        position = self._position.after(token_id, token)
+        if position is None:
             return False
-        self._admitted = (token_id, position)
-        return True
+        search = SearchBudget(_ATTEMPTS_WRITING)
+        is_fitting, known = self._fits(position, remaining - 1, self._known_after(token), search)
+        if is_fitting:
+            self._admitted = (token_id, position, known)
+        return is_fitting
 
     def accepted(self, token_id: int) -> None:
         """The token was appended to the output."""
         if token_id in self._stop_ids:
             return
         if self._admitted is not None and self._admitted[0] == token_id:
-            self._position = self._admitted[1]
+            _, self._position, self._known = self._admitted
         else:
-            position = self._position.after(token_id, self._tokens[token_id])
+            token = self._tokens[token_id]
+            position = self._position.after(token_id, token)
             assert position is not None, f"token {token_id} was accepted against the grammar"
-            self._position = position
+            self._position, self._known = position, self._known_after(token)
         self._admitted = None
 
     def completion_ids(self, remaining: int) -> list[int]:
@@ -154,7 +192,8 @@ class Closer:
         Raises:
             UnsupportedGrammar: the tokens of the vocabulary spell no completion that fits.
         """
-        for text in self._position.completions():
+        known = () if self._known is None else (self._known,)
+        for text in chain(known, self._position.completions(SearchBudget(_ATTEMPTS_WRITING))):
             if self._count(text, remaining) <= remaining:
                 return self._segmentation.ids(text)
         raise UnsupportedGrammar(f"no {remaining} tokens of the vocabulary spell the rest of the output")
@@ -170,16 +209,29 @@ class Closer:
     def fork(self) -> "Closer":
         """Another one at the same position."""
         twin = Closer(self._prepared, self._position)
-        twin._segmentation = self._segmentation
+        twin._segmentation, twin._search, twin._known = self._segmentation, self._search, self._known
         return twin
 
-    def _fits(self, position: Closable, budget: int) -> bool:
+    def _fits(
+        self, position: Closable, budget: int, known: bytes | None, search: SearchBudget
+    ) -> tuple[bool, bytes | None]:
+        """Whether some completion of a position fits the budget, and a completion there if one is known."""
         if position.min_completion_bytes() > budget * self._prepared.index.longest:
-            return False
+            return False, known
         spells_bytes = self._prepared.index.spells_bytes
         if spells_bytes and position.max_completion_bytes() <= budget:
-            return True
-        return any(self._count(text, budget) <= budget for text in position.completions())
+            return True, known
+        if known is not None and self._count(known, budget) <= budget:
+            return True, known
+        for text in position.completions(search):
+            if self._count(text, budget) <= budget:
+                return True, text
+        return False, known
+
+    def _known_after(self, token: bytes) -> bytes | None:
+        """What is known to complete the output after a token."""
+        known = self._known
+        return known[len(token) :] if known is not None and known.startswith(token) else None
 
     def _count(self, text: bytes, budget: int) -> int:
         """At least as many tokens as spell a completion; more than `budget` if it is not known to fit."""

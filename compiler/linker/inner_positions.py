@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import xgrammar as xgr
 
-from compiler.closing.closer import Closable, ParsedText
+from compiler.closing.closer import Closable, ParsedText, ShortestTexts
 from compiler.grammar.grammar import Expr, concat
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
@@ -19,6 +19,7 @@ from compiler.linker.linked_matcher import Position
 from compiler.linker.rest_of_output import rest_after
 from compiler.matcher import Bitmask
 from compiler.output_parts import CallEnd, OutputPart, TextPart
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
 from compiler.schema import CompiledSchema
@@ -107,9 +108,9 @@ class InUnit(Position):
         """Where a closer is after a token."""
         return self._parsed().after(token_id, token)
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the call, and the closing."""
-        return self._parsed().completions()
+        return self._parsed().completions(budget)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the call, and what follows it."""
@@ -117,8 +118,9 @@ class InUnit(Position):
 
     def _parsed(self) -> "ParsedUnit":
         recogniser = Recogniser.of(self.unit.network)
-        recogniser.advance(_text_to(self))
-        return ParsedUnit(self.dispatcher, recogniser)
+        text = _text_to(self)
+        recogniser.advance(text)
+        return ParsedUnit(self.dispatcher, recogniser, None if text else self.unit.shortest_texts)
 
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
@@ -145,6 +147,8 @@ class ParsedUnit:
 
     dispatcher: Dispatcher = field(repr=False)
     recogniser: Recogniser
+    shortest: ShortestTexts | None = None
+    """At the beginning: see `ParsedText`."""
 
     def after(self, token_id: int, token: bytes) -> Closable | None:  # noqa: ARG002 - the protocol's
         """The position after a token; None if it does not fit. The token's rest follows the unit."""
@@ -159,9 +163,10 @@ class ParsedUnit:
                 return self.dispatcher.enter(self.dispatcher.after_call, token[end:])
         raise AssertionError("a token was read byte by byte but not whole")
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the call, and the closing."""
-        yield self.recogniser.completion() + self.dispatcher.shortest_closing
+        texts = self.recogniser.completions(budget) if self.shortest is None else self.shortest(budget)
+        yield from (text + self.dispatcher.shortest_closing for text in texts)
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""
@@ -229,9 +234,9 @@ class InAnswer(Position):
         """Where a closer is after a token."""
         return self._parsed().after(token_id, token)
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the answer."""
-        return self._parsed().completions()
+        return self._parsed().completions(budget)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the answer."""
@@ -243,8 +248,9 @@ class InAnswer(Position):
 
     def _parsed(self) -> ParsedText:
         recogniser = Recogniser.of(self.compiled.network)
-        recogniser.advance(_text_to(self))
-        return ParsedText(recogniser)
+        text = _text_to(self)
+        recogniser.advance(text)
+        return ParsedText(recogniser, None if text else self.compiled.shortest_texts)
 
     def forced_text(self) -> bytes:
         """What every continuation begins with."""

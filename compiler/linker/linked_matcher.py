@@ -23,6 +23,7 @@ from compiler.closing.closer import Closable
 from compiler.grammar.grammar import EMPTY, Expr
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
 from compiler.token_index import SparseMask
 from compiler.vocabulary import Vocabulary
@@ -158,8 +159,8 @@ class Position(ABC):
         return ()
 
     @abstractmethod
-    def completions(self) -> Iterator[bytes]:
-        """Bytes that complete the output: the shortest for each tool or message that may follow."""
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
+        """See `Closable.completions`."""
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
@@ -199,7 +200,7 @@ class Stopped(Position):
     def accept(self, token_id: int, token: bytes) -> "Position | None":
         """Nothing follows."""
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:  # noqa: ARG002 - the protocol's
         """Nothing is missing."""
         yield b""
 

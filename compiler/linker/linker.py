@@ -65,6 +65,12 @@ class LinkedGrammar:
         answer = [self.answer.digest] if self.answer else []
         return hashlib.sha256(json.dumps([*origin, tools, *answer]).encode()).hexdigest()
 
+    @cached_property
+    def may_search(self) -> bool:
+        """Whether a mask or a completion of any tool or of the answer may take long to find."""
+        parts = [*(self.units[name] for name in self.names), *([self.answer] if self.answer else [])]
+        return any(part.may_search for part in parts)
+
     def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
         """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
         return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
@@ -101,6 +107,11 @@ class FramedFormat:
         """SHA-256 over what the language depends on."""
         content = [self.syntax.name, self.vocabulary.digest, self.answer.digest]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    @property
+    def may_search(self) -> bool:
+        """Whether a mask or a completion of the answer may take long to find."""
+        return self.answer.may_search
 
     def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
         """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""

@@ -25,6 +25,7 @@ from compiler.linker.rest_of_output import (
 )
 from compiler.matcher import Bitmask
 from compiler.output_parts import CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
 from compiler.schema import CompiledSchema
 from compiler.token_index import SparseMask
@@ -133,9 +134,9 @@ class BeforeThought(Position):
             return BeforeThought(self.dispatcher, self.thought, answer)
         return answer
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the answer: a thought is optional."""
-        return self.answer.completions()
+        return self.answer.completions(budget)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """A thought and the answer, or the answer alone."""
@@ -177,10 +178,10 @@ class InThought(Position):
             return None
         return InThought(self.dispatcher, self.thought, state, parts=(ThoughtPart(token),))
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """The end of the thought, and what completes the answer."""
         end = self.dispatcher.vocabulary.tokens[self.thought.end_id]
-        yield from (end + text for text in self.dispatcher.begin_answer().completions())
+        yield from (end + text for text in self.dispatcher.begin_answer().completions(budget))
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the thought, and the answer."""
@@ -228,9 +229,9 @@ class InText(Position):
         settled = self._settled(text, len(self.text.pattern) + len(rest))
         return self.dispatcher.enter(self.text.exit, self.text.pattern + rest, (*parts, *settled))
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """Nothing where the output may stop; else what ends the text, and what follows."""
-        return completions_of_text(self.dispatcher, self.text, self.state)
+        return completions_of_text(self.dispatcher, self.text, self.state, budget)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the text, and what follows it."""
@@ -275,9 +276,9 @@ class InFixedText(Position):
         """The position after a token; None if the token is not allowed."""
         return self.dispatcher.enter(self.state, self.read + token)
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """The rest of the closing, or of a header, and what follows it."""
-        return completions_after(self.dispatcher, self.state, self.read)
+        return completions_after(self.dispatcher, self.state, self.read, budget)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the closing, or of a header, and what follows it."""
@@ -316,10 +317,10 @@ class AtCallOrAnswer(Position):
             return calls or answer  # whatever was read before is text only in the answer's parts
         return AtCallOrAnswer(self.dispatcher, self.start, read, answer)
 
-    def completions(self) -> Iterator[bytes]:
+    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes an answer, and the shortest calls."""
-        yield from self.answer.completions()
-        yield from completions_after(self.dispatcher, self.start.calls, self.read)
+        yield from self.answer.completions(budget)
+        yield from completions_after(self.dispatcher, self.start.calls, self.read, budget)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of an answer, or of a call."""

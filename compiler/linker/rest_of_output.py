@@ -5,25 +5,30 @@ from collections.abc import Iterator
 from compiler.grammar.grammar import EMPTY, Expr, Literal, concat, union
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderTarget
 from compiler.linker.dispatcher import Dispatcher, Thought
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
 from compiler.schema import CompiledSchema
 from compiler.vocabulary import MARKER_START
 
 
-def completions_of_text(dispatcher: Dispatcher, text: FreeText, state: int) -> Iterator[bytes]:
+def completions_of_text(
+    dispatcher: Dispatcher, text: FreeText, state: int, budget: SearchBudget
+) -> Iterator[bytes]:
     """What completes an output from free text on, `state` bytes into what ends the text."""
     if text.may_stop:
         yield b""
     elif text.exit is not None:
-        yield from completions_after(dispatcher, text.exit, text.held_back(state))
+        yield from completions_after(dispatcher, text.exit, text.held_back(state), budget)
 
 
-def completions_after(dispatcher: Dispatcher, state: DispatchState, text: bytes) -> Iterator[bytes]:
+def completions_after(
+    dispatcher: Dispatcher, state: DispatchState, text: bytes, budget: SearchBudget
+) -> Iterator[bytes]:
     """What completes an output after `text`, read from the beginning of a state on.
 
     These are the closing, the shortest call of each tool, with the shortest header first, and the header
     of each message in which the output may stop at once. Other messages are considered only where nothing
-    else is possible, since they lead on to a further header.
+    else is possible, since they lead on to a further header. See `Closable.completions` for `budget`.
     """
     if state.closing is not None and state.closing.startswith(text):
         yield state.closing[len(text) :]
@@ -34,11 +39,13 @@ def completions_after(dispatcher: Dispatcher, state: DispatchState, text: bytes)
         target, key = headers.targets[at], headers.keys[at]
         header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
         if isinstance(target, str):
-            yield header + dispatcher.units[target].shortest_text + dispatcher.shortest_closing
+            for call in dispatcher.units[target].shortest_texts(budget):
+                yield header + call + dispatcher.shortest_closing
         elif isinstance(target, CompiledSchema):
-            yield header + target.shortest_text
+            yield from (header + answer for answer in target.shortest_texts(budget))
         elif target.may_stop or is_each_open:
-            yield from (header + rest for rest in completions_of_text(dispatcher, target, 0))
+            rests = completions_of_text(dispatcher, target, 0, budget)
+            yield from (header + rest for rest in rests)
 
 
 def rest_of_text(dispatcher: Dispatcher, text: FreeText, state: int, rules: RestRules) -> Expr | None:

@@ -1,5 +1,6 @@
 """A grammar compiled for one vocabulary, and the matcher of such a grammar by itself."""
 
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from compiler.guard.guard import Guard, GuardState, accept_as_read
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
@@ -37,15 +39,30 @@ class CompiledGrammar:
         plan = self.grammar.plan
         return None if plan is None else Guard(plan, self.prepared.guarded)
 
+    @property
+    def may_search(self) -> bool:
+        """Whether a mask or a completion may take long to find: keys or items of the guard can run out."""
+        return self.grammar.plan is not None and self.grammar.plan.can_run_out
+
     @cached_property
     def network(self) -> Network:
         """The grammar as the recogniser reads it."""
         return Network(self.grammar)
 
+    def shortest_texts(self, budget: SearchBudget) -> Sequence[bytes]:
+        """Its shortest sentence; empty if no search found one that the guard allows."""
+        num_attempts = budget.num_left
+        for num_tried, texts in list(self._shortest_texts.items()):
+            if texts or num_tried >= num_attempts:
+                return texts
+        texts = (*Recogniser.of(self.network).completions(budget),)
+        self._shortest_texts[num_attempts] = texts
+        return texts
+
     @cached_property
-    def shortest_text(self) -> bytes:
-        """Its shortest sentence."""
-        return Recogniser.of(self.network).completion()
+    def _shortest_texts(self) -> dict[int, Sequence[bytes]]:
+        """What searches for the shortest sentence have found, by the attempts that each could have."""
+        return {}
 
 
 class GuardedMatcher:

@@ -125,6 +125,7 @@ class VerifiedOutput:
         self.refused_ids: list[int] = []
         """The tokens that were refused at this place."""
         self._num_at_resume = 0
+        self._may_search = constraint is not None and constraint.may_search
         self._time = _VerifyingTime()
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
@@ -150,7 +151,7 @@ class VerifiedOutput:
     @property
     def is_slow(self) -> bool:
         """Whether its next tokens may take long to verify, so that a thread should do it."""
-        return self._time.is_slow
+        return self._may_search or self._time.is_slow
 
     @property
     def remaining(self) -> int:

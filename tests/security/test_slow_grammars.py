@@ -1,5 +1,7 @@
 """A grammar that takes long to follow holds up its own sequences, and after some time ends them."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 
@@ -7,7 +9,8 @@ from compiler import compile_schema
 from compiler.cache_entry import CacheEntry
 from compiler.errors import UnsupportedGrammar
 from compiler.prepared_vocabulary import prepare
-from compiler.recogniser import recogniser
+from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
+from compiler.recogniser.recogniser import Recogniser
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
@@ -151,12 +154,71 @@ def test_a_sequence_that_takes_too_long_in_all_fails_and_no_other():
     assert not machine.errors
 
 
+INNER = {
+    "type": "array",
+    "uniqueItems": True,
+    "maxItems": 4,
+    "items": {"enum": [[], [[]], [[], []], [[[]]], {}]},
+}
+HARD = {"type": "array", "uniqueItems": True, "minItems": 30, "items": INNER}
+"""So few distinct arrays of so few distinct values that a search for thirty of them would take hours."""
+
+
 def test_the_search_for_a_completion_ends(monkeypatch):
     """Two requests of 300 bytes held the threads that begin a client's answers for longer than two minutes."""
-    monkeypatch.setattr(recogniser, "MAX_ATTEMPTS", 500)
-    inner = {"type": "array", "uniqueItems": True, "maxItems": 4}
-    items = {**inner, "items": {"enum": [[], [[]], [[], []], [[[]]], {}]}}
-    schema = {"type": "array", "uniqueItems": True, "minItems": 30, "items": items}
-    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
-    with pytest.raises(UnsupportedGrammar, match="500 attempts found no text"):
+    closer = compile_schema(HARD, tokenizer=VOCABULARY).closer()
+    monkeypatch.setattr(closer._search, "num_left", 500)
+    with pytest.raises(UnsupportedGrammar, match="no arguments or answer without repeated"):
         closer.minimum()
+
+
+@pytest.mark.parametrize(("num_bytes", "num_attempts"), [(0, 250), (4_000, 10)])
+def test_attempts_with_long_texts_count_more(num_bytes, num_attempts):
+    """Each of 30,000 attempts read 120 kB: a schema of 4 kB held a thread for a minute, and longer ones longer."""
+    padded = {"properties": {"pad": {"const": "x" * num_bytes}, "of": INNER}, "required": ["pad", "of"]}
+    schema = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
+    recogniser, budget = (
+        Recogniser.of(compile_schema(schema, tokenizer=VOCABULARY).network),
+        SearchBudget(300),
+    )
+    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+        assert not list(recogniser.completions(budget))
+    assert pop.call_count == pytest.approx(num_attempts, rel=0.3)
+
+
+def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
+    """A search of 30,000 attempts held the engine, with the answers of all clients, for 7 s of a token."""
+    compiled = compile_schema({"anyOf": [{"const": "a"}, HARD]}, tokenizer=VOCABULARY)
+    closer = compiled.closer()
+    assert closer.fits(400)
+    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+        assert not closer.admits(ord("["), 400)
+    assert 1_000 < pop.call_count <= 2_001
+    assert bytes(closer.completion_ids(400)) == b'"a"'
+
+
+def test_what_completes_an_output_is_known_as_long_as_it_is_followed():
+    """The search before the output is the long one. What it found is not searched for again at each token."""
+    schema = {
+        "type": "array",
+        "uniqueItems": True,
+        "minItems": 60,
+        "items": {"enum": [f"k{number}" for number in range(60)]},
+    }
+    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
+    assert closer.fits(400)
+    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+        for token_id in closer.completion_ids(400)[:-1]:
+            assert closer.admits(token_id, 400)
+            closer.accepted(token_id)
+    assert not pop.called
+
+
+@pytest.mark.parametrize("text", [{"minLength": 2_000}, {"minLength": 2_000, "pattern": "^[a-z]*$"}])
+def test_deviations_from_a_long_text_are_made_when_they_are_tried(text):
+    """A request of 100 bytes took 2.3 s for each token: all letters in the place of each of 2,000 were noted."""
+    schema = {"type": "array", "uniqueItems": True, "minItems": 2, "items": {"type": "string", **text}}
+    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
+    with patch.object(_Attempt, "__init__", autospec=True, side_effect=_Attempt.__init__) as made:
+        assert closer.minimum() == 4_007
+    assert made.call_count < 100

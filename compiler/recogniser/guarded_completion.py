@@ -1,0 +1,264 @@
+"""The search for a short completion that a guard allows.
+
+It deviates from the grammar's shortest completion, shorter texts first, until it gets past the first
+repetition, and goes on from there. Every element has a distinct one to be replaced by, so the search ends.
+"""
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
+
+from compiler.errors import UnsupportedGrammar
+from compiler.guard.cursor import JsonCursor
+from compiler.guard.tagged_cursor import Cursor, marked_text
+from compiler.recogniser.parser_state import ParserState
+
+_PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
+"""Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
+MAX_ATTEMPTS = 30_000
+"""The attempts before an output is begun, some ten seconds of processor time; real schemas need a few.
+Distinct arrays of few distinct values have so many orders that a search could take hours. With a limit in
+seconds, an answer would end on one machine and fail on another."""
+_BYTES_AN_ATTEMPT = 4096
+"""An attempt counts once more for every so many bytes of its text."""
+_OTHER_KEY = 2
+"""How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
+
+
+@dataclass(slots=True)
+class SearchBudget:
+    """How many more attempts some searches may have together."""
+
+    num_left: int = MAX_ATTEMPTS
+
+    def spend(self, num_attempts: int) -> None:
+        """Count attempts.
+
+        Raises:
+            UnsupportedGrammar: there were too many.
+        """
+        self.num_left -= num_attempts
+        if self.num_left < 0:
+            raise UnsupportedGrammar(
+                "too many attempts found no text that ends the output without repeating a key or an item;"
+                " lower minItems where items must be unique"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchNode:
+    """A text that continues the output, and what the grammar and the guard know after it."""
+
+    text: bytes
+    state: ParserState
+    cursor: Cursor
+    num_new: int
+    """The number of elements in `text`."""
+
+    def advance(self, text: bytes) -> "_SearchNode | None":
+        """The node after more text; None if the grammar or the guard does not allow it."""
+        state = self.state.advance(marked_text(self.cursor, text))
+        if state is None:
+            return None
+        cursor, num_new = self.cursor, self.num_new
+        for piece in _PIECES.finditer(text):
+            following = cursor.advance(piece.group())
+            if following is None:
+                return None
+            num_new += _num_seen(following.json) > _num_seen(cursor.json)
+            cursor = following
+        return _SearchNode(self.text + text, state, cursor, num_new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An attempt to write `byte` after a node, then the grammar's completion.
+
+    Without a byte, the node's own completion repeats an element: deviate from that.
+    """
+
+    node: _SearchNode
+    byte: bytes | None
+
+    @property
+    def length(self) -> int:
+        """The bytes of the text and of the completion together."""
+        return len(self.node.text) + self.node.state.cost + (self.byte is not None)
+
+    def begun(self) -> _SearchNode | None:
+        """The node after the byte; None if the grammar or the guard does not allow it."""
+        return self.node if self.byte is None else self.node.advance(self.byte)
+
+
+class _Queued(NamedTuple):
+    """An attempt that waits to be tried, with others after it; the least is tried next.
+
+    `rank` is minus the number of elements before the repetition to be avoided, so that the attempts that get
+    furthest go first, and the shortest among them. `order` makes equal ones differ.
+    """
+
+    rank: int
+    length: float
+    order: int
+    attempt: _Attempt
+    others: Iterator[_Attempt]
+    """Attempts of the same rank. They are made one by one, since a long text has very many."""
+
+
+class _Queue:
+    """Attempts that wait to be tried."""
+
+    def __init__(self) -> None:
+        self._heap: list[_Queued] = []
+        self._order = count()
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def push(self, rank: int, attempts: Iterable[_Attempt], penalty: float = 0) -> None:
+        """Add attempts of one rank; each counts as longer by `penalty` bytes."""
+        others = iter(attempts)
+        if (attempt := next(others, None)) is not None:
+            queued = _Queued(rank, attempt.length + penalty, next(self._order), attempt, others)
+            heapq.heappush(self._heap, queued)
+
+    def pop(self) -> tuple[int, _Attempt]:
+        """Remove the attempt that is tried next, and return its rank and itself."""
+        rank, _, order, attempt, others = self._heap[0]
+        if (following := next(others, None)) is None:
+            heapq.heappop(self._heap)
+        else:
+            heapq.heapreplace(self._heap, _Queued(rank, following.length, order, following, others))
+        return rank, attempt
+
+
+def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget) -> bytes:
+    """Bytes that complete a text without repeating an element.
+
+    The attempts that get furthest go first, and the shortest among them. An attempt could get further without
+    end, by opening one array after the other. So long attempts wait until no shorter one is left.
+
+    Raises:
+        UnsupportedGrammar: no text completes it, or the search for one used up its budget.
+    """
+    attempts, earlier = _Queue(), _Queue()
+    attempts.push(1, [_Attempt(_SearchNode(b"", state, cursor, 0), None)])
+    longest = 1.25 * state.cost + 4
+    while attempts or earlier:
+        if not attempts:  # no other element there avoids the repetition: change one before it, or write more
+            attempts, earlier = earlier, attempts
+            longest *= 2
+        rank, attempt = attempts.pop()
+        budget.spend(1 + attempt.length // _BYTES_AN_ATTEMPT)
+        node = attempt.begun()
+        if node is None:
+            continue
+        node, rest = _completed(node)
+        repetition = _first_repetition(node.cursor, rest)
+        if repetition is None:
+            return node.text + rest
+        if len(node.text) + len(rest) > longest:
+            earlier.push(rank, [attempt])
+            continue
+        start, end = repetition
+        reached = -_advanced(node, rest[:end]).num_new
+        if attempt.byte is not None and rank <= reached:  # no further: first try others as short
+            attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
+            continue
+        earlier.push(reached, _deviations(node, rest[:start]))
+        attempts.push(reached, _deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
+    raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
+
+
+def _completed(node: _SearchNode) -> tuple[_SearchNode, bytes]:
+    """What completes a text: the node after its last marked key, as the grammar reads the mark, and the rest.
+
+    The rest begins before that key if the grammar does not read a mark there, or if an undeclared key in its
+    place is shorter: what follows a declared key can contain the same one again, without end.
+    """
+    rest = node.state.completion()
+    while (end := _end_of_marked(node.cursor, rest)) is not None:
+        after = node.advance(rest[:end])
+        if after is None:
+            break
+        following = after.state.completion()
+        if end + len(following) > len(rest) + _OTHER_KEY:
+            break
+        node, rest = after, following
+    return node, rest
+
+
+def _end_of_marked(cursor: Cursor, rest: bytes) -> int | None:
+    """After the first marked key that `rest` completes; None if none or an element repeats first."""
+    marked = marked_text(cursor, rest)
+    if len(marked) == len(rest):
+        return None
+    return next(
+        at for at, (marked_byte, byte) in enumerate(zip(marked, rest, strict=False)) if marked_byte != byte
+    )
+
+
+def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
+    after = node.advance(text)
+    assert after is not None, "nothing repeats before the end"
+    return after
+
+
+def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
+    """The first and the last byte of the first element in `rest` that would repeat one; None if none does.
+
+    A marked key counts as one: it stands only where another one must be, or is shorter (see `_completed`).
+    """
+    if not _repeats(cursor, cursor.advance(rest)):
+        return None
+    passed: list[tuple[int, JsonCursor]] = []
+    for piece in _PIECES.finditer(rest):
+        passed.append((piece.start(), cursor.json))
+        following = cursor.advance(piece.group())
+        if following is None or _repeats(cursor, following):
+            last, end = _before_repetition(cursor, piece.group())
+            end += piece.start()
+            return _start_of_element(passed, last, rest[end]), end
+        cursor = following
+    raise AssertionError("what repeats as a whole repeats piece by piece")
+
+
+def _repeats(before: Cursor, after: Cursor | None) -> bool:
+    """Whether what leads from one cursor to another repeats an element, or has a marked key."""
+    return after is None or after.json.num_marked > before.json.num_marked
+
+
+def _before_repetition(cursor: Cursor, text: bytes) -> tuple[JsonCursor, int]:
+    """The cursor before the first byte that repeats an element, and the index of that byte."""
+    for at in range(len(text)):
+        following = cursor.advance(text[at : at + 1])
+        if following is None or _repeats(cursor, following):
+            return cursor.json, at
+        cursor = following
+    raise AssertionError("what repeats as a whole repeats byte by byte")
+
+
+def _start_of_element(passed: list[tuple[int, JsonCursor]], last: JsonCursor, byte: int) -> int:
+    """The index of the last cursor before the element that `byte`, read after `last`, would complete."""
+    assert last.container is not None, "only what stands in a container can repeat"
+    # A closing bracket completes a container, unless the number or literal before it repeats already.
+    is_container = not last.in_string and byte in b"]}" and last.advance(b" ") is not None
+    holder = last.container.parent if is_container else last.container
+    starts = (at for at, cursor in reversed(passed) if cursor.expects_element and cursor.container is holder)
+    return next(starts, 0)
+
+
+def _deviations(node: _SearchNode, rest: bytes) -> Iterator[_Attempt]:
+    """The attempts that write `rest` up to any of its bytes, and another byte there."""
+    for at in range(len(rest)):
+        for byte in sorted(node.state.next_bytes() - {rest[at]}):
+            yield _Attempt(node, bytes([byte]))
+        if at + 1 < len(rest):
+            node = _advanced(node, rest[at : at + 1])
+
+
+def _num_seen(cursor: JsonCursor) -> int:
+    return sum(container.seen.size for container in cursor.containers)
