@@ -28,6 +28,7 @@ _NOT_ONLY_CHARACTERS = re.compile(rb'[\[\]{},"\\]')
 _WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
 _SEPARATORS = (b",", b":")
 _KEY_MARK = KEY_MARK.encode()
+_FEW = 4
 _MAX_CACHED_SETS = 4_096
 """A set of the few tokens that complete one key takes some hundred bytes."""
 
@@ -202,9 +203,24 @@ class CandidateTokens:
         seen = list(json.seen_elements())
         for tokens in self._sets(json, seen):
             tokens.remove(others)
+        if json.in_string and self._allows_another_text(others, seen):
+            return False
         for token_id in self._writing(seen, json):
             forbid(others, token_id)
         return not others.any()
+
+    def _allows_another_text(self, row: Row, seen: list[SeenElement]) -> bool:
+        """Whether one of the first tokens of a row, inside a string, begins no seen element.
+
+        That is mostly so, and known without the tokens that write a part of each of very many elements.
+        """
+        for word in np.flatnonzero(row)[:_FEW].tolist():
+            bits = int(row[word])
+            token = self._spellings[32 * word + (bits & -bits).bit_length() - 1]
+            is_text = not _NOT_ONLY_CHARACTERS.search(token)
+            if is_text and not any(element.rest.startswith(token) for element in seen):
+                return True
+        return False
 
     def _sets(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
         """The candidates that are known without spelling a seen element: all but those of `_writing`."""

@@ -365,12 +365,12 @@ class JsonCursor(NamedTuple):
 
     @property
     def repetition_state(self) -> object:
-        """Equal for cursors after which the same texts repeat nothing."""
+        """Equal only for cursors after which the same texts repeat nothing.
+
+        A container that is recorded holds the elements of its text.
+        """
         containers = tuple(
-            (
-                *container._replace(parent=None, seen=SeenValues()),
-                frozenset(container.seen.beginning_with(b"")),
-            )
+            container._replace(parent=None, seen=SeenValues() if container.is_recorded else container.seen)
             for container in self.containers
         )
         return containers, self.scalar, self.escape, self.expects_element

@@ -11,6 +11,7 @@ from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 
 SCHEMA = {"enum": ["ab", "abcdefghij"]}
+DISTINCT = {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b"]}}
 
 
 def an_output(max_tokens, begun):
@@ -76,8 +77,8 @@ def test_an_output_is_slow_until_it_has_been_quick_for_a_while(monkeypatch):
 
 def test_an_output_is_verified_in_a_thread_where_a_guard_may_have_to_search():
     """The first token after which a completion is hard to find would stop the event loop, in each output."""
-    for schema, may_search in [(SCHEMA, False), ({"uniqueItems": True, "items": {"enum": ["a", "b"]}}, True)]:
-        request = GenerationRequest("r", "m", (), constraint=compile_schema({"type": "array", **schema}))
+    for schema, may_search in [(SCHEMA, False), (DISTINCT, True)]:
+        request = GenerationRequest("r", "m", (), constraint=compile_schema(schema))
         prepared = prepare(None)
         verification = Verification(prepared, TokenBytes(prepared.vocabulary))
         assert VerifiedOutput(request, 0, [], 9, verification, is_thinking=False).is_slow == may_search
