@@ -6,13 +6,15 @@ recipe, only one reads the store, all units in one round trip.
 """
 
 import asyncio
+import heapq
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -31,6 +33,8 @@ _STORE_TIMEOUT_S = 5.0
 """Longer than the stores' own timeouts, so that a store reports its own failure first."""
 _SLOW_MS = 20.0
 """Slower units are compiled before the output begins, the others when their tool is first called."""
+_NUM_LINKERS = 2
+"""Threads that link while all compilers compile."""
 _SHOWN = 3
 NO_PARTS: Mapping[str, bytes] = MappingProxyType({})
 
@@ -41,6 +45,49 @@ _log = logging.getLogger(__name__)
 
 class GrammarUnavailable(Exception):
     """The grammar of a request cannot be loaded, so the request must fail; the message says why."""
+
+
+class ShortestFirst:
+    """Lets only some jobs run at once; of those that wait, the shortest begins next.
+
+    An engine does not know its clients. In this order, grammars that take seconds delay only each other.
+    """
+
+    def __init__(self, num_places: int) -> None:
+        self._num_free = num_places
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = count()
+
+    @asynccontextmanager
+    async def turn(self, cost: float) -> AsyncIterator[None]:
+        """Wait for a place, and free it at the end."""
+        if self._num_free:
+            self._num_free -= 1
+        else:
+            await self._place(cost)
+        try:
+            yield
+        finally:
+            self._free()
+
+    async def _place(self, cost: float) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (cost, next(self._order), place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self._free()
+            raise
+
+    def _free(self) -> None:
+        """Give a place to the shortest job that still waits."""
+        while self._waiting:
+            *_, place = heapq.heappop(self._waiting)
+            if not place.done():
+                place.set_result(None)
+                return
+        self._num_free += 1
 
 
 class GrammarLoader:
@@ -66,7 +113,9 @@ class GrammarLoader:
         self._entries: LruCache[CacheEntry] = LruCache(cache_bytes)
         self._linked: LruCache[OwnGrammar] = LruCache(cache_bytes)
         self._flights: SingleFlight[OwnGrammar] = SingleFlight()
-        self._compilers = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2), "callgate-compile")
+        num_compilers = max(1, (os.cpu_count() or 2) // 2)
+        self._compilers = ShortestFirst(num_compilers)
+        self._threads = ThreadPoolExecutor(num_compilers + _NUM_LINKERS, "callgate-compile")
         self._ahead = ThreadPoolExecutor(1, "callgate-compile-ahead")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="callgate-loader", daemon=True)
@@ -96,7 +145,7 @@ class GrammarLoader:
             self._on_loop(self._flights.cancel(), _STORE_TIMEOUT_S)
             if self._store is not None:
                 self._on_loop(self._store.close(), _STORE_TIMEOUT_S)
-        for pool in (self._ahead, self._compilers):
+        for pool in (self._ahead, self._threads):
             pool.shutdown(wait=False, cancel_futures=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -177,10 +226,11 @@ class GrammarLoader:
         return entries
 
     async def _compile(self, entry: CacheEntry) -> None:
-        await self._in_thread(_compiled, entry)
+        async with self._compilers.turn(entry.compile_ms):
+            await self._in_thread(_compiled, entry)
 
     async def _in_thread(self, work: Callable[..., FoundT], *arguments: Any) -> FoundT:
-        return await self._loop.run_in_executor(self._compilers, work, *arguments)
+        return await self._loop.run_in_executor(self._threads, work, *arguments)
 
 
 async def _opened(open_store: Callable[[], Store]) -> Store:

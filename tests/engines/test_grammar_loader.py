@@ -1,6 +1,7 @@
 """The grammar loader: one read of the store for many requests, and reasons where a grammar cannot be had."""
 
 import asyncio
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,7 +14,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.cache.grammar_store import UNIT_PREFIX
 from compiler.response_format import ResponseFormat
 from runtime.engines import grammar_loader
-from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
+from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable, ShortestFirst
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import open_store
 
@@ -155,3 +156,51 @@ def test_a_response_format_is_loaded_too(start, store_url):
 
     lookup = asyncio.run(find())
     assert start().grammar(lookup.recipe).digest == lookup.grammar.digest
+
+
+async def test_of_grammars_that_wait_to_be_compiled_the_shortest_goes_first():
+    """128 grammars of three seconds each, sent at once, delayed those of other clients beyond the time limit."""
+    compilers, begun = ShortestFirst(2), []
+    gate = asyncio.Event()
+
+    async def compile_one(cost):
+        async with compilers.turn(cost):
+            begun.append(cost)
+            await gate.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for cost in (3000, 3001, 3002, 3003):
+            tasks.create_task(compile_one(cost))
+        await asyncio.sleep(0)
+        given_up = tasks.create_task(compile_one(1))
+        tasks.create_task(compile_one(25))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        gate.set()
+    assert begun == [3000, 3001, 25, 3002, 3003]
+
+
+def test_linking_does_not_wait_for_grammars_that_compile(start, lookup, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(grammar_loader, "_compiled", lambda _: gate.wait())
+    monkeypatch.setattr(grammar_loader, "_SLOW_MS", math.inf)
+    loader = start()
+    jobs = [loader._on_loop(_started(loader._compile(entry))) for entry in [SlowEntry()] * 200]
+    try:
+        assert loader.grammar(lookup.recipe).digest == lookup.grammar.digest
+    finally:
+        gate.set()
+        for job in jobs:
+            loader._on_loop(_ended(job))
+
+
+class SlowEntry:
+    compile_ms = 3000.0
+
+
+async def _started(work):
+    return asyncio.create_task(work)
+
+
+async def _ended(task):
+    await task
