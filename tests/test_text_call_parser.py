@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from monolith import tagged
 from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
@@ -12,8 +12,8 @@ from whole_outputs import parse_calls
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
-
-
+FEW = settings(max_examples=40)
+"""Of each syntax: all share one parser, so that it reads some 700 made-up outputs."""
 WITH_TRIGGER = pytest.mark.parametrize(
     "syntax", [row for row in SYNTAXES.values() if row.trigger], ids=lambda row: row.name
 )
@@ -80,6 +80,7 @@ prose = st.text(max_size=30) | st.sampled_from(["<tool", '{"nam', "[TOOL_", "[[{
 
 
 @ALL
+@FEW
 @given(text=prose, calls=st.lists(st.tuples(names, arguments), max_size=3), data=st.data())
 def test_any_chunking_reads_the_calls_back(syntax, text, calls, data):
     if syntax.trigger in text + syntax.trigger[:-1]:
@@ -100,6 +101,7 @@ def test_any_chunking_reads_the_calls_back(syntax, text, calls, data):
 
 
 @ALL
+@FEW
 @given(text=st.text(alphabet='<tool_ca>[]{"name": TOOL_CALLS}\n,ab｜▁begins', max_size=60), data=st.data())  # noqa: RUF001
 @example(text="<tool_call><tool_call>\n", data=None)
 @example(text='[[{"name": "x', data=None)
