@@ -72,10 +72,11 @@ async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monk
     (card,) = await runtime.models()
     compiled = compile_format(ResponseFormat("pattern", "(?:yes|no)!{1,3}"), tokenizer=card.vocabulary)
     constraint = link_format(compiled, find_syntax(syntax), prepare(card.prepared))
+    asked = [
+        request(f"r{seed}", constraint=constraint, seed=seed, max_tokens=80 + 20 * seed) for seed in range(6)
+    ]
     thoughts = ""
-    for seed in range(6):
-        asked = request(constraint=constraint, seed=seed, max_tokens=80 + 20 * seed)
-        events = await events_of(runtime, asked)
+    for events in await asyncio.gather(*(events_of(runtime, each) for each in asked)):
         assert compiled.accepts(text_of(events)), text_of(events)
         assert not calls_of(events)
         thoughts += "".join(event.text for event in events if isinstance(event, ThoughtDelta))
@@ -86,8 +87,10 @@ async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monk
 async def test_calls_are_valid_in_any_syntax(make_runtime, syntax):
     runtime = make_runtime(syntax=syntax)
     grammar = await linked(runtime, "required")
-    for seed in range(3):
-        events = await events_of(runtime, request(constraint=grammar, seed=seed, max_tokens=100 + 60 * seed))
+    asked = [
+        request(f"r{seed}", constraint=grammar, seed=seed, max_tokens=100 + 60 * seed) for seed in range(3)
+    ]
+    for events in await asyncio.gather(*(events_of(runtime, each) for each in asked)):
         calls = calls_of(events)
         assert calls
         assert_valid(calls)
