@@ -68,6 +68,7 @@ def test_a_stream_goes_on_for_as_long_as_it_may(settings):
 def test_a_second_interrupt_is_one_line(tmp_path):
     """Nothing is waited for, and the tasks that are cut off leave no tracebacks."""
     options = ["--port", "0", "--data-dir", str(tmp_path), "--model", "tiny", "--num-threads", "1"]
+    options += ["--compile-workers", "0"]
     program = [sys.executable, "-c", "from gateway.cli import main; main()", "serve", *options]
     asked = {
         "model": "tiny",
