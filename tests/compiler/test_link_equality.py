@@ -38,6 +38,12 @@ def _unit(vocabulary: Vocabulary, syntax: Syntax, name: str) -> Unit:
     return compile_unit(toolbox(100, syntax, vocabulary)[name], syntax, prepare(vocabulary))
 
 
+@cache
+def _ids_by_spelling(vocabulary: Vocabulary) -> dict[bytes, tuple[int, ...]]:
+    index = prepare(vocabulary).index
+    return dict(zip(index.spellings, index.ids, strict=True))
+
+
 class Comparison:
     """Both matchers side by side, along random tokens that lean towards the syntax's own text."""
 
@@ -46,9 +52,7 @@ class Comparison:
         self.reference = reference
         self.vocabulary = vocabulary
         self.random = random.Random(seed)
-        self.ids_of = dict(
-            zip(prepare(vocabulary).index.spellings, prepare(vocabulary).index.ids, strict=True)
-        )
+        self.ids_of = _ids_by_spelling(vocabulary)
         trigger = vocabulary.spell(texts["trigger"]).encode()
         is_lead = {
             i: bool(trigger) and trigger.startswith(vocabulary.tokens[i]) for i in vocabulary.marker_ids
