@@ -10,7 +10,8 @@ SCHEMATHESIS := build/schemathesis
 LLAMA := build/llama
 SGLANG := build/sglang
 AJV := build/ajv/node_modules/ajv
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
+# Tests start many processes, which need not compile each module again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: demo serve test coverage test-corpus test-clients test-engines chaos fuzz lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
