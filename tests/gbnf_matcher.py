@@ -5,6 +5,7 @@ marker's sentinel.
 """
 
 import re
+from functools import cache
 
 import xgrammar as xgr
 
@@ -29,7 +30,7 @@ class GbnfMatcher:
         # no text holds a marker
         text = re.sub(r"(?<=[ |(])\.(?= )", r"[^\\u0001]", text).replace("[^", "[^\\u0001")
         self._matcher = xgr.GrammarMatcher(
-            xgr.GrammarCompiler(prepared.tokenizer_info).compile_grammar(xgr.Grammar.from_ebnf(text))
+            _compiler_of(prepared).compile_grammar(xgr.Grammar.from_ebnf(text))
         )
 
     def accept(self, token_id: int) -> bool:
@@ -40,6 +41,12 @@ class GbnfMatcher:
 
     def is_completed(self) -> bool:
         return self._matcher.is_completed()
+
+
+@cache
+def _compiler_of(prepared: PreparedVocabulary) -> xgr.GrammarCompiler:
+    """Without a cache, since our own rewriting has not made these grammars safe for xgrammar's."""
+    return xgr.GrammarCompiler(prepared.tokenizer_info, max_threads=1, cache_enabled=False)
 
 
 def _translated(found: re.Match) -> str:

@@ -11,7 +11,8 @@ root ::= "a\u002Db" the-n
 the-n ::= [0-9] the-n | "\u00E9"
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 from compiler.grammar.grammar import (
     CharClass,
@@ -37,8 +38,8 @@ def to_gbnf(grammar: Grammar, vocabulary: Vocabulary) -> str:
     for name in (grammar.root, *(name for name in grammar.rules if name != grammar.root)):
         body = grammar.rules[name].body
         if isinstance(body, Prose):
-            texts = [text for text in body.excludes if not text.startswith(MARKER_START)]
-            lines += _without(texts, _name(name, grammar))
+            texts = tuple(text for text in body.excludes if not text.startswith(MARKER_START))
+            lines.append(_without(texts, _name(name, grammar)))
         else:
             lines.append(f"{_name(name, grammar)} ::= {_write(body, grammar, vocabulary)}\n")
     return "".join(lines)
@@ -107,21 +108,25 @@ def _escape(char: str) -> str:
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
-def _without(texts: Sequence[str], name: str) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def _without(texts: tuple[str, ...], name: str) -> str:
     """The rules of all texts that contain none of `texts`: an automaton of Aho and Corasick.
 
     Its states are the beginnings of `texts`. Each becomes a rule, the first one that of the empty text.
+    Cached, since most excluded texts are those of the syntax, the same in every grammar.
     """
     states = list(dict.fromkeys([""] + [text[:end] for text in texts for end in range(1, len(text))]))
     names = {state: f"{name}-{at}-" if at else name for at, state in enumerate(states)}
     letters = sorted(set("".join(texts)))
     others = "[^" + "".join(map(_escape, letters)) + "]" if letters else "."
+    rules = []
     for state in states:
         by_target: dict[str, list[str]] = {}
         for letter in letters:
             read = state + letter
-            if not read.endswith(tuple(texts)):
+            if not read.endswith(texts):
                 target = next(read[at:] for at in range(len(read) + 1) if read[at:] in names)
                 by_target.setdefault(target, []).append(letter)
         options = [f"[{''.join(map(_escape, symbols))}] {names[to]}" for to, symbols in by_target.items()]
-        yield f"{names[state]} ::= " + " | ".join([*options, f"{others} {name}", '""']) + "\n"
+        rules.append(f"{names[state]} ::= " + " | ".join([*options, f"{others} {name}", '""']) + "\n")
+    return "".join(rules)
