@@ -16,7 +16,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.conditional_cases import references_in, with_cases
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys, take_dependent_keys
-from compiler.frontend.depth import check_depth, find_cycle, longest_chain
+from compiler.frontend.depth import check_depth
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
@@ -37,6 +37,7 @@ from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import child, inside, located, transformed
 from compiler.frontend.literals import check_literals
+from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.symbolic_forms import form_of
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS

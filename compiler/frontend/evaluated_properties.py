@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.depth import applied_to_same_value
 from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import child, inside
+from compiler.frontend.reference_graph import applied_to_same_value
 from toolspecs.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
 
 _EVALUATING = ("additionalProperties", "unevaluatedProperties")

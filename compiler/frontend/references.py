@@ -1,6 +1,7 @@
 """Where the references of a schema lead: `$ref` to pointers, identifiers and anchors, in it and elsewhere.
 
-A pointer into another document is written as URI, `#` and pointer.
+A pointer into another document is written as URI, `#` and pointer. Each reference has at most one target,
+that of the specification. `reference_graph` has all the targets that validators may see.
 """
 
 from collections.abc import Mapping
@@ -12,19 +13,13 @@ from toolspecs.bundle import absolute
 from toolspecs.drafts import identifier_keyword
 
 
-class References:
-    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
-
-    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
-    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
-    ('/$defs/node', '/$defs/node')
-    """
+class SchemaDocuments:
+    """A document, and the `documents` by URI that it may refer to; values in them by pointer."""
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self.document = document
         self.documents = documents
         self._values: dict[str, Any] = {}
-        self._targets: dict[tuple[str, str], str | None] = {}
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
@@ -34,10 +29,23 @@ class References:
 
     def _value(self, pointer: str) -> Any:
         uri, inner = split_uri(pointer)
-        around, _, token = pointer.rpartition("/")
-        if inner.startswith("/") and around in self._values:  # most are, and the way from the root is long
-            return resolve(self._values[around], f"/{token}")
+        parent, _, token = pointer.rpartition("/")
+        if inner.startswith("/") and parent in self._values:  # mostly so; from the root, the path is long
+            return resolve(self._values[parent], f"/{token}")
         return resolve(self.documents.get(uri) if uri else self.document, inner)
+
+
+class References(SchemaDocuments):
+    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
+
+    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
+    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
+    ('/$defs/node', '/$defs/node')
+    """
+
+    def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
+        super().__init__(document, documents)
+        self._targets: dict[tuple[str, str], str | None] = {}
 
     def target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
@@ -47,7 +55,7 @@ class References:
         return self._targets[pointer, uri]
 
     def base(self, pointer: str) -> tuple[str, str]:
-        """What the references of the schema at `pointer` are relative to: its document, and its URI there."""
+        """The URI of the document that holds `pointer`, and the base URI of the references of its schema."""
         return split_uri(pointer)[0], self._bases.get(pointer, self._base)
 
     def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
@@ -74,7 +82,7 @@ class References:
 
     @cached_property
     def _bases(self) -> Mapping[str, str]:
-        """By the pointer of each schema of the document the URI that its references are relative to."""
+        """The URI that the references of each schema of the document are relative to, by its pointer."""
         bases: dict[str, str] = {}
         stack = [("", self.document, "")]
         while stack:
@@ -86,7 +94,7 @@ class References:
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        """The pointers of the schemas that have an identifier or an anchor, by its URI, and of the whole."""
+        """The pointer of each schema with an identifier or an anchor, and of the document, by its URI."""
         names = {self._base: ""}
         for pointer, schema in located(self.document):
             base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
@@ -98,6 +106,6 @@ class References:
         return names
 
     def _identifier(self, schema: Mapping[str, Any]) -> str:
-        """The URI by which a schema names itself, "" if it does not; it can be an anchor up to draft 7."""
+        """A schema's identifier, "" if it has none; up to draft 7 it may be an anchor."""
         name = schema.get(identifier_keyword(self.document))
         return name if isinstance(name, str) else ""

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.frontend.depth import find_cycle, longest_chain
+from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.schema import lower_schema
 
 URI = "https://example.com/"
