@@ -176,10 +176,10 @@ class Engine:
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
         """Copy a sequence with another seed, on the same pages if possible; its population does this."""
         twin = sequence.fork(seed)
-        if (copied := self.scheduler.adopt(twin, sequence)) is None:
+        if not self.scheduler.has_room_for_copy(sequence):
             self.scheduler.enqueue(twin)
-        elif copied:
-            self.runner.cache.copy(*copied)
+        elif (page_copy := self.scheduler.start_copy(twin, sequence)) is not None:
+            self.runner.cache.copy(page_copy.source, page_copy.target)
         return twin
 
     def drop(self, sequence: Sequence) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runtime.client_shares import ClientShares
 from runtime.errors import Overloaded, TooManySequences
@@ -90,7 +91,7 @@ class StepBudget:
     num_left: int
     quotas: defaultdict[str, int]
 
-    def most(self, sequence: Sequence, num_reserved: int = 0) -> int:
+    def max_tokens(self, sequence: Sequence, num_reserved: int = 0) -> int:
         """The most tokens that a sequence may compute; `num_reserved` are kept for others."""
         return min(self.num_left - num_reserved, max(1, self.quotas[sequence.share]))
 
@@ -98,6 +99,13 @@ class StepBudget:
         """Take the tokens of a chunk."""
         self.num_left -= chunk.num_tokens
         self.quotas[chunk.sequence.share] -= chunk.num_tokens
+
+
+class PageCopy(NamedTuple):
+    """A page whose contents must be copied to another page before the next step."""
+
+    source: int
+    target: int
 
 
 class Scheduler:
@@ -141,7 +149,7 @@ class Scheduler:
         dropped = None
         waiting = _choices(self.waiting)
         if len(waiting) >= self.settings.max_waiting:
-            dropped = self._to_drop(waiting, sequence.share)
+            dropped = self._choice_to_drop(waiting, sequence.share)
             if dropped is None:
                 raise Overloaded(retry_after_s)
             self.remove(dropped)
@@ -149,38 +157,45 @@ class Scheduler:
         return dropped
 
     def enqueue(self, sequence: Sequence) -> None:
-        """Queue a sequence whatever the limits are: its choice was admitted."""
+        """Queue a sequence of a choice that `add` admitted; no limits apply."""
         sequence.status = SequenceStatus.WAITING
         self.waiting.append(sequence)
         self.shares.enter(sequence)
 
     def park(self, sequence: Sequence) -> None:
-        """Take a sequence's place and pages, until it is queued again."""
+        """Take a sequence out of the batch, without its pages, until it is queued again."""
         self.remove(sequence)
         sequence.status = SequenceStatus.PARKED
 
-    def adopt(self, twin: Sequence, sequence: Sequence) -> tuple[int, int] | tuple[()] | None:
-        """Run `twin`, a copy of a running sequence, on the same pages; None if there is no room for it.
+    def has_room_for_copy(self, sequence: Sequence) -> bool:
+        """Whether a copy of a sequence can run now, on the same pages; only a running sequence has pages."""
+        is_running = sequence.status is SequenceStatus.RUNNING
+        has_partial_page = sequence.num_computed % self.pool.page_size > 0
+        return is_running and len(self.running) < self.max_running and self.pool.num_free >= has_partial_page
 
-        A page that is not full cannot be shared, because both sequences go on writing it. Returns that page
-        and the page to copy it to, or an empty tuple.
+    def start_copy(self, twin: Sequence, sequence: Sequence) -> PageCopy | None:
+        """Run `twin`, a copy of a running sequence, on the same pages; there must be room for it.
+
+        Both sequences go on writing the last page if it is not full, so they cannot share it. The caller must
+        carry out the returned copy of that page; None if there is none.
         """
         num_full, num_rest = divmod(sequence.num_computed, self.pool.page_size)
-        is_running = sequence.status is SequenceStatus.RUNNING
-        if not is_running or len(self.running) >= self.max_running or self.pool.num_free < bool(num_rest):
-            return None
         shared = sequence.page_table[:num_full]
         self.pool.share(shared)
-        copied = self.pool.allocate(bool(num_rest))
-        twin.page_table = shared + copied
+        new_pages = self.pool.allocate(bool(num_rest))
+        twin.page_table = shared + new_pages
         twin.num_computed = sequence.num_computed
         twin.num_published = min(sequence.num_published, num_full)
         twin.status = SequenceStatus.RUNNING
         self.running.append(twin)
         self.shares.enter(twin)
-        return (sequence.page_table[num_full], copied[0]) if copied else ()
+        return PageCopy(sequence.page_table[num_full], new_pages[0]) if new_pages else None
 
-    def _to_drop(self, waiting: list[Sequence], share: str) -> Sequence | None:
+    def _choice_to_drop(self, waiting: list[Sequence], share: str) -> Sequence | None:
+        """The newest choice that has never run, of the client with most waiting choices.
+
+        None if that client has hardly more than the client of `share`, or if all its choices have run.
+        """
         num_waiting = Counter(other.share for other in waiting)
         largest, number = num_waiting.most_common(1)[0]
         if number <= num_waiting[share] + 1:
@@ -199,7 +214,7 @@ class Scheduler:
     def schedule(self) -> Batch:
         """The batch of the next step; it is empty only if all work is that of resting slow sequences."""
         self._recover()
-        self._give_way()
+        self._make_room()
         max_tokens, num_preempted = self.settings.max_batch_tokens, self.num_preempted
         budget = StepBudget(max_tokens, self.shares.quotas(self.running, self.waiting, max_tokens))
         chunks = self._continue_running(budget)
@@ -211,12 +226,12 @@ class Scheduler:
         """The chunks of running sequences; each leaves one token of the budget to every later sequence."""
         chunks = []
         in_order = self.shares.in_order(self.running)
-        due = self._due(in_order)
+        due = self._due_sequences(in_order)
         for index, sequence in enumerate(in_order):
             if sequence not in due or sequence.status is not SequenceStatus.RUNNING:
                 continue  # it may have been preempted just now, for the pages of an earlier one
             num_later = len(in_order) - index - 1
-            chunk = self._advance(sequence, budget.most(sequence, num_later), in_order[index:])
+            chunk = self._advance(sequence, budget.max_tokens(sequence, num_later), in_order[index:])
             if chunk is not None:
                 chunks.append(chunk)
                 budget.spend(chunk)
@@ -227,7 +242,7 @@ class Scheduler:
         chunks = []
         while self.waiting and budget.num_left > 0:
             sequence = self.shares.next_of(self.waiting)
-            chunk = self._admit(sequence, budget.most(sequence))
+            chunk = self._admit(sequence, budget.max_tokens(sequence))
             if chunk is None:
                 break
             if chunk.num_tokens:
@@ -235,7 +250,7 @@ class Scheduler:
                 budget.spend(chunk)
         return chunks
 
-    def _due(self, running: list[Sequence]) -> set[Sequence]:
+    def _due_sequences(self, running: list[Sequence]) -> set[Sequence]:
         """The running sequences of this step: those with tokens to compute, except resting ones."""
         slow = self.slow.resting(running, self.waiting, self.shares.served)
         due = [sequence for sequence in running if sequence.num_due and sequence not in slow]
@@ -265,13 +280,13 @@ class Scheduler:
         return sequences
 
     def _recover(self) -> None:
-        """Some time after a shortage of memory, let one more sequence run."""
+        """Let one more sequence run every `RECOVERY_STEPS` after a shortage of memory."""
         if self.max_running < self.settings.max_sequences:
             self._num_steps_since_shortage += 1
             if self._num_steps_since_shortage % RECOVERY_STEPS == 0:
                 self.max_running += 1
 
-    def _give_way(self) -> None:
+    def _make_room(self) -> None:
         """Preempt sequences that must make room for the next waiting sequence; held ones go first.
 
         This happens before the step has chunks: a sequence with a chunk keeps its pages, as others may read
@@ -287,17 +302,17 @@ class Scheduler:
             self.preempt(victim)
         num_pages = self._num_pages(len(sequence.token_ids))
         if len(self.running) < self.max_running:
-            while self._num_missing(sequence) > 0 and (
+            while self._num_missing_pages(sequence) > 0 and (
                 victim := self.shares.giving_pages(self.running, sequence, num_pages)
             ):
                 self.preempt(victim)
 
     def _park_held(self) -> None:
-        """Take the places and pages of sequences that wait for the others of their population."""
+        """Park sequences that wait for the others of their population."""
         for sequence in [sequence for sequence in self.running if sequence.is_held]:
             self.park(sequence)
 
-    def _cached(self, sequence: Sequence) -> list[int]:
+    def _cached_pages(self, sequence: Sequence) -> list[int]:
         """The pages of a waiting sequence's longest cached prefix.
 
         The last token is always computed, because its logits choose the next one. So are forced tokens that
@@ -307,9 +322,9 @@ class Scheduler:
         num_known = len(sequence.token_ids) if sequence.weight is None else sequence.weight.num_counted
         return self.pool.match(sequence.page_digests(size)[: (num_known - 1) // size])
 
-    def _num_missing(self, sequence: Sequence) -> int:
+    def _num_missing_pages(self, sequence: Sequence) -> int:
         """How many more pages than are free a waiting sequence needs."""
-        cached = self._cached(sequence)
+        cached = self._cached_pages(sequence)
         num_new = self._num_pages(len(sequence.token_ids)) - len(cached)
         return num_new - (self.pool.num_free - self.pool.count_free(cached))
 
@@ -333,9 +348,9 @@ class Scheduler:
 
     def _admit(self, sequence: Sequence, budget: int) -> Chunk | None:
         """Start a waiting sequence after its longest cached prefix; None if its tokens do not fit now."""
-        if len(self.running) >= self.max_running or self._num_missing(sequence) > 0:
+        if len(self.running) >= self.max_running or self._num_missing_pages(sequence) > 0:
             return None
-        cached = self._cached(sequence)
+        cached = self._cached_pages(sequence)
         self.waiting.remove(sequence)
         self.running.append(sequence)
         sequence.status = SequenceStatus.RUNNING
