@@ -2,8 +2,8 @@
 
 One look-up of a toolset with one tool, through all tiers:
 
-1. `GrammarCache.toolset` makes a `CompileJob` of the tool. Its key is a hash of the tool's parameters, the
-   row of the call syntax, the version of the lowering and the vocabulary: `7d9f...`.
+1. `GrammarCache.find_toolset` makes a `CompileJob` of the tool. Its key is a hash of the tool's parameters,
+   the row of the call syntax, the version of the lowering and the vocabulary: `7d9f...`.
 2. Memory: `CachedEntries.find` asks `LruCache.get("7d9f...")`, which has no entry. Otherwise the source would
    be `memory`.
 3. Single flight: if another request of the same client is looking for the same key, this one waits for its

@@ -79,12 +79,12 @@ class CachedEntries:
             task.cancel()
         await asyncio.gather(self._wanted.cancel(), self._running.cancel(), *tasks, return_exceptions=True)
 
-    async def stored(
+    async def load_stored(
         self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, share: str
     ) -> Mapping[str, CacheEntry]:
-        """The stored entries of those jobs that are not in memory, read in one round trip.
+        """Load the stored entries of those jobs that are not in memory, in one round trip.
 
-        Entries that take long to prepare are left out; `_fetch` loads those one by one.
+        Returns them by key. Entries that take long to prepare are left out; `_fetch` loads those one by one.
         """
         jobs_by_key: dict[str, CompileJob] = {}
         for job in jobs:
@@ -93,32 +93,29 @@ class CachedEntries:
         missing = [
             key
             for key in jobs_by_key
-            if _flight(share, key) not in self._wanted and self.memory.get(key) is None
+            if _flight_key(share, key) not in self._wanted and self.memory.get(key) is None
         ]
         contents = await self._store.load_many(missing) if len(missing) > 1 else {}
-
-        def read() -> dict[str, CacheEntry]:
-            entries = {}
-            for key, content in contents.items():
-                with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
-                    entries[key] = CacheEntry.from_bytes(content, prepared, jobs_by_key[key].task)
-            return entries
-
-        entries = await asyncio.to_thread(read) if contents else {}
-        ready = {
+        if not contents:
+            return {}
+        entries = await asyncio.to_thread(_read_many, contents, jobs_by_key, prepared)
+        quick = {
             key: entry for key, entry in entries.items() if entry.can_compile_lazily or _is_quick_unit(entry)
         }
-        for key, entry in ready.items():
+        for key, entry in quick.items():
             self._keep(key, entry)
-        unprepared = [entry for entry in ready.values() if not entry.can_compile_lazily]
-        if unprepared:
-            task = asyncio.create_task(self._prepare(unprepared, share))
+        self._prepare_later([entry for entry in quick.values() if not entry.can_compile_lazily], share)
+        return quick
+
+    def _prepare_later(self, entries: Sequence[CacheEntry], share: str) -> None:
+        """Prepare entries in the background."""
+        if entries:
+            task = asyncio.create_task(self._prepare(entries, share))
             self._preparing.add(task)
             task.add_done_callback(self._preparing.discard)
-        return ready
 
     async def _prepare(self, entries: Sequence[CacheEntry], share: str) -> None:
-        """Prepare entries one at a time in the background; a call that comes first prepares its own."""
+        """Prepare entries one at a time. A call that needs one earlier prepares it itself."""
         with suppress(CompilerOverloaded):
             for entry in entries:
                 async with self._slow.turn(share):
@@ -131,7 +128,11 @@ class CachedEntries:
         budget: CompileBudget,
         stored: Mapping[str, CacheEntry] | None = None,
     ) -> EntryLookup:
-        """The entry of a job, and where it came from; raises the refusals of its schema."""
+        """The entry of a job, and where it came from; `stored` is what `load_stored` has just loaded.
+
+        Raises:
+            UnsupportedSchema: the job's schema is refused.
+        """
         try:
             return await self._look_up(job, prepared, budget, stored or {})
         except NotTried:
@@ -153,7 +154,7 @@ class CachedEntries:
         cached = self.memory.get(key)
         if cached is not None:
             return EntryLookup(key, cached, "memory")
-        flight = _flight(budget.share, key)
+        flight = _flight_key(budget.share, key)
         while True:
             is_own = flight not in self._wanted
             try:
@@ -169,7 +170,7 @@ class CachedEntries:
     async def _fetch(
         self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> tuple[CacheEntry, str]:
-        """From the store or, when the turn of the client's share has come, from the pool."""
+        """Load an entry from the store or, when the client's turn has come, compile it; with its source."""
         async with budget.loads:
             entry = await self._load(key, job, prepared, budget.share)
         if entry is not None:
@@ -254,7 +255,18 @@ class CachedEntries:
         self._on_kept(key, entry)
 
 
-def _flight(share: str, key: str) -> str:
+def _read_many(
+    contents: Mapping[str, bytes], jobs_by_key: Mapping[str, CompileJob], prepared: PreparedVocabulary
+) -> dict[str, CacheEntry]:
+    """The entries in stored contents, by key; corrupt ones are left out."""
+    entries = {}
+    for key, content in contents.items():
+        with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
+            entries[key] = CacheEntry.from_bytes(content, prepared, jobs_by_key[key].task)
+    return entries
+
+
+def _flight_key(share: str, key: str) -> str:
     return f"{share} {key}"
 
 

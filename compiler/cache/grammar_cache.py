@@ -112,7 +112,7 @@ class GrammarCache:
         await self._entries.close()
         await self._pool.close()
 
-    async def toolset(
+    async def find_toolset(
         self,
         tools: Sequence[Tool],
         *,
@@ -139,12 +139,12 @@ class GrammarCache:
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
         budget = self.compile_budget(share)
-        entries = await self._tools(tools, syntax, prepared, budget, key_order)
+        entries = await self._find_entries(tools, syntax, prepared, budget, key_order)
         keys = [(tool.name, entry.key) for tool, entry in zip(tools, entries, strict=True)]
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
             job = CompileJob.format(response_format, key_order or "declared")
-            entries.append(await self._format(job, prepared, budget))
+            entries.append(await self._find_format_entry(job, prepared, budget))
             answer = FormatKey(response_format.kind, entries[-1].key)
         recipe = GrammarRecipe.of_tools(
             keys,
@@ -156,7 +156,7 @@ class GrammarCache:
         )
         return self._link(recipe, entries, prepared, start, share)
 
-    async def format(
+    async def find_format(
         self,
         response_format: ResponseFormat,
         *,
@@ -169,11 +169,11 @@ class GrammarCache:
 
         Raises:
             UnsupportedSchema: the format cannot be read or upheld, or no text is of it.
-            CompilerOverloaded, WorkersUnavailable, TooManyGrammars: as `toolset`.
+            CompilerOverloaded, WorkersUnavailable, TooManyGrammars: as `find_toolset`.
         """
         start = time.perf_counter()
         budget = self.compile_budget(share)
-        entry = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
+        entry = await self._find_format_entry(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, entry.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
         return self._link(recipe, [entry], prepared, start, share)
@@ -186,24 +186,24 @@ class GrammarCache:
         syntax: str,
         budget: CompileBudget | None = None,
     ) -> list[ToolReport]:
-        """Compile every tool ahead of its first request, and report on it; raises the errors of `toolset`.
+        """Compile every tool ahead of its first request, and report on it.
 
-        `budget` is for requests that ask for several such things.
+        A request that checks several toolsets passes one `budget` for all of them. Raises the errors of
+        `find_toolset`.
         """
-        entries = await self._tools(tools, syntax, prepared, budget or self.compile_budget())
+        entries = await self._find_entries(tools, syntax, prepared, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, entry in zip(tools, (lookup.entry for lookup in entries), strict=True)
         ]
 
     async def publish(self, keys: Sequence[str], share: str | None) -> bool:
-        """Store those of the entries that are in memory but not, or no longer, in the store.
+        """Store the entries of these keys, which are keys of recipes, unless the store still has them.
 
-        `keys` are keys of recipes. False if some cannot be stored, since they left memory or the client of
-        `share` has added as much as it may. The share None is the gateway itself, which has no limit.
-
-        An engine that links a recipe reads them there. They expire there, or are evicted, while a gateway
-        keeps them in memory.
+        An engine that links a recipe reads its entries in the store. They may expire there, or be evicted,
+        while the gateway keeps them in memory. Returns False if some cannot be stored: they left memory, or
+        the client of `share` has added as much as it may. The share None is the gateway itself, which has no
+        limit.
 
         Raises:
             StoreUnavailable: the store fails, so that some may be missing.
@@ -217,16 +217,16 @@ class GrammarCache:
         self._store.check()
         return True
 
-    def entries(self, recipe: GrammarRecipe) -> Mapping[str, CacheEntry] | None:
-        """The entries of a recipe by their keys; None if some are not, or no longer, in memory."""
+    def entries_of(self, recipe: GrammarRecipe) -> Mapping[str, CacheEntry] | None:
+        """The entries of a recipe by their keys; None if some are not in memory."""
         entries = {key: self._entries.memory.get(key) for key in recipe.keys}
         in_memory = {key: entry for key, entry in entries.items() if entry is not None}
         return in_memory if len(in_memory) == len(entries) else None
 
     async def find(self, digest: str) -> CachedGrammar | None:
-        """The grammar or the part of that digest; None if this process has not used it, or not for long.
+        """The grammar or the part of a digest; None if this process has never used it, or has forgotten it.
 
-        The store is asked about a few parts only.
+        The store is asked about the first `_MAX_ASKED` parts only.
         """
         recipe, parts = self._index.find(digest)
         if not parts and recipe is None:
@@ -252,22 +252,22 @@ class GrammarCache:
             return False
         job, share = CompileJob.covers(outer, inner), budget.share if budget else ""
         try:
-            return await self._in_turn(job, prepared, share) == b"1"
+            return await self._run_in_turn(job, prepared, share) == b"1"
         except UnsupportedSchema:
             return False
 
-    async def faults(
+    async def find_faults(
         self, tool: Tool, arguments: Any, *, prepared: PreparedVocabulary, share: str = ""
     ) -> tuple[ArgumentFault, ...]:
-        """What is wrong with the arguments of a call of a tool that compiles; nothing if they are valid.
+        """The faults in the arguments of a call; none if they are valid. The tool must compile.
 
         Raises:
             UnsupportedSchema: the arguments are too large or nested too deeply, or take too long to judge.
             CompilerOverloaded, WorkersUnavailable: nothing can be judged right now.
         """
-        return read_faults(await self._in_turn(CompileJob.judge(tool, arguments), prepared, share))
+        return read_faults(await self._run_in_turn(CompileJob.judge(tool, arguments), prepared, share))
 
-    async def _in_turn(self, job: CompileJob, prepared: PreparedVocabulary, share: str) -> bytes:
+    async def _run_in_turn(self, job: CompileJob, prepared: PreparedVocabulary, share: str) -> bytes:
         """The result of a job, which is not cached; it runs in a turn of the client's share."""
         async with self._entries.queue.turn(share) as turn:
             with suppress(TakesLonger):
@@ -279,7 +279,7 @@ class GrammarCache:
         """A fresh budget for one request of the client that `share` stands for; its time starts now."""
         return CompileBudget(self._pool.limits, self._pool.num_workers, share)
 
-    async def _tools(
+    async def _find_entries(
         self,
         tools: Sequence[Tool],
         syntax: str,
@@ -287,8 +287,9 @@ class GrammarCache:
         budget: CompileBudget,
         key_order: KeyOrder | None = None,
     ) -> list[EntryLookup]:
-        jobs = await self._jobs(tools, syntax, prepared, key_order)
-        stored = await self._entries.stored(jobs, prepared, budget.share)
+        """The entries of tools, in their order; one error names all refused tools, as in `find_toolset`."""
+        jobs = await self._make_jobs(tools, syntax, prepared, key_order)
+        stored = await self._entries.load_stored(jobs, prepared, budget.share)
         lookups = [self._entries.find(job, prepared, budget, stored) for job in jobs]
         results = await asyncio.gather(*lookups, return_exceptions=True)
         self._count(results)
@@ -306,7 +307,7 @@ class GrammarCache:
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _format(
+    async def _find_format_entry(
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> EntryLookup:
         entry = await self._entries.find(job, prepared, budget)
@@ -335,10 +336,10 @@ class GrammarCache:
         self._num_by_source.update(num_by_tier)
         self._observer.looked_up(num_by_tier)
 
-    async def _jobs(
+    async def _make_jobs(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
     ) -> list[CompileJob]:
-        """The jobs of tools, with cached keys. Hashing large tools takes time, so a thread does it."""
+        """The jobs of tools, each with its key. Hashing large tools takes time, so a thread does it."""
         jobs = [
             CompileJob.tool(tool.parameters, syntax, tool.documents, tool.custom, key_order or tool.key_order)
             for tool in tools
@@ -347,15 +348,17 @@ class GrammarCache:
         def memo_key(tool: Tool) -> str:
             return f"{tool.digest} {syntax} {prepared.vocabulary.digest} {key_order}"
 
-        def compute() -> dict[str, str]:
+        def compute_keys() -> dict[str, str]:
             keys = {}
             for tool, job in zip(tools, jobs, strict=True):
-                with suppress(UnsupportedSchema, RecursionError):  # `find` raises it again, for this job
+                with suppress(
+                    UnsupportedSchema, RecursionError
+                ):  # `CachedEntries.find` raises it again, for this job
                     keys[memo_key(tool)] = job.key(prepared.vocabulary)
             return keys
 
         if not all(tool.is_hashed and self._keys.get(memo_key(tool)) for tool in tools):
-            for tool_key, job_key in (await asyncio.to_thread(compute)).items():
+            for tool_key, job_key in (await asyncio.to_thread(compute_keys)).items():
                 self._keys.put(tool_key, job_key, len(tool_key) + len(job_key))
         for tool, job in zip(tools, jobs, strict=True):
             if tool.is_hashed and (key := self._keys.get(memo_key(tool))):

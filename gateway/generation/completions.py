@@ -263,7 +263,7 @@ class Completions:
             return None
         with chat.grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
-                cached = await self._grammars.format(
+                cached = await self._grammars.find_format(
                     turn.response_format,
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
@@ -271,7 +271,7 @@ class Completions:
                     share=share,
                 )
             else:
-                cached = await self._grammars.toolset(
+                cached = await self._grammars.find_toolset(
                     tools,
                     prepared=model.prepared,
                     syntax=model.syntax,

@@ -189,7 +189,9 @@ class Registry:
         worker. Raises what `GrammarCache.faults` raises.
         """
         model, *_ = await self._runtime.models()
-        return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=principal.share)
+        return await self._grammars.find_faults(
+            tool, arguments, prepared=model.prepared, share=principal.share
+        )
 
     async def checked(
         self,

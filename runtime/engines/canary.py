@@ -79,7 +79,7 @@ class Canary:
 
     async def _grammar(self, tool: Tool) -> GrammarLookup:
         """The grammar of one call of a tool, stored where the engine reads it."""
-        cached = await self._grammars.toolset(
+        cached = await self._grammars.find_toolset(
             (tool,),
             prepared=self._text.prepared,
             syntax=self._text.syntax,

@@ -42,7 +42,7 @@ class InlineGrammars:
         assert self._grammars is not None, "no request comes before the start"
         if self._cached(recipe):
             return
-        entries = self._grammars.entries(recipe)
+        entries = self._grammars.entries_of(recipe)
         if entries is None:
             raise _gone()
         signed = await asyncio.to_thread(self._sign, entries)

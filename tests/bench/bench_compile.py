@@ -157,7 +157,10 @@ async def report_replicas(known: list[Tool], bench: Bench, folder: str) -> None:
     server.start()
     store = open_store(server.url)
     ask = partial(
-        GrammarCache.toolset, prepared=prepare(bench.vocabulary), syntax=bench.family.name, choice=REQUIRED
+        GrammarCache.find_toolset,
+        prepared=prepare(bench.vocabulary),
+        syntax=bench.family.name,
+        choice=REQUIRED,
     )
     try:
         await ask(GrammarCache(store, secret=b"one of all replicas"), known)

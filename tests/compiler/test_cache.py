@@ -170,14 +170,14 @@ async def test_response_schemas_are_shared_like_tools(store, vocabulary):
     compile_pool = Counting()
     first, second = (GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for _ in range(2))
     found = await asyncio.gather(
-        *(first.format(ResponseFormat("schema", schema), prepared=prepare(vocabulary)) for _ in range(4))
+        *(first.find_format(ResponseFormat("schema", schema), prepared=prepare(vocabulary)) for _ in range(4))
     )
     assert {one.source for one in found} == {"compiled"}
     assert len(compile_pool.jobs) == 1
     assert (
-        await first.format(ResponseFormat("schema", schema), prepared=prepare(vocabulary))
+        await first.find_format(ResponseFormat("schema", schema), prepared=prepare(vocabulary))
     ).source == "memory"
-    shared = await second.format(ResponseFormat("schema", schema), prepared=prepare(vocabulary))
+    shared = await second.find_format(ResponseFormat("schema", schema), prepared=prepare(vocabulary))
     assert shared.source == "store"
     assert shared.grammar.digest == found[0].grammar.digest
     assert shared.grammar.report == found[0].grammar.report
@@ -195,7 +195,7 @@ async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, cap
     for kind in (content, content.replace(b"tool", b"schema", 1)):
         await store.set(f"unit:{other}", sign(kind, other, SECRET))
         fresh = GrammarCache(store, secret=SECRET)
-        found = await fresh.format(
+        found = await fresh.find_format(
             ResponseFormat("schema", {"type": "integer"}), prepared=prepare(vocabulary)
         )
         assert found.source == "compiled"

@@ -134,7 +134,7 @@ async def compiled(cache, *toolsets):
     """The unit of the one tool of each toolset, and where it came from."""
     results = []
     for toolset in toolsets:
-        found = await cache.toolset(
+        found = await cache.find_toolset(
             toolset.tools,
             prepared=prepare(Vocabulary.of_bytes()),
             syntax="json",

@@ -41,7 +41,7 @@ async def entries_of(recipe, store, prepared):
 @pytest.mark.parametrize("response_format", [None, FORMAT])
 async def test_a_recipe_links_the_grammar_of_its_look_up(store, choice, response_format):
     prepared = prepare(Vocabulary.of_bytes())
-    found = await GrammarCache(store, secret=SECRET).toolset(
+    found = await GrammarCache(store, secret=SECRET).find_toolset(
         [tool("f"), tool("g", b={"type": "string"})],
         prepared=prepared,
         syntax="json",
@@ -61,7 +61,7 @@ async def test_a_recipe_tells_orders_of_keys_apart(store):
     of_schema = ResponseFormat("schema", tools[0].parameters)
     recipes = []
     for order in (None, "any", "declared"):
-        found = await GrammarCache(store, secret=SECRET).toolset(
+        found = await GrammarCache(store, secret=SECRET).find_toolset(
             tools,
             prepared=prepared,
             syntax="json",
@@ -86,7 +86,7 @@ async def test_a_recipe_of_a_format_alone(store, syntax):
             [b"y", b"es", b"no"], markers={"<think>": 3, "</think>": 4}, stop_ids=[5], width=6
         )
     )
-    found = await GrammarCache(store, secret=SECRET).format(FORMAT, prepared=prepared, syntax=syntax)
+    found = await GrammarCache(store, secret=SECRET).find_format(FORMAT, prepared=prepared, syntax=syntax)
     linked = found.recipe.link(await entries_of(found.recipe, store, prepared), prepared)
     assert (linked.digest, type(linked)) == (found.grammar.digest, type(found.grammar))
 

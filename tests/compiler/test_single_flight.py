@@ -42,7 +42,7 @@ async def replica(url: str) -> None:
     while int(await store.get(START) or b"0") < 2:
         await asyncio.sleep(0.01)
     asked = (
-        cache.toolset(
+        cache.find_toolset(
             tools, prepared=prepare(vocabulary), syntax="json", choice=ToolChoice(ChoiceMode.REQUIRED)
         )
         for _ in range(NUM_REQUESTS)

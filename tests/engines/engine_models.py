@@ -58,7 +58,7 @@ def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=S
         store = open_store(store_url)
         cache = GrammarCache(store, secret=secret)
         try:
-            return await cache.toolset(
+            return await cache.find_toolset(
                 tools, prepared=vocabulary or prepared(), syntax="hermes", choice=choice, parallel=parallel
             )
         finally:

@@ -74,17 +74,17 @@ class Linked:
         self.grammars = grammars
         self.by_digest = {}
 
-    async def toolset(self, *arguments, **options):
-        return self._noted(await self.grammars.toolset(*arguments, **options))
+    async def find_toolset(self, *arguments, **options):
+        return self._noted(await self.grammars.find_toolset(*arguments, **options))
 
-    async def format(self, *arguments, **options):
-        return self._noted(await self.grammars.format(*arguments, **options))
+    async def find_format(self, *arguments, **options):
+        return self._noted(await self.grammars.find_format(*arguments, **options))
 
     async def publish(self, keys, share):
         return await self.grammars.publish(keys, share)
 
-    def entries(self, recipe):
-        return self.grammars.entries(recipe)
+    def entries_of(self, recipe):
+        return self.grammars.entries_of(recipe)
 
     def _noted(self, lookup):
         self.by_digest[lookup.recipe.digest] = lookup.grammar
@@ -125,7 +125,7 @@ class Remote:
         self.number = 0
 
     async def grammar(self, mode="required", *, tools=TOOLS, allowed=None, parallel=True):
-        return await self.grammars.toolset(
+        return await self.grammars.find_toolset(
             tools,
             prepared=self.text.prepared,
             syntax=self.text.syntax,

@@ -150,7 +150,7 @@ def test_a_response_format_is_loaded_too(start, store_url):
     async def find():
         async with opened(store_url) as store:
             cache = GrammarCache(store, secret=SECRET)
-            return await cache.format(
+            return await cache.find_format(
                 ResponseFormat("choice", ["yes", "no"]), prepared=prepared(), syntax="hermes"
             )
 

@@ -54,7 +54,7 @@ def inline(tools=TOOLS):
         cache = GrammarCache(None, secret=SECRET)
         sent = InlineGrammars(SECRET)
         sent.start(cache)
-        lookup = await cache.toolset(
+        lookup = await cache.find_toolset(
             tools, prepared=prepared(), syntax="hermes", choice=REQUIRED, parallel=False
         )
         await sent.publish(lookup.recipe, None)

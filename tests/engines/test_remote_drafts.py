@@ -62,7 +62,7 @@ async def toy_answers(text, selection, num_draws=NUM_DRAWS):
     engine = ToyEngine(text)
     async with remote_over(text, engine, settings=replace(SETTINGS, jump_forward=False)) as remote:
         answer = ResponseFormat("schema", {"enum": list(toy_model.TEXTS)})
-        lookup = await remote.grammars.format(answer, prepared=text.prepared)
+        lookup = await remote.grammars.find_format(answer, prepared=text.prepared)
         asked = [
             remote.request(lookup, selection=selection, max_tokens=12, prompt="hello there", messages=())
             for _ in range(num_draws)

@@ -205,7 +205,7 @@ def tool(name):
 
 
 def find(cache, *names, share):
-    return cache.toolset(
+    return cache.find_toolset(
         [tool(name) for name in names],
         prepared=VOCABULARY,
         syntax="json",

@@ -173,7 +173,7 @@ async def test_a_grammar_that_is_not_stored_is_used_all_the_same(monkeypatch):
     cache = GrammarCache(store, secret=b"0123456789abcdef")
     for number in range(20):
         tool = Tool("f", "", {"properties": {f"name_{number}": {"type": "integer"}}})
-        found = await cache.toolset(
+        found = await cache.find_toolset(
             [tool], prepared=vocabulary, syntax="json", choice=ToolChoice(), share="a"
         )
         assert found.source == "compiled"

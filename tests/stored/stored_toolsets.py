@@ -91,8 +91,8 @@ async def write(url: str) -> dict:
     grammars = GrammarCache(store, secret=SECRET)
     vocabulary = Vocabulary.of_bytes()
     for syntax in SYNTAXES:
-        await grammars.toolset(TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice())
-    await grammars.format(FORMAT, prepared=prepare(vocabulary))
+        await grammars.find_toolset(TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice())
+    await grammars.find_format(FORMAT, prepared=prepare(vocabulary))
     await grammars.close()
     async for key in store.scan("unit:"):
         await store.set(key, await store.get(key))  # without the date on which it would expire

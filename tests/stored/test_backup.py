@@ -40,7 +40,9 @@ async def registered(store):
 async def grammar_source(store):
     cache = GrammarCache(store, secret=SECRET)
     vocabulary = prepare(Vocabulary.of_bytes())
-    found = await cache.toolset((PAY,), prepared=vocabulary, syntax="hermes", choice=ToolChoice("required"))
+    found = await cache.find_toolset(
+        (PAY,), prepared=vocabulary, syntax="hermes", choice=ToolChoice("required")
+    )
     await cache.close()
     return found.source
 

@@ -103,11 +103,11 @@ class TestStoredData:
         is_current = (LOWERING_VERSION, VERSIONS[0]) == LOWERED_WITH[written.name]
         grammars, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
         for syntax in SYNTAXES:
-            found = await grammars.toolset(
+            found = await grammars.find_toolset(
                 TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice()
             )
             assert found.source == ("store" if is_current else "compiled")
-        found = await grammars.format(FORMAT, prepared=prepare(vocabulary))
+        found = await grammars.find_format(FORMAT, prepared=prepare(vocabulary))
         assert found.source == ("store" if is_current else "compiled")
         assert found.grammar.accepts('{"a": 1}')
         assert not found.grammar.accepts('{"a": "b"}')
