@@ -17,7 +17,7 @@ from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
-from compiler.guard.planner import Ambiguities, AmbiguousPaths
+from compiler.guard.ambiguities import Ambiguities, AmbiguousPaths
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments

@@ -19,7 +19,7 @@ from typing import overload
 
 from compiler.errors import UnsupportedSchema
 from compiler.guard.plan import GuardPlan, plan_to_json
-from compiler.guard.string_bounds import StringAutomaton
+from compiler.guard.string_automaton import StringAutomaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 

@@ -17,7 +17,7 @@ from compiler.grammar.grammar import (
     RuleRef,
 )
 from compiler.guard.plan import plan_from_json, plan_to_json
-from compiler.guard.string_bounds import automaton_from_json, automaton_to_json
+from compiler.guard.string_automaton import automaton_from_json, automaton_to_json
 
 
 def grammar_to_json(grammar: Grammar) -> str:

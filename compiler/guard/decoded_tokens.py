@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.guard.json_characters import ESCAPE
-from compiler.guard.string_bounds import FAR, StringAutomaton
+from compiler.guard.string_automaton import FAR, StringAutomaton
 from compiler.regular import charset
 from compiler.regular.utf8 import decode_prefix
 from compiler.token_index import Row

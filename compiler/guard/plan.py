@@ -14,12 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from compiler.guard.string_bounds import (
-    LengthBound,
-    StringAutomaton,
-    automaton_from_json,
-    automaton_to_json,
-)
+from compiler.guard.string_automaton import StringAutomaton, automaton_from_json, automaton_to_json
+from compiler.guard.string_bounds import LengthBound
 
 PathStates = frozenset[int]
 """Numbers of states in `GuardPlan.states`."""

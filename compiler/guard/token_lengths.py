@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from compiler.guard.decoded_tokens import BACKSLASH, ESCAPABLE, IN_STRING, OPENED_STRING, QUOTE, DecodedTokens
 from compiler.guard.json_characters import ESCAPE
-from compiler.guard.string_bounds import LengthBound, RemainingLength, StringAutomaton
+from compiler.guard.string_automaton import StringAutomaton
+from compiler.guard.string_bounds import LengthBound, RemainingLength
 from compiler.guard.tagged_cursor import Cursor
 from compiler.regular.utf8 import num_characters
 from compiler.token_index import Row, TokenSet, bits_of, forbid

@@ -22,7 +22,9 @@ from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.frontend.symbolic_forms import form_of
 from compiler.grammar.grammar import Expr, union
 from compiler.grammar.rules import RuleTable
-from compiler.guard.planner import Ambiguities, PathStep, Planner
+from compiler.guard.ambiguities import Ambiguities
+from compiler.guard.draft_states import PathStep
+from compiler.guard.planner import Planner
 from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import Context

@@ -25,7 +25,8 @@ from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
 from compiler.grammar.joining import with_joined_rules
 from compiler.grammar.passes import inline_single_uses, prune
-from compiler.guard.planner import Ambiguities, PathStep
+from compiler.guard.ambiguities import Ambiguities
+from compiler.guard.draft_states import PathStep
 from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import (

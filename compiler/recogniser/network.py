@@ -27,7 +27,7 @@ from compiler.grammar.grammar import (
     RuleRef,
 )
 from compiler.grammar.shortest import NEVER, ShortestSentences
-from compiler.guard.string_bounds import StringAutomaton
+from compiler.guard.string_automaton import StringAutomaton
 from compiler.recogniser.network_states import (
     END,
     CallState,

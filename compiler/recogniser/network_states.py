@@ -6,7 +6,7 @@ The cost of a state is the fewest bytes that complete its rule from there.
 from dataclasses import dataclass
 
 from compiler.grammar.grammar import Repeat
-from compiler.guard.string_bounds import StringAutomaton
+from compiler.guard.string_automaton import StringAutomaton
 from compiler.regular.utf8 import ByteRange
 
 

@@ -29,7 +29,7 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
-from compiler.guard.string_bounds import StringAutomaton
+from compiler.guard.string_automaton import StringAutomaton
 from compiler.recogniser.network import Network, StateSet
 from compiler.recogniser.network_states import (
     CallState,

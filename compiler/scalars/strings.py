@@ -21,7 +21,8 @@ from typing import NamedTuple
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import CharClass, Expr, GuardedText, Literal, RuleRef, choice, concat
 from compiler.grammar.rules import RuleTable
-from compiler.guard.string_bounds import UNBOUNDED, LengthBound, string_automaton
+from compiler.guard.string_automaton import string_automaton
+from compiler.guard.string_bounds import UNBOUNDED, LengthBound
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates

@@ -11,7 +11,7 @@ from random_decoding import flags
 
 from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
-from compiler.guard.planner import Ambiguities
+from compiler.guard.ambiguities import Ambiguities
 from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.matcher import allocate_bitmask

@@ -27,7 +27,8 @@ from vocabularies import named_vocabulary
 from compiler import UnsupportedSchema, compile_schema
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.plan import plan_from_json, plan_to_json
-from compiler.guard.string_bounds import MAX_ENTRIES, RemainingLength, string_automaton
+from compiler.guard.string_automaton import MAX_ENTRIES, string_automaton
+from compiler.guard.string_bounds import RemainingLength
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict

@@ -19,7 +19,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import form_and_dependent_keys
 from compiler.frontend.source_map import SourceMap
 from compiler.grammar.grammar import Grammar
-from compiler.guard.planner import Ambiguities
+from compiler.guard.ambiguities import Ambiguities
 from compiler.linker.linker import link
 from compiler.lowering.json_text import FLEXIBLE, SPACED
 from compiler.lowering.schema_lowering import SchemaLowering
