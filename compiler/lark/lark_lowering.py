@@ -155,7 +155,7 @@ class _LarkLowering:
         if texts.is_empty:
             return None
         try:
-            expr = self._writer.texts_of(texts)
+            expr = self._writer.lower_dfa(texts)
         except TooManyStates as error:
             raise self._source.refusal(name, str(error), "Simplify it.") from error
         return None if expr is None else self.rules.define(f"t_{name}", Rule(expr))

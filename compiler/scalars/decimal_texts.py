@@ -144,11 +144,16 @@ def _texts_from(state: int, dfa: Dfa, texts: Mapping[int, Expr], rules: RuleTabl
 class _State(NamedTuple):
     """What matters of a text so far."""
 
-    whole: int  # digits before the point
-    places: int  # digits after the point, -1 without a point
-    low: int  # how the text compares with the lower end: -1, 0 or 1
-    high: int  # how it compares with the upper end
-    is_zero: bool  # it is a single zero, which no digit may follow
+    whole: int
+    """The number of digits before the point."""
+    places: int
+    """The number of digits after the point; -1 without a point."""
+    low: int
+    """How the text compares with the lower end: -1, 0 or 1."""
+    high: int
+    """How it compares with the upper end."""
+    is_zero: bool
+    """Whether it is a single zero, which no digit may follow."""
 
 
 class _End:
@@ -238,9 +243,8 @@ class _MagnitudeAutomaton:
     def _point(self, state: _State) -> _State | None:
         if state.places >= 0 or state.whole == 0 or not self.limits.places:
             return None
-        spare = (
-            self.limits.significant - self.limits.places
-        )  # fewer digits before the point never matter again
+        # All numbers with at most so many digits before the point may have the same digits after it.
+        spare = self.limits.significant - self.limits.places
         return self._at_point(state)._replace(places=0, is_zero=False, whole=max(state.whole, spare))
 
     def _at_point(self, state: _State) -> _State:

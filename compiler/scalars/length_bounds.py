@@ -18,7 +18,7 @@ from compiler.regular.transition_pruning import prune_transitions
 from compiler.scalars.counted_repetition import SHORT
 
 CountedState = tuple[int, int]
-"""A state of the DFA, and the number of characters read; numbers that no bound distinguishes are one."""
+"""A state of the DFA, and how many characters were read, at most the highest number that matters."""
 START: CountedState = (0, 0)
 MAX_COST = 1_000
 """The largest `BoundedAutomaton.cost` of a pattern."""
@@ -143,7 +143,7 @@ def bounded_by_count(
     suffixes = {state: suffix for state, suffix in suffixes.items() if not suffix.is_empty}
     accepting = {s for s in transitions if s[0] in dfa.accepting and s[0] not in suffixes_of and s[1] >= low}
     bounded = _trimmed(transitions, accepting, suffixes)
-    return _affordable(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
+    return _checked_cost(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
 
 
 def other_than(texts: Iterable[str]) -> BoundedAutomaton:
@@ -179,7 +179,7 @@ def other_than(texts: Iterable[str]) -> BoundedAutomaton:
             suffixes[state] = Suffix(charset.ALL, 1, None)
         if number not in whole:
             accepting.add(state)
-    return _affordable(BoundedAutomaton(transitions, frozenset(accepting), suffixes), MAX_COST_OF_KEYS)
+    return _checked_cost(BoundedAutomaton(transitions, frozenset(accepting), suffixes), MAX_COST_OF_KEYS)
 
 
 def _trie(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:
@@ -212,8 +212,12 @@ def _trimmed(
     return BoundedAutomaton(trimmed, frozenset(accepting), suffixes)
 
 
-def _affordable(bounded: _Automaton, max_cost: int) -> _Automaton:
-    """The automaton itself; raises TooManyStates if it costs more than `max_cost`."""
+def _checked_cost(bounded: _Automaton, max_cost: int) -> _Automaton:
+    """The automaton itself.
+
+    Raises:
+        TooManyStates: it costs more than `max_cost`.
+    """
     if bounded is not None and bounded.cost > max_cost:
         raise TooManyStates(max_cost)
     return bounded
@@ -253,7 +257,7 @@ def bounded_by_suffixes(dfa: Dfa, low: int, high: int) -> tuple[BoundedAutomaton
         if n in dfa.accepting and n not in suffixes_of and low <= shortest[n] and longest[n] <= high
     }
     transitions = {(n, 0): {(t, 0): ranges for t, ranges in targets_of[n].items()} for n in order}
-    bounded = _affordable(_trimmed(transitions, accepting, suffixes), MAX_COST)
+    bounded = _checked_cost(_trimmed(transitions, accepting, suffixes), MAX_COST)
     return None if bounded is None else (bounded, shortfall)
 
 

@@ -70,7 +70,7 @@ class IntegerConstraint:
 
     @property
     def values(self) -> Mapping[str, Collection[Any]]:
-        """By keyword the values that it stems from."""
+        """The values of the keywords that it stems from, by keyword."""
         return {"minimum": (self.minimum,), "maximum": (self.maximum,), "multipleOf": self.multiple_of}
 
     @property
@@ -86,7 +86,7 @@ class IntegerConstraint:
 
 @dataclass(frozen=True)
 class NumberConstraint:
-    """Which numbers a schema admits; `may_exclude` as of integers."""
+    """Which numbers a schema admits; `may_exclude` means the same as for integers."""
 
     minimum: JsonNumber | None = None
     exclusive_minimum: bool = False
@@ -99,7 +99,7 @@ class NumberConstraint:
 
     @property
     def values(self) -> Mapping[str, Collection[Any]]:
-        """By keyword the values that it stems from."""
+        """The values of the keywords that it stems from, by keyword."""
         low, high = (self.minimum,), (self.maximum,)
         return {
             "minimum": low,
@@ -146,7 +146,7 @@ def _without_double(constraint: _Constraint, double: float) -> list[_Constraint]
 
     Numbers beyond a double of too many digits are left out: there is no automaton for them.
     """
-    minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
+    minimum, maximum = _relevant_bounds(constraint.minimum, constraint.maximum)
     low = -math.inf if minimum is None else float(minimum)
     high = math.inf if maximum is None else float(maximum)
     if abs(double) >= FAR or not low <= double <= high:
@@ -172,14 +172,14 @@ def lower_integer(
         UnsupportedKeyword: a bound is too far from zero.
     """
     agreed = constraint.agreed
-    minimum, maximum = _relevant(agreed.minimum, agreed.maximum)
+    minimum, maximum = _relevant_bounds(agreed.minimum, agreed.maximum)
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
     notes: tuple[Note, ...] = ()
     if not _is_bounded(minimum, maximum):
         most = DOUBLE_DIGITS if is_unique else MAX_DIGITS
-        notes = (_narrowed("type", f"at most {most} digits"),)
-    notes += _moved(_fraction(constraint.minimum), _fraction(minimum), "minimum")
-    notes += _moved(_fraction(constraint.maximum), _fraction(maximum), "maximum")
+        notes = (_narrowed_note("type", f"at most {most} digits"),)
+    notes += _moved_bound_notes(_fraction(constraint.minimum), _fraction(minimum), "minimum")
+    notes += _moved_bound_notes(_fraction(constraint.maximum), _fraction(maximum), "maximum")
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
     if is_plain and minimum is None:
         return LoweredNumber(choice(Literal("0"), concat(_SIGN, _positive())), notes)
@@ -190,8 +190,8 @@ def lower_integer(
     interval = Interval(_fraction(minimum), _fraction(maximum))
     multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None
     if multiples is not None and interval == Interval(None, None):
-        return _of_either_sign(multiples, notes, rules)
-    return _from_automata(interval, multiples, 0, notes, rules, is_unique=is_unique)
+        return _lower_multiples_of_either_sign(multiples, notes, rules)
+    return _lower_interval(interval, multiples, 0, notes, rules, is_unique=is_unique)
 
 
 def lower_number(
@@ -205,24 +205,26 @@ def lower_number(
         UnsupportedKeyword: a bound is too far from zero.
     """
     multiple_of = constraint.multiple_of
-    minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
+    minimum, maximum = _relevant_bounds(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
     avoided += (Fraction(1),) if constraint.excludes_integers else ()
     is_above = constraint.is_strict(minimum, is_exclusive=constraint.exclusive_minimum)
     is_plain = not multiple_of and not avoided and maximum is None and not is_above
     if is_plain and minimum in (None, 0) and not is_unique:
-        return LoweredNumber(_decimal(is_signed=minimum is None), (_narrowed("type", DIGITS_OF_NUMBERS),))
+        return LoweredNumber(
+            _decimal(is_signed=minimum is None), (_narrowed_note("type", DIGITS_OF_NUMBERS),)
+        )
     is_below = constraint.is_strict(maximum, is_exclusive=constraint.exclusive_maximum)
     interval = Interval(_fraction(minimum), _fraction(maximum), is_above, is_below).agreed
     is_counted = bool(multiple_of or avoided or is_unique or interval.can_be_rounded_to)
-    notes: tuple[Note, ...] = (_narrowed("type", _COUNTED_DIGITS if is_counted else _DIGITS),)
-    notes += _moved(_fraction(minimum), interval.low, "minimum")
-    notes += _moved(_fraction(maximum), interval.high, "maximum")
+    notes: tuple[Note, ...] = (_narrowed_note("type", _COUNTED_DIGITS if is_counted else _DIGITS),)
+    notes += _moved_bound_notes(_fraction(minimum), interval.low, "minimum")
+    notes += _moved_bound_notes(_fraction(maximum), interval.high, "maximum")
     step = common_multiple(map(_exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
     multiples = (
         Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique) if multiple_of or avoided else None
     )
-    return _from_automata(interval, multiples, MAX_FRACTION, notes, rules, is_unique=is_unique)
+    return _lower_interval(interval, multiples, MAX_FRACTION, notes, rules, is_unique=is_unique)
 
 
 def _whole() -> Expr:
@@ -242,7 +244,7 @@ def _decimal(*, is_signed: bool) -> Expr:
     return concat(_SIGN, magnitude) if is_signed else magnitude
 
 
-def _from_automata(
+def _lower_interval(
     interval: Interval,
     multiples: Multiples | None,
     places: int,
@@ -253,8 +255,8 @@ def _from_automata(
 ) -> LoweredNumber | None:
     """The non-negative numbers of an interval and, after a sign, the negative ones.
 
-    An end that is too far from zero for an automaton is dropped. The numbers that are written do not reach
-    it: they have at most one digit more than the other end.
+    An end that is too far from zero for an automaton is dropped. Written numbers have at most one digit more
+    than the other end, so they do not reach the dropped end.
     """
     options: list[Expr | None] = []
     for part, sign, nearest in ((interval.from_zero, "", "minimum"), (interval.below_zero, "-", "maximum")):
@@ -269,41 +271,45 @@ def _from_automata(
             magnitude = lower_magnitudes(part, places, rules, is_unique=is_unique)
         else:
             magnitude, end = multiples.lower(part, rules)
-            notes += () if end is None else _below(multiples, end)
+            notes += () if end is None else _largest_multiple_notes(multiples, end)
         options.append(concat(Literal(sign), magnitude))
     expr = union(options)
     return None if expr is None else LoweredNumber(expr, notes)
 
 
-def _of_either_sign(multiples: Multiples, notes: tuple[Note, ...], rules: RuleTable) -> LoweredNumber | None:
+def _lower_multiples_of_either_sign(
+    multiples: Multiples, notes: tuple[Note, ...], rules: RuleTable
+) -> LoweredNumber | None:
     """All integers among some multiples; one automaton is enough for both signs."""
     magnitude, end = multiples.lower(Interval(Fraction(0), None, is_low_strict=True), rules)
-    notes += () if end is None else _below(multiples, end)
+    notes += () if end is None else _largest_multiple_notes(multiples, end)
     zero = None if multiples.avoided else Literal("0")  # zero is a multiple of every number
     expr = union((zero, concat(_SIGN, magnitude)))
     return None if expr is None else LoweredNumber(expr, notes)
 
 
-def _moved(bound: Fraction | None, agreed: Fraction | None, keyword: str) -> tuple[Note, ...]:
+def _moved_bound_notes(bound: Fraction | None, agreed: Fraction | None, keyword: str) -> tuple[Note, ...]:
     """Notes on a bound that was replaced by one within it; none if it was not, or does not matter."""
     if bound is None or agreed is None or bound == agreed:
         return ()
     strict = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[keyword]
     note = f"{agreed} instead: not all validators tell the numbers between from the bound"
-    return _narrowed(keyword, note), _narrowed(strict, note)
+    return _narrowed_note(keyword, note), _narrowed_note(strict, note)
 
 
-def _narrowed(keyword: str, note: str) -> Note:
+def _narrowed_note(keyword: str, note: str) -> Note:
     return keyword, Verdict.NARROWED, note
 
 
-def _below(multiples: Multiples, end: Fraction) -> tuple[Note, ...]:
+def _largest_multiple_notes(multiples: Multiples, end: Fraction) -> tuple[Note, ...]:
     distance = _EXACT.divide(Decimal(end.numerator), Decimal(end.denominator))
     keyword = "not" if multiples.avoided else "multipleOf"
-    return (_narrowed(keyword, f"less than {distance:f} from zero; the automaton for more is too large"),)
+    return (
+        _narrowed_note(keyword, f"less than {distance:f} from zero; the automaton for more is too large"),
+    )
 
 
-def _relevant(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
+def _relevant_bounds(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
     """The bounds without those that are beyond any number that is written without bounds."""
     return (
         None if minimum is not None and minimum <= -FAR else minimum,

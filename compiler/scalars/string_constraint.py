@@ -47,7 +47,7 @@ class StringConstraint:
 
     @property
     def values(self) -> Mapping[str, Collection[Any]]:
-        """By keyword the values that it stems from."""
+        """The values of the keywords that it stems from, by keyword."""
         return {
             "minLength": (self.min_length,),
             "maxLength": (self.max_length,),
@@ -88,7 +88,7 @@ class StringConstraint:
 
     @classmethod
     def any_of(cls, alternatives: "Sequence[StringConstraint]") -> "StringConstraint":
-        """What satisfies one of some constraints that `can_be_joined` and have the same lengths."""
+        """What satisfies one of the alternatives, which `can_be_joined` and have the same lengths."""
         first = alternatives[0]
         unbounded = tuple(replace(constraint, min_length=0, max_length=None) for constraint in alternatives)
         return cls(first.min_length, first.max_length, draft=first.draft, alternatives=unbounded)
@@ -109,11 +109,10 @@ class StringConstraint:
         return known if is_guarded else [form.where_counted(self.max_length) for form in known]
 
     def conditions(self, *, is_guarded: bool = False) -> tuple[list[PatternCondition], list[Note]]:
-        """Everything but lengths and single values as patterns, and notes on what these leave out.
+        """The patterns and formats as conditions, and notes on the texts that these leave out.
 
-        Alternatives are not among them, and have notes of their own.
-
-        With `is_guarded`, a guard keeps the lengths of formats and of their parts.
+        Lengths, single values and alternatives are not among them. With `is_guarded`, a guard keeps the
+        lengths of formats and of their parts.
 
         Raises:
             UnsupportedKeyword: a keyword describes content inside the string.

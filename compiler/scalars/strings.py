@@ -8,9 +8,9 @@ depends on its cost:
   (`compiler.scalars.counted_repetition`).
 - Beside a pattern whose texts are all short enough, nothing has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
-- Otherwise rules do: the states of the pattern are multiplied by counts (`bounded_by_count`).
-- If such rules cost too much, a guard keeps the whole pattern, if it can (see `_guarded_whole`). A count of
-  all characters beside lookaheads, as patterns of passwords have it, then becomes a bound on the length.
+- Otherwise rules do: each state of the pattern gets a copy for each count (`bounded_by_count`).
+- If such rules cost too much, a guard keeps the whole pattern, if it can (see `_lower_guarded_pattern`). A count
+  of all characters beside lookaheads, as patterns of passwords have it, then becomes a bound on the length.
 - If a guard cannot, some long texts are left out (`bounded_by_suffixes`, or a lower bound on the length).
 """
 
@@ -62,16 +62,15 @@ LONGEST_BY_RULES = 32
 LONGEST_COUNTED = 1 << 13
 """The largest `maxLength` that rules count: a thousand characters take 60 ms to compile at each place."""
 MAX_COST_OF_COUNTS = 100
-"""If rules of patterns that must not match would cost more, counts in the patterns are lowered."""
+"""The largest cost of rules of patterns that must not match; if they cost more, their counts are lowered."""
 MAX_COST_EXCLUDED = 40
-"""The same limit where texts may be left out instead: rules of texts that must not match take ten times as
-long to compile."""
+"""The same limit where texts can be left out instead: the exact rules take ten times as long to compile."""
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
 _BY_PATTERN = ("pattern", "minLength", "maxLength")
 """The keywords that a guard keeps when it keeps a whole pattern."""
 SHORTEST_GUARDED = 8
-"""Rules count bounds below this one: a guard pays only where few tokens are too long for the whole string."""
+"""Rules count bounds below this one: with a short bound most tokens are too long, and a guard is slow."""
 _VALUE_END = CharClass.of(",", "}", "]")
 _KEY_END = CharClass.of(":", KEY_MARK)
 
@@ -123,52 +122,53 @@ class StringLowering:
             UnsupportedKeyword: a keyword cannot be upheld.
         """
         if self.is_guarded:
-            guarded = self._with_guarded_lengths(constraint) or self._with_guarded_formats(constraint)
+            guarded = self._lower_guarded_lengths(constraint) or self._lower_guarded_formats(constraint)
             if guarded is not None:
                 return guarded
         constraint, length_notes = constraint.with_countable_length()
         conditions, notes = constraint.conditions()
         notes += length_notes
         if not conditions and not constraint.excluded and not constraint.alternatives:
-            return self._of_lengths(constraint, notes)
+            return self._lower_lengths(constraint, notes)
         try:
             if self.is_guarded:
                 conditions, constraint = constraint.with_counts_as_lengths(conditions)
-            lowered = self._matching(conditions, constraint)
+            lowered = self._lower_patterns(conditions, constraint)
         except PatternError as error:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), error.suggestion) from error
         except TooManyStates as error:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
 
-    def _of_lengths(self, constraint: StringConstraint, notes: list[Note]) -> LoweredString:
+    def _lower_lengths(self, constraint: StringConstraint, notes: list[Note]) -> LoweredString:
         """All strings within the length bounds, which rules count."""
         low, high = constraint.min_length, constraint.max_length
         if high is not None and high > (most := max(low, LONGEST_COUNTED)):
             others = [note for note in notes if note[0] != "maxLength"]  # these say a higher number
             notes = [*others, ("maxLength", Verdict.NARROWED, f"at most {most} characters")]
             high = most
-        body = self._suffix(Suffix(charset.ALL, low, high))
+        body = self._lower_suffix(Suffix(charset.ALL, low, high))
         return LoweredString(body, tuple(notes), is_plain=low < 2 and high is None)
 
-    def texts_of(self, dfa: Dfa) -> Expr | None:
+    def lower_dfa(self, dfa: Dfa) -> Expr | None:
         """The texts of an automaton, each followed by `close`; None if there are none.
 
         Raises:
             TooManyStates: the rules would cost too much.
         """
-        lowered = self._of_bounded(bounded_by_count(dfa, 0, None))
+        lowered = self._lower_bounded(bounded_by_count(dfa, 0, None))
         return None if lowered is None else lowered.expr
 
-    def _matching(
+    def _lower_patterns(
         self, conditions: list[PatternCondition], constraint: StringConstraint
     ) -> LoweredString | None:
-        """Strings that meet every condition; patterns with too many states count less far.
+        """Strings that meet every condition.
 
-        So do patterns that must not match where another count makes their complement much cheaper.
+        Counts in a pattern are lowered if it has too many states. In a pattern that must not match they are
+        also lowered if that makes its complement much cheaper.
         """
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
-            return self._of_bounded(other_than(constraint.excluded))
+            return self._lower_bounded(other_than(constraint.excluded))
         attempts = _attempts(constraint)
         for number, attempt in enumerate(attempts, start=1):
             read = [
@@ -176,7 +176,9 @@ class StringLowering:
                 for condition in conditions
             ]
             try:
-                lowered = self._of_dfa(constraint.language(read, attempt.most), constraint, attempt.max_cost)
+                lowered = self._lower_dfa(
+                    constraint.language(read, attempt.most), constraint, attempt.max_cost
+                )
             except (TooManyStates, UnsupportedKeyword):
                 if number == len(attempts):
                     raise
@@ -186,25 +188,25 @@ class StringLowering:
             return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
         raise AssertionError("the last attempt returns or raises")
 
-    def _with_guarded_lengths(self, constraint: StringConstraint) -> LoweredString | None:
-        """Strings with bounds on their length alone, if a guard counts them; None if rules do."""
+    def _lower_guarded_lengths(self, constraint: StringConstraint) -> LoweredString | None:
+        """Strings that only their length bounds restrict, if a guard counts them; None if rules do."""
         if not constraint.has_only_lengths:
             return None
         low, high = constraint.min_length, constraint.max_length
         if not self.is_distinct and low > LONGEST_BY_RULES:
             keywords = ("minLength", "maxLength")
-            if (lowered := self._guarded_whole(language([]), low, high, keywords)) is not None:
+            if (lowered := self._lower_guarded_pattern(language([]), low, high, keywords)) is not None:
                 return lowered
         if high is None or max(low, SHORTEST_GUARDED) > high:
             return None
         lowered = self.lower(replace(constraint, max_length=None))
-        return lowered and _guarded(lowered, LengthBound(high))
+        return lowered and _with_guarded_bound(lowered, LengthBound(high))
 
-    def _with_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
+    def _lower_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
         """Strings of formats whose lengths a guard keeps; None if it need not, or cannot.
 
-        The lengths of parts, such as the labels of a host name, would take rules many states. So there the
-        guard keeps the whole pattern.
+        If a format bounds the lengths of parts, such as the labels of a host name, the guard keeps the whole
+        pattern: rules would take many states.
 
         Raises:
             UnsupportedKeyword: a keyword describes content inside the string.
@@ -219,38 +221,43 @@ class StringLowering:
         with suppress(PatternError, TooManyStates):
             texts = language(conditions, constraint.excluded)
             if any(known.lengths is not None for known in formats):
-                lowered = self._guarded_whole(texts, low, high, ("format", *_BY_PATTERN))
+                lowered = self._lower_guarded_pattern(texts, low, high, ("format", *_BY_PATTERN))
             elif (bound := _guarded_bound(texts, low, high)) is not None:
-                lowered = self._of_bounded(bounded_by_count(texts, low, None))
-                lowered = lowered and _guarded(lowered, bound)
+                lowered = self._lower_bounded(bounded_by_count(texts, low, None))
+                lowered = lowered and _with_guarded_bound(lowered, bound)
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
 
-    def _of_dfa(self, dfa: Dfa, constraint: StringConstraint, max_cost: int) -> LoweredString | None:
+    def _lower_dfa(self, dfa: Dfa, constraint: StringConstraint, max_cost: int) -> LoweredString | None:
         """Strings of an automaton within the length bounds; an upper bound that costs too much is lowered."""
         low, high = constraint.min_length, constraint.max_length
         if high is not None and dfa.max_length is not None and dfa.max_length <= high:
             high = None
-        if self.is_guarded and _is_costly(dfa, constraint) and (whole := self._guarded_whole(dfa, low, high)):
+        if (
+            self.is_guarded
+            and _is_costly(dfa, constraint)
+            and (whole := self._lower_guarded_pattern(dfa, low, high))
+        ):
             return whole
         bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
         if bound is not None:
             with suppress(TooManyStates):
-                lowered = self._of_bounded(bounded_by_count(dfa, low, None, max_cost=max_cost))
-                return lowered and _guarded(lowered, bound)
+                lowered = self._lower_bounded(bounded_by_count(dfa, low, None, max_cost=max_cost))
+                return lowered and _with_guarded_bound(lowered, bound)
         try:
-            return self._of_bounded(bounded_by_count(dfa, low, high, max_cost=max_cost))
+            return self._lower_bounded(bounded_by_count(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
             if high is None:
                 keyword = "minLength" if low else constraint.blamed_keyword
                 raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
-        return self._narrowed(dfa, low, high)
+        return self._lower_in_part(dfa, low, high)
 
-    def _guarded_whole(
+    def _lower_guarded_pattern(
         self, dfa: Dfa, low: int, high: int | None, keywords: tuple[str, ...] = _BY_PATTERN
     ) -> LoweredString | None:
         """Strings whose pattern and lengths a guard keeps; None if it cannot, or there are none.
 
-        With an upper bound, the fewest bytes must have the fewest characters: the closer looks for bytes.
+        With an upper bound, the ending of fewest bytes must also have fewest characters, because that is the
+        ending which the closer writes.
         """
         try:
             automaton = string_automaton(dfa, low, is_whole=True)
@@ -274,17 +281,17 @@ class StringLowering:
         notes = tuple((keyword, Verdict.GUARDED, reason) for keyword in keywords)
         return LoweredString(GuardedText(automaton, widened), notes, bound, is_plain=True)
 
-    def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
-        """Some of the strings within the length bounds, which cost less to count."""
+    def _lower_in_part(self, dfa: Dfa, low: int, high: int) -> LoweredString:
+        """Those strings within the length bounds that cost less to count."""
         with suppress(TooManyStates):
             by_suffixes = bounded_by_suffixes(dfa, low, high)
-            if by_suffixes is not None and (lowered := self._of_bounded(by_suffixes[0])) is not None:
+            if by_suffixes is not None and (lowered := self._lower_bounded(by_suffixes[0])) is not None:
                 note = f"up to {by_suffixes[1]} characters less, because of the pattern"
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         while high > max(low, 1):
             high = max(low, high * 3 // 4)
             with suppress(TooManyStates):
-                lowered = self._of_bounded(bounded_by_count(dfa, low, high))
+                lowered = self._lower_bounded(bounded_by_count(dfa, low, high))
                 if lowered is None:
                     break
                 note = f"at most {high} characters, because of the pattern"
@@ -293,7 +300,8 @@ class StringLowering:
             "maxLength", "is too large to be counted together with the pattern", "Lower it."
         )
 
-    def _of_bounded(self, texts: BoundedAutomaton | None) -> LoweredString | None:
+    def _lower_bounded(self, texts: BoundedAutomaton | None) -> LoweredString | None:
+        """The texts of an automaton, without those that have left-out characters; None if there are none."""
         if texts is not None and self.left_out:
             texts = texts.without(self.left_out)
         if texts is None:
@@ -302,13 +310,13 @@ class StringLowering:
             texts,
             self.rules,
             encode=self.encode,
-            lower_suffix=self._suffix,
+            lower_suffix=self._lower_suffix,
             close=self.close,
             ahead=self.ahead,
         )
         return LoweredString(body)
 
-    def _suffix(self, suffix: Suffix) -> Expr:
+    def _lower_suffix(self, suffix: Suffix) -> Expr:
         """The texts of a suffix, each followed by `close`."""
         ranges = charset.intersection(suffix.ranges, charset.complement(self.left_out))
         return self._repetition(ranges).between(suffix.low, suffix.high) if ranges else self.close
@@ -389,6 +397,6 @@ def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:
     return LengthBound(high, pattern) if is_free and pattern.is_shortest_in_bytes else None
 
 
-def _guarded(lowered: LoweredString, bound: LengthBound) -> LoweredString:
+def _with_guarded_bound(lowered: LoweredString, bound: LengthBound) -> LoweredString:
     note = ("maxLength", Verdict.GUARDED, "counted while the string is written")
     return replace(lowered, notes=(*lowered.notes, note), bound=bound)

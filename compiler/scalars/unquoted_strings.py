@@ -126,9 +126,9 @@ class _RawLowering(StringLowering):
 
     tags: tuple[str, ...]
 
-    def _suffix(self, suffix: Suffix) -> Expr:
+    def _lower_suffix(self, suffix: Suffix) -> Expr:
         if suffix.ranges != charset.ALL or suffix.high is not None or suffix.low >= SHORT:
-            return super()._suffix(suffix)
+            return super()._lower_suffix(suffix)
         body = concat(self.rules.shared("prose", self._prose), self.close)
         for _ in range(suffix.low):
             body = self.rules.define("text", Rule(concat(CharClass(_COUNTED), body)))
