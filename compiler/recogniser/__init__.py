@@ -13,5 +13,5 @@ Example: a grammar with the rules `root ::= "[" list "]"` and `list ::= "1" | li
 3. After `,` one state is live, which reads `1`. Its cost is 1 byte, and the cheapest caller of its frame adds
    1: the shortest completion is `1]`.
 4. If the grammar has a guard, `recogniser` also advances the guard's cursor. If the items had to be distinct,
-   `1]` would repeat one, and a search would look for the next shortest text that does not.
+   `1]` would repeat one, and `guarded_completion` would search for the next shortest text that does not.
 """

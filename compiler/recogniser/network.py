@@ -47,7 +47,7 @@ from compiler.scalars.char_encoding import as_json
 
 
 class _RuleMark(NamedTuple):
-    """In a completion: what was written from `start` on is that of the rule `name`."""
+    """Stands in a completion where the rule `name` ends: its text was written from `start` on."""
 
     name: str
     start: int
@@ -149,9 +149,10 @@ class Network:
             return closure
 
     def read_plain(self, states: StateSet, data: bytes, at: int) -> tuple[StateSet | None, int]:
-        """Read the bytes from `at` on that lead from plain states to plain ones; and where that ends.
+        """Read bytes from `at` on, as long as they lead from plain states to plain ones.
 
-        None if the byte there may not follow. Most bytes of a string are read so, many in one call.
+        Returns the states reached, None if the next byte may not follow, and the index of the first byte that
+        was not read. Most bytes of a string are read so, many in one call.
         """
         for end in range(at, len(data)):
             following = self.step(states, data[end])
@@ -165,7 +166,7 @@ class Network:
         return first if first is second else self._closure([*first.states, *second.states])
 
     def completion(self, states: StateSet) -> bytes:  # noqa: C901 - one case per kind of state
-        """The fewest bytes that complete the rule."""
+        """Bytes that complete the rule, as few as possible."""
         text = bytearray()
         pending: list[NetworkState | _RuleMark] = [_cheapest(states.states)]
         while pending:
@@ -323,7 +324,7 @@ class Network:
         return self._shared(CharTailState, ranges, after, cost=len(ranges) + after.cost)
 
     def _shared(self, kind: type[SharedState], *parts: object, cost: float) -> NetworkState:
-        """The one state of a kind with these parts."""
+        """The state of this kind with these parts; equal states are one object."""
         key = (kind, *parts)
         state = self._states.get(key)
         if state is None:

@@ -6,9 +6,9 @@ text share a stack frame, whichever rule calls it, so the grammar's size bounds 
 is complete once the byte that opened it has been read, and never changes again.
 
 Some grammars have ever more derivations (`root ::= x root | x` with `x ::= [a-z]+`: each letter may begin an
-`x`). Of these only the oldest are followed, as many as the grammar is large. Each of them can complete the
-text. In the worst case no derivation that is followed goes on as the text does: then a closer completes the
-output earlier than its budget demands.
+`x`). Then only the oldest are followed, in proportion to the size of the grammar. Each of them can complete
+the text. If none of those goes on as the text does, a closer completes the output earlier than its budget
+demands.
 """
 
 import math
@@ -64,7 +64,7 @@ class ParserState:
 
     @property
     def max_cost(self) -> float:
-        """At least the number of bytes of `completion`: that of the most expensive derivation."""
+        """The bytes of the most expensive derivation: `completion` has no more."""
         return max(states.max_cost + frame.max_cost for frame, states in self.live.items())
 
     def advance(self, data: bytes) -> "ParserState | None":
@@ -89,7 +89,7 @@ class ParserState:
         return set().union(*(states.first_bytes() for states in self.live.values()))
 
     def _advance(self, data: bytes, at: int) -> "tuple[ParserState | None, int]":
-        """The state after what is read at once from `at` on, and where that ends."""
+        """The state after reading some bytes from `at` on, and the index of the first byte left unread."""
         if len(self.live) == 1:
             ((frame, states),) = self.live.items()
             after, end = self.network.read_plain(states, data, at)

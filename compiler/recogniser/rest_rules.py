@@ -48,8 +48,8 @@ from compiler.recogniser.parser_state import ParserState, StackFrame
 class RestRules:
     """Collects rules of several grammars and rests of texts, and makes one grammar of them.
 
-    None stands for a rest that no rules describe: that of a text which ends inside a character. The grammar
-    can be wider than what may follow: guards are left out, and of a guarded text it has what is compiled.
+    The rest of a text that ends inside a character is None: no rules describe it. The grammar can be wider
+    than what may follow: it has no guards, and for a guarded text it has the wider rule that is compiled.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class RestRules:
         return None if root is None else prune(self._table.grammar(Rule(root)))
 
     def rule(self, key: Hashable, build: Callable[[], Expr | None]) -> Expr | None:
-        """What `build` describes, as a rule of its own for each key: it may lead back to itself."""
+        """The rule of a key; `build` makes its body, which may refer to the rule itself."""
         if key not in self._refs:
             self._refs[key] = ref = self._table.reserve("part")
             body = build()
@@ -171,7 +171,7 @@ class RestRules:
                 return expr
 
     def _widened_of(self, network: Network) -> Mapping[StringAutomaton, RuleRef]:
-        """By the automaton of a guarded text, the rule that is compiled for it."""
+        """The rule that is compiled for each guarded text, by its automaton."""
         if network not in self._widened:
             self._widened[network] = {
                 part.automaton: part.widened

@@ -9,7 +9,7 @@ depends on its cost:
 - Beside a pattern whose texts are all short enough, nothing has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
 - Otherwise rules do: each state of the pattern gets a copy for each count (`bounded_by_count`).
-- If such rules cost too much, a guard keeps the whole pattern, if it can (see `_lower_guarded_pattern`). A count
+- If such rules cost too much, a guard keeps the whole pattern, if it can (`_lower_guarded_pattern`). A count
   of all characters beside lookaheads, as patterns of passwords have it, then becomes a bound on the length.
 - If a guard cannot, some long texts are left out (`bounded_by_suffixes`, or a lower bound on the length).
 """
