@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from compiler.syntax import MessageFrame, Syntax
-from runtime.text.parameters import JsonScanner, ParameterReader, PendingText
+from runtime.text.parameters import ParameterReader
+from runtime.text.pending_text import JsonScanner, PendingText
 
 ParameterTypes = Mapping[str, tuple[str, ...]]
 
@@ -259,7 +260,7 @@ class CallParser:
     def _read_number(self) -> Part | None:
         after = self._syntax.after_number
         assert after is not None, "a call with a number"
-        number, is_over = self._pending.before(after)
+        number, is_over = self._pending.find_before(after)
         if is_over:
             self._pending.take(number + after)
             self._state = _State.ARGUMENTS

@@ -1,7 +1,7 @@
-r"""Turns tagged parameters, as they come, into the JSON text of the arguments that they stand for.
+r"""Turns tagged parameters into the JSON text of a call's arguments, while they come.
 
-Which values are strings follows from the tag, or from the types that the lowering found. No grammar lets a
-string through that reads as JSON of another type of its parameter (see `compiler.tagged_values`).
+The tag says which values are strings or, if it does not, the types that the lowering found. A grammar admits
+no string that reads as JSON of another type of its parameter (see `compiler.tagged_values`).
 
 In `qwen3_coder`, `<parameter=city>\nOslo\n</parameter>\n` becomes `{"city": "Oslo"`.
 """
@@ -19,87 +19,12 @@ from compiler.tagged_values import (
     may_be_scalar,
     possible_types,
 )
-from runtime.text.detokenizer import overlap
-
-
-class PendingText:
-    """Text that is not read yet: it grows at its end, and is taken from its beginning."""
-
-    def __init__(self, text: str = "") -> None:
-        self.text = text
-
-    def add(self, text: str) -> None:
-        """Add text at the end."""
-        self.text += text
-
-    def take(self, prefix: str) -> bool:
-        """Take `prefix` if the text begins with it; whether it does."""
-        if not self.text.startswith(prefix):
-            return False
-        self.text = self.text[len(prefix) :]
-        return True
-
-    def take_first(self, length: int | None) -> str:
-        """Take the first `length` characters, or all if it is None."""
-        text, self.text = self.text[:length], "" if length is None else self.text[length:]
-        return text
-
-    def may_become(self, text: str) -> bool:
-        """Whether `text` begins with all that is pending."""
-        return text.startswith(self.text)
-
-    def before(self, end: str) -> tuple[str, bool]:
-        """The text before `end`, and whether `end` has come; if not, the text that cannot be part of it."""
-        at = self.text.find(end) if end else -1
-        if at >= 0:
-            return self.text[:at], True
-        return self.text[: len(self.text) - overlap(self.text, end)], False
-
-    def take_before(self, end: str) -> tuple[str, bool]:
-        """`before`, and take that text."""
-        text, is_there = self.before(end)
-        self.take(text)
-        return text, is_there
-
-
-class JsonScanner:
-    """Finds where a JSON object or array ends that comes in chunks."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._in_string = False
-        self._is_escaped = False
-
-    def take(self, pending: PendingText) -> tuple[str, bool]:
-        """Take the text of the object or array; returns it, and whether it is complete."""
-        end = self._scan(pending.text)
-        return pending.take_first(end), end is not None
-
-    def _scan(self, text: str) -> int | None:
-        """The position after the last bracket, or None if it is not in this text."""
-        for at, char in enumerate(text):
-            if self._in_string:
-                self._read_in_string(char)
-            elif char == '"':
-                self._in_string = True
-            elif char in "{[":
-                self._depth += 1
-            elif char in "}]":
-                self._depth -= 1
-                if self._depth == 0:
-                    return at + 1
-        return None
-
-    def _read_in_string(self, char: str) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        elif char == "\\":
-            self._is_escaped = True
-        elif char == '"':
-            self._in_string = False
+from runtime.text.pending_text import JsonScanner, PendingText
 
 
 class _State(Enum):
+    """What comes next."""
+
     BETWEEN = auto()
     KEY = auto()
     VALUE = auto()
@@ -110,7 +35,7 @@ class _State(Enum):
 
 
 class ParameterReader:
-    """The parameters of one call; `types` are those of `compiler.units.unit.Unit`."""
+    """Reads the parameters of one call; `types` are those of `compiler.units.unit.Unit`."""
 
     def __init__(self, syntax: Syntax, types: Mapping[str, tuple[str, ...]]) -> None:
         assert syntax.tags is not None, "the arguments stand between tags"
@@ -125,7 +50,7 @@ class ParameterReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether the arguments are whole."""
+        """Whether the arguments are complete."""
         return self._state is _State.OVER
 
     @property
@@ -134,7 +59,7 @@ class ParameterReader:
         return self._pending.text
 
     def feed(self, text: str) -> str:
-        """The JSON text that more of the output settles."""
+        """Read more of the output, and return the JSON text that is certain now."""
         self._pending.add(text)
         settled = ""
         while True:
@@ -194,15 +119,15 @@ class ParameterReader:
         if begins_container(self._admitted, self._pending.text.lstrip(JSON_BLANKS)[:1]):
             self._state, self._scanner = _State.CONTAINER, JsonScanner()
             return ""
-        begun, is_whole = self._pending.before(self._tags.end)
+        begun, is_whole = self._pending.find_before(self._tags.end)
         if is_whole:
-            return self._read_short(begun)
+            return self._read_scalar(begun)
         is_begun = bool(begun.strip(JSON_BLANKS))
         is_text = STRING in self._admitted and is_begun and not may_be_scalar(self._admitted, begun)
         return self._begin_text() if is_text else ""
 
-    def _read_short(self, value: str) -> str:
-        """A whole value that is no container."""
+    def _read_scalar(self, value: str) -> str:
+        """Read a complete value that is no container."""
         self._pending.take(value + self._tags.end)
         self._state = _State.BETWEEN
         if is_json(self._admitted, value):

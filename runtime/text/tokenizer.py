@@ -19,7 +19,8 @@ from runtime.model_sampling import model_sampling
 from runtime.model_vocabulary import model_vocabulary
 from runtime.protocol import ModelCard
 from runtime.request import OPENAI_SAMPLING, Sampling
-from runtime.text.template import CHATML, CHATML_MARKERS, ChatTemplate, template_variables
+from runtime.text.chatml import CHATML, CHATML_MARKERS
+from runtime.text.template import ChatTemplate, template_variables
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

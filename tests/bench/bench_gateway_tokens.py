@@ -33,8 +33,8 @@ from transformers import AutoTokenizer
 
 from runtime.engines.grammar_loader import GrammarLoader
 from runtime.engines.mark import read_mark
+from runtime.text.chatml import CHATML
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.template import CHATML
 from runtime.text.tokenizer import LoadedTokenizer, load_tokenizer
 from toolspecs.stores import open_store
 

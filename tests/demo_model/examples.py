@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo_model.conversations import Conversation
-from runtime.text.template import conversation_fields
+from runtime.text.conversation_fields import conversation_fields
 
 _ANSWER = re.compile(r"(?<=<\|im_start\|>assistant\n).*?<\|im_end\|>", re.DOTALL)
 

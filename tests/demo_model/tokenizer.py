@@ -13,7 +13,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from demo_model.conversations import Mix, converse
 from runtime.models.random_model import train_tokenizer
-from runtime.text.template import CHATML
+from runtime.text.chatml import CHATML
 
 _MESSAGES = "{%- for message in messages %}"
 TEMPLATE = r"""

@@ -7,7 +7,8 @@ from transformers import AutoTokenizer
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
-from runtime.text.template import CHATML, ChatTemplate
+from runtime.text.chatml import CHATML
+from runtime.text.template import ChatTemplate
 from toolspecs.tool import Tool, ToolCall
 
 TOOL = Tool(
