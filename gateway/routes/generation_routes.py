@@ -85,7 +85,7 @@ async def _answer(
     writer = writer_of(generation)
     if wire_request.turn.is_streamed:
         return stream(generation, writer, headers)
-    return Response(await unless_gone(request, writer.whole()), headers=headers)
+    return Response(await unless_gone(request, writer.answer()), headers=headers)
 
 
 async def _prompt_ids(

@@ -53,7 +53,7 @@ class AnswerWriter(Protocol):
     stream_end: str
     """What is sent after the last event."""
 
-    async def whole(self) -> JSON:
+    async def answer(self) -> JSON:
         """The whole answer, once it is complete."""
 
     def events(self) -> AsyncGenerator[JSON]:

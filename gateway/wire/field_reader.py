@@ -37,7 +37,7 @@ MAX_IGNORED = 64
 """Different fields that one request may have ignored; comparing names takes time."""
 
 SLIP = 0.75
-"""How similar an unknown name is to that of a field when it is taken for a slip (`difflib`'s ratio)."""
+"""From this similarity on (`difflib`'s ratio), an unknown name is taken for a slip of a known one."""
 
 FOREIGN = frozenset(
     {
@@ -123,8 +123,8 @@ class FieldReader:
         if len(self._ignored) > MAX_IGNORED:
             raise InvalidField(path, f"more than {MAX_IGNORED} different fields are unknown; leave them out")
 
-    def supported(self, body: Any, rules: FieldRules) -> dict[str, Any]:
-        """The fields of a body without those of the rules.
+    def apply_rules(self, rules: FieldRules, body: Any) -> dict[str, Any]:
+        """Refuse or leave out the fields of a body that the rules name, and return the others.
 
         Raises:
             InvalidField: the body is not an object, a field is refused, or a `fixed` field has another value.
@@ -149,7 +149,7 @@ class FieldReader:
         return {name: value for name, value in body.items() if name not in handled}
 
     def convert(self, value: Any, shape: type[T]) -> T:
-        """`value` as a msgspec struct, without the fields that are left out; raises InvalidField."""
+        """Convert a value to a msgspec struct, and leave out its unknown fields; raises InvalidField."""
         if self._is_strict:
             return convert(value, shape)
         with suppress(msgspec.ValidationError, UnicodeEncodeError):
@@ -157,8 +157,11 @@ class FieldReader:
         types = _alternatives(shape)  # type: ignore[arg-type]  # every class is hashable
         return convert(self._known(value, types, ""), shape)
 
-    def leaves_out(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
-        """Whether an unknown field is left out; if not, its name is a typing error. `path` leads to it."""
+    def ignore_unknown(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
+        """Leave out the unknown field at `path`; False, and nothing is done, if it must be refused.
+
+        It must be if the reader is strict, or if its name is probably a slip for one of the `known` names.
+        """
         if value is None or shorten(path, 2 * MAX_NAME) in self._ignored:
             return True
         if self._is_strict or (name not in FOREIGN and near_matches(name, known, 1, cutoff=SLIP)):
@@ -183,7 +186,7 @@ class FieldReader:
             inner_path = f"{path}.{name}" if path else name
             if name in known:
                 yield name, self._known(inner, tuple(types_below((struct,), name)), inner_path)
-            elif not self.leaves_out(name, inner, similar, inner_path):
+            elif not self.ignore_unknown(name, inner, similar, inner_path):
                 yield name, inner
 
 

@@ -140,8 +140,8 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     include_obfuscation: bool | None = None
 
 
-def tell_obfuscation(options: StreamOptions | None, reader: FieldReader) -> None:
-    """Leave out the wish for random padding, which hides the length of tokens from who sees the packets."""
+def ignore_obfuscation(options: StreamOptions | None, reader: FieldReader) -> None:
+    """Leave out `include_obfuscation`: random padding that hides the lengths of tokens on the network."""
     if options and options.include_obfuscation:
         reader.ignore("stream_options.include_obfuscation", "events have no padding")
 
@@ -312,7 +312,7 @@ def _own_fields(tool: Any, reader: FieldReader) -> Any:
     own_fields = {
         name: value
         for name, value in tool.items()
-        if name in _TOOL_FIELDS or not reader.leaves_out(name, value, _TOOL_FIELDS, f"tools[].{name}")
+        if name in _TOOL_FIELDS or not reader.ignore_unknown(name, value, _TOOL_FIELDS, f"tools[].{name}")
     }
     if isinstance(inner := own_fields.get("function"), dict):
         own_fields["function"] = _own_fields(inner, reader)

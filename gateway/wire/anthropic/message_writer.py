@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.generation.turn import Generation
 from gateway.http.problems import Problem, anthropic_error
-from gateway.wire.openai.response import extension
+from gateway.wire.callgate_extension import extension
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -66,7 +66,7 @@ class _Block:
         delta_type, member = _DELTAS[self.kind]
         return {"type": delta_type, member: text}
 
-    def whole(self) -> JSON:
+    def as_json(self) -> JSON:
         """The complete block."""
         text = "".join(self.texts)
         if self.kind == "tool_use":
@@ -85,11 +85,11 @@ class MessageWriter:
         self._is_open = False
         self._finished: Finished | None = None
 
-    async def whole(self) -> JSON:
+    async def answer(self) -> JSON:
         """The complete message."""
         *_, delta, _ = [event async for event in self.events()]
         return {
-            **self._message([block.whole() for block in self._blocks]),
+            **self._message([block.as_json() for block in self._blocks]),
             **self._stop(),
             "usage": {**delta["usage"], **SERVICE_USAGE},
             "callgate": delta["callgate"],

@@ -158,7 +158,7 @@ def read_request(
     reader = FieldReader(is_strict=is_strict)
     if isinstance(body, dict) and body.get("thread"):
         raise ThreadUnsupported
-    fields = reader.convert(reader.supported(body, RULES), MessagesFields)
+    fields = reader.convert(reader.apply_rules(RULES, body), MessagesFields)
     choice = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")

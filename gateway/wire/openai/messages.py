@@ -177,7 +177,7 @@ def _read_part(part: dict[str, Any], path: str, reader: FieldReader) -> str:
         shown = shorten(repr(kind), MAX_NAME)
         raise InvalidField(f"{path}.type", f"{shown} is not supported: the model reads 'text' only")
     for name, value in part.items():
-        if name in {"type", key} or reader.leaves_out(
+        if name in {"type", key} or reader.ignore_unknown(
             name, value, ("type", key), f"messages[].content[].{name}"
         ):
             continue

@@ -29,11 +29,11 @@ from gateway.wire.fields import (
     TurnFields,
     allowed_choice,
     fields_set,
+    ignore_obfuscation,
     read_sampling,
     read_shared_format,
     read_stop,
     read_turn,
-    tell_obfuscation,
 )
 from gateway.wire.openai.custom_tools import read_tools
 from gateway.wire.openai.messages import Messages, read_messages
@@ -177,7 +177,7 @@ def read_request(
         InvalidTools: an inline tool is not well-formed.
     """
     reader = FieldReader(is_strict=is_strict)
-    fields = reader.convert(reader.supported(body, RULES), ChatFields)
+    fields = reader.convert(reader.apply_rules(RULES, body), ChatFields)
     includes_usage = read_stream_options(fields, reader)
     own_format = read_response_format(fields.response_format)
     response_format = read_any_format(own_format, "response_format", fields)
@@ -204,7 +204,7 @@ def read_stream_options(fields: OpenAIFields, reader: FieldReader) -> bool:
         return False
     if not fields.stream:
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
-    tell_obfuscation(fields.stream_options, reader)
+    ignore_obfuscation(fields.stream_options, reader)
     return bool(fields.stream_options.include_usage)
 
 

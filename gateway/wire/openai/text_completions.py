@@ -16,6 +16,7 @@ from gateway.errors import InvalidField
 from gateway.generation.turn import Generation
 from gateway.http.json_body import convert
 from gateway.http.problems import Problem, openai_error
+from gateway.wire.callgate_extension import extension
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
@@ -34,7 +35,7 @@ from gateway.wire.openai.request import (
     read_response_format,
     read_stream_options,
 )
-from gateway.wire.openai.response import DONE, extension, finish_reason, usage
+from gateway.wire.openai.response import DONE, finish_reason, usage
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 from toolspecs.json_value import JSON
 
@@ -82,7 +83,7 @@ def read_request(
 ) -> ChatRequest:
     """Read a decoded body; as `gateway.wire.openai.request.read_request` does."""
     reader = FieldReader(is_strict=is_strict)
-    fields = reader.convert(reader.supported(body, RULES), CompletionFields)
+    fields = reader.convert(reader.apply_rules(RULES, body), CompletionFields)
     for name in ("tools", "tool_choice", "toolset"):
         if getattr(fields, name) is not None:
             raise InvalidField(name, f"there are no tools here; {_CHAT}")
@@ -141,7 +142,7 @@ class TextCompletionWriter:
         }
         self._offsets = [0] * generation.num_choices
 
-    async def whole(self) -> JSON:
+    async def answer(self) -> JSON:
         """The whole answer, once the last choice has finished."""
         numbers = range(self._generation.num_choices)
         texts: list[list[str]] = [[] for _ in numbers]

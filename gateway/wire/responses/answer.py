@@ -10,7 +10,8 @@ import msgspec
 
 from gateway.generation.turn import Generation
 from gateway.http.problems import Problem
-from gateway.wire.openai.response import extension, logprob, new_call_id, usage
+from gateway.wire.callgate_extension import extension
+from gateway.wire.openai.response import logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -120,7 +121,7 @@ class ResponseWriter:
         self._open: _Item | None = None
         self._num_events = 0
 
-    async def whole(self) -> JSON:
+    async def answer(self) -> JSON:
         """The complete response."""
         last: JSON = {}
         async for event in self.events():

@@ -28,9 +28,9 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
+    ignore_obfuscation,
     read_shared_format,
     read_turn,
-    tell_obfuscation,
 )
 from gateway.wire.openai.custom_tools import read_tools as read_any_tools
 from gateway.wire.responses.items import InputField, read_input
@@ -204,7 +204,7 @@ def read_request(
         InvalidTools: an inline tool is not well-formed.
     """
     reader = FieldReader(is_strict=is_strict)
-    fields = reader.convert(reader.supported(body, RULES), ResponsesFields)
+    fields = reader.convert(reader.apply_rules(RULES, body), ResponsesFields)
     _tell_hints(fields, reader)
     turn = replace(
         read_turn(fields, toolset_header, timeout_header),
@@ -255,7 +255,7 @@ def _echoed_tool(tool: Tool, sent: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tell_hints(fields: ResponsesFields, reader: FieldReader) -> None:
     """Tell the client of hints inside other fields."""
-    tell_obfuscation(fields.stream_options, reader)
+    ignore_obfuscation(fields.stream_options, reader)
     for included in fields.include or ():
         if included not in {LOGPROBS, "reasoning.encrypted_content"}:
             reader.ignore(f"include[].{included}", "there is nothing of this kind in an answer")
