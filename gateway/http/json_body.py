@@ -8,6 +8,7 @@ gateway.errors.UnknownField: nmae: there is no such field; did you mean 'name'?
 """
 
 import json
+import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
@@ -62,9 +63,12 @@ def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimi
 
 
 def read_inner_json(text: str) -> Any:
-    """The value of a JSON text inside a body; raises ValueError and TooManyValues."""
+    """The value of a JSON text inside a body; raises ValueError and TooManyValues.
+
+    Python also reads what is not JSON, or does not fit into a double: NaN, Infinity and 1e999 are refused.
+    """
     scan(text.encode("utf-8", "surrogatepass"), INNER_LIMITS)
-    return json.loads(text)
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
 
 
 def convert(value: Any, shape: type[T]) -> T:
@@ -120,6 +124,13 @@ def _with_surrogates(raw: bytes) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{shorten(digits, MAX_NAME)} is out of range")
+    return value
 
 
 def _located(raw: bytes, reason: str) -> MalformedBody:

@@ -182,6 +182,8 @@ REFUSALS = [
     ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
     ({"guided_json": "{"}, "guided_json"),
     ({"guided_json": "3"}, "guided_json"),
+    ({"guided_json": '{"const": NaN}'}, "guided_json"),
+    ({"guided_json": '{"maximum": 1e999}'}, "guided_json"),
     ({"guided_choice": []}, "guided_choice"),
     ({"guided_json": {}, "guided_regex": "a"}, "guided_regex"),
     ({"response_format": {"type": "json_object"}, "guided_json": {}}, "guided_json"),
@@ -429,3 +431,13 @@ def test_a_refusal_is_short_however_large_the_request(fields):
     with pytest.raises(InvalidField) as refused:
         read_request({"model": "m", "messages": [USER], **fields})
     assert len(str(refused.value)) < 2000
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_arguments_with_a_number_that_json_or_doubles_do_not_have_are_refused(number):
+    """Python's parser takes them, and a chat template would show `NaN` or `Infinity` to the model."""
+    call = CALL | {"function": {"name": "f", "arguments": f'{{"a": [{number}]}}'}}
+    messages = [USER, {"role": "assistant", "tool_calls": [call]}]
+    with pytest.raises(InvalidField, match=number) as refused:
+        read(messages=messages)
+    assert refused.value.param == "messages[1].tool_calls[0].function.arguments"
