@@ -4,8 +4,8 @@ import { reload } from "./address.js";
 import { make, nodes } from "./elements.js";
 import { problemBox } from "./parts.js";
 
-/** A button that asks before it does something. What `work` gives is shown in the dialog, until the user is done. */
-export function asking(word, tone, title, text, work) {
+/** A button that asks before it does `work`. What `work` returns is shown in the dialog, until the user closes it. */
+export function askingButton(word, tone, title, text, work) {
   return make(`button.${tone}`, { type: "button", onclick: () => ask(word, tone, title, text, work) }, word);
 }
 

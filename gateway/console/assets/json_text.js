@@ -1,4 +1,4 @@
-// JSON text and its lines: where in a text a JSON pointer leads, and a value written one line a keyword.
+// JSON text and its lines: the line that a JSON pointer leads to, and a value as lines.
 
 /**
  * Read JSON and where its values stand: `{ value, lines }`, or `{ error: { line, reason } }`.
@@ -9,7 +9,7 @@
 export function readJSON(text) {
   const reader = new Reader(text);
   try {
-    const value = reader.document();
+    const value = reader.readDocument();
     return { value, lines: reader.lines };
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
@@ -17,7 +17,7 @@ export function readJSON(text) {
   }
 }
 
-/** The line of the nearest place that a pointer leads to: its own, or that of what should hold it. */
+/** The line of the value at a pointer or, if there is none, of the innermost value around it. */
 export function lineAt(lines, pointer) {
   let place = pointer;
   while (place && !lines.has(place)) place = place.slice(0, place.lastIndexOf("/"));
@@ -45,15 +45,17 @@ export function writtenLines(value, pointer = "", depth = 0, key = null, comma =
   return [line(open), ...inside, { pointer: null, text: close + comma, depth, key: null }];
 }
 
-/** The pointer of what stands under a key. */
+/** The pointer of the value under a key. */
 export function child(pointer, key) {
   return `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
 }
 
+/** What is wrong with the text, where the reader is. */
 class Fault extends Error {}
 
 const MAX_DEPTH = 500;
 
+/** Reads one JSON text by recursive descent. */
 class Reader {
   constructor(text) {
     this.text = text;
@@ -62,71 +64,71 @@ class Reader {
     this.lines = new Map();
   }
 
-  document() {
-    this.space();
-    const value = this.value("", 0);
-    this.space();
-    if (this.at < this.text.length) throw new Fault("something stands behind the end");
+  readDocument() {
+    this.skipSpace();
+    const value = this.readValue("", 0);
+    this.skipSpace();
+    if (this.at < this.text.length) throw new Fault("there is more text after the JSON value");
     return value;
   }
 
-  value(pointer, depth) {
+  readValue(pointer, depth) {
     if (depth > MAX_DEPTH) throw new Fault(`it is nested more than ${MAX_DEPTH} deep`);
     if (!this.lines.has(pointer)) this.lines.set(pointer, this.line);
     const first = this.text[this.at];
-    if (first === "{") return this.object(pointer, depth);
-    if (first === "[") return this.list(pointer, depth);
-    if (first === '"') return this.string();
-    return this.word();
+    if (first === "{") return this.readObject(pointer, depth);
+    if (first === "[") return this.readArray(pointer, depth);
+    if (first === '"') return this.readString();
+    return this.readWord();
   }
 
-  object(pointer, depth) {
+  readObject(pointer, depth) {
     const found = {};
     this.at += 1;
-    this.space();
-    if (this.takes("}")) return found;
+    this.skipSpace();
+    if (this.take("}")) return found;
     for (;;) {
-      if (this.text[this.at] !== '"') throw new Fault("a key in double quotes should stand here");
+      if (this.text[this.at] !== '"') throw new Fault("a key in double quotes must come here");
       const keyLine = this.line;
-      const key = this.string();
-      this.space();
-      if (!this.takes(":")) throw new Fault(`':' should stand behind the key ${JSON.stringify(key)}`);
-      this.space();
+      const key = this.readString();
+      this.skipSpace();
+      if (!this.take(":")) throw new Fault(`':' must come after the key ${JSON.stringify(key)}`);
+      this.skipSpace();
       this.lines.set(child(pointer, key), keyLine);
-      const value = this.value(child(pointer, key), depth + 1);
+      const value = this.readValue(child(pointer, key), depth + 1);
       Object.defineProperty(found, key, { value, enumerable: true, configurable: true, writable: true });
-      this.space();
-      if (this.takes("}")) return found;
-      if (!this.takes(",")) throw new Fault("',' or '}' should stand here");
-      this.space();
+      this.skipSpace();
+      if (this.take("}")) return found;
+      if (!this.take(",")) throw new Fault("',' or '}' must come here");
+      this.skipSpace();
     }
   }
 
-  list(pointer, depth) {
+  readArray(pointer, depth) {
     const found = [];
     this.at += 1;
-    this.space();
-    if (this.takes("]")) return found;
+    this.skipSpace();
+    if (this.take("]")) return found;
     for (;;) {
-      found.push(this.value(child(pointer, found.length), depth + 1));
-      this.space();
-      if (this.takes("]")) return found;
-      if (!this.takes(",")) throw new Fault("',' or ']' should stand here");
-      this.space();
+      found.push(this.readValue(child(pointer, found.length), depth + 1));
+      this.skipSpace();
+      if (this.take("]")) return found;
+      if (!this.take(",")) throw new Fault("',' or ']' must come here");
+      this.skipSpace();
     }
   }
 
-  string() {
+  readString() {
     const whole = /"(?:[^"\\\n]|\\.)*"/y;
-    return this.literal(whole, "this text has no end, or an escape that JSON does not know");
+    return this.readLiteral(whole, "this string has no closing quote, or an escape that JSON does not have");
   }
 
-  word() {
-    const reason = this.at < this.text.length ? "no JSON value begins here" : "the text ends too early";
-    return this.literal(/true|false|null|-?\d[\d.eE+-]*/y, reason);
+  readWord() {
+    const reason = this.at < this.text.length ? "no JSON value begins here" : "the text ends where a value must come";
+    return this.readLiteral(/true|false|null|-?\d[\d.eE+-]*/y, reason);
   }
 
-  literal(pattern, reason) {
+  readLiteral(pattern, reason) {
     pattern.lastIndex = this.at;
     const found = pattern.exec(this.text);
     if (!found) throw new Fault(reason);
@@ -139,13 +141,13 @@ class Reader {
     }
   }
 
-  takes(mark) {
+  take(mark) {
     if (this.text[this.at] !== mark) return false;
     this.at += 1;
     return true;
   }
 
-  space() {
+  skipSpace() {
     while (this.at < this.text.length && " \t\r\n".includes(this.text[this.at])) {
       if (this.text[this.at] === "\n") this.line += 1;
       this.at += 1;

@@ -28,12 +28,12 @@ async function show() {
   if (signal.aborted) return;
   const typed = isElsewhere ? null : document.activeElement;
   main.replaceChildren(...nodes(content));
-  if (typed?.matches("input[type=search]")) goOnTyping(typed);
+  if (typed?.matches("input[type=search]")) restoreTyping(typed);
   settle(isElsewhere);
 }
 
-/** Let the user go on in the field that stands where a field stood before. */
-function goOnTyping(before) {
+/** Put what the user types, and the focus, into the field that replaced the one before. */
+function restoreTyping(before) {
   const now = main.querySelector(`input[aria-label="${before.getAttribute("aria-label")}"]`);
   if (!now) return;
   now.focus();
@@ -44,8 +44,8 @@ function goOnTyping(before) {
 
 async function contentOf(page, address, signal) {
   if (!page) {
-    const way = make("a.button", { href: link([pages[0].name]) }, pages[0].title);
-    return [heading("Callgate"), problemBox(new Problem(404, "There is no such page", "The navigation above has all pages."), way)];
+    const firstPage = make("a.button", { href: link([pages[0].name]) }, pages[0].title);
+    return [heading("Callgate"), problemBox(new Problem(404, "There is no such page", "The navigation above has all pages."), firstPage)];
   }
   let module;
   try {
@@ -59,18 +59,18 @@ async function contentOf(page, address, signal) {
     return await module.show(address, signal);
   } catch (error) {
     if (signal.aborted) return [];
-    if (error instanceof Problem) return problem(error, page);
-    queueMicrotask(() => { throw error; }); // so that it is in the browser's console too
-    return problem(new Problem(0, "The page failed", String(error)), page);
+    if (error instanceof Problem) return problemContent(error, page);
+    queueMicrotask(() => { throw error; }); // shows it in the browser's console too
+    return problemContent(new Problem(0, "The page failed", String(error)), page);
   }
 }
 
-/** What stands in the place of a page that cannot be shown, and how to go on. */
-function problem(error, page) {
-  const way = error.needsKey || (error.status === 403 && key.get())
+/** What is shown instead of a page that failed, with a button to go on. */
+function problemContent(error, page) {
+  const action = error.needsKey || (error.status === 403 && key.get())
     ? make("button", { type: "button", onclick: askForKey }, key.get() ? "Use another key" : "Enter a key")
     : make("button", { type: "button", onclick: reload }, "Try again");
-  return [heading(page.title), problemBox(error, way)];
+  return [heading(page.title), problemBox(error, action)];
 }
 
 function markCurrent(page) {

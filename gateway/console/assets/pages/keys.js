@@ -1,7 +1,7 @@
 // API keys: who may call, and what for? A key is shown once, in the tab that made it.
 
 import { call, get } from "../api.js";
-import { asking } from "../dialogs.js";
+import { askingButton } from "../dialogs.js";
 import { make } from "../elements.js";
 import { badge, empty, field, heading, moment, number, problemBox, table } from "../parts.js";
 import { go, reload } from "../address.js";
@@ -74,10 +74,10 @@ function ends(key) {
 function rotateButton(key) {
   const rotate = async () => {
     const made = await call("POST", `v1/keys/${key.id}/rotate`, { body: {} });
-    return onceShown(made, "The old secret works for one more day.");
+    return newSecret(made, "The old secret works for one more day.");
   };
   const text = "The key gets a new secret, which you see once. The old secret works for one more day.";
-  return asking("Rotate", "quiet", `Rotate the key ${key.name}?`, text, rotate);
+  return askingButton("Rotate", "quiet", `Rotate the key ${key.name}?`, text, rotate);
 }
 
 function revokeButton(key) {
@@ -86,11 +86,11 @@ function revokeButton(key) {
     await call("DELETE", `v1/keys/${key.id}`);
     reload();
   };
-  return asking("Revoke", "danger", `Revoke the key ${key.name}?`, text, revoke);
+  return askingButton("Revoke", "danger", `Revoke the key ${key.name}?`, text, revoke);
 }
 
-/** A key, which no other answer has, to copy. */
-function onceShown(made, note = "", ...actions) {
+/** A new key, with a button that copies it: no later answer has the secret. */
+function newSecret(made, note = "", ...actions) {
   const copy = make("button.quiet", { type: "button" }, "Copy");
   copy.addEventListener("click", async () => {
     await navigator.clipboard.writeText(made.key);
@@ -112,12 +112,12 @@ function newKey() {
     return [box, make("label", { for: box.id }, box, ` ${scope}: ${what}`)];
   });
   const inputs = {
-    toolsets: words(),
-    models: words(),
-    tenant: words(),
-    requests_per_minute: count(),
-    tokens_per_minute: count(),
-    days: count(),
+    toolsets: textInput(),
+    models: textInput(),
+    tenant: textInput(),
+    requests_per_minute: countInput(),
+    tokens_per_minute: countInput(),
+    days: countInput(),
   };
   const result = make("div");
   const create = async (event) => {
@@ -125,9 +125,9 @@ function newKey() {
     const button = event.submitter;
     if (button) button.disabled = true;
     try {
-      const made = await call("POST", "v1/keys", { body: terms(name, boxes.map(([box]) => box), inputs) });
+      const made = await call("POST", "v1/keys", { body: requestBody(name, boxes.map(([box]) => box), inputs) });
       const all = make("a.button", { href: "#/keys" }, "All keys");
-      form.replaceWith(make("div.card", { role: "status" }, onceShown(made, "", all)));
+      form.replaceWith(make("div.card", { role: "status" }, newSecret(made, "", all)));
     } catch (problem) {
       result.replaceChildren(problemBox(problem));
       if (button) button.disabled = false;
@@ -150,11 +150,11 @@ function newKey() {
   return [heading("New API key", QUESTION), form];
 }
 
-const words = () => make("input", { autocomplete: "off", spellcheck: "false" });
-const count = () => make("input", { type: "number", min: "1", step: "1" });
+const textInput = () => make("input", { autocomplete: "off", spellcheck: "false" });
+const countInput = () => make("input", { type: "number", min: "1", step: "1" });
 
-/** The body of the request; what is left empty is left out. */
-function terms(name, boxes, inputs) {
+/** The body of the request; empty fields are left out. */
+function requestBody(name, boxes, inputs) {
   const list = (input) => input.value.split(",").map((part) => part.trim()).filter(Boolean);
   const days = Number(inputs.days.value);
   const given = {

@@ -30,7 +30,7 @@ function rate(name) {
   };
 }
 
-export async function show(_place, signal) {
+export async function show(_address, signal) {
   const ask = () => get("v1/system", {}, signal);
   const state = make("div");
   const figures = PLOTS.map((each) => figure(each));

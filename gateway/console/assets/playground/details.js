@@ -1,4 +1,4 @@
-// What is known of one token: how it came about, and the model's candidates with those that the mask removed.
+// The details of one token: how it came about, and the model's candidates, those that the mask removed among them.
 
 import { make } from "../elements.js";
 
@@ -6,15 +6,15 @@ const FORMAT = new Intl.NumberFormat("en", { style: "percent", maximumFractionDi
 
 const percent = (value) => (value > 0 && value < 0.001 ? "<0.1%" : FORMAT.format(value));
 
-/** A token's text with what would not be seen in it made visible. */
-export function shown(text) {
+/** A token's text, with marks for spaces, line ends and tabs. */
+export function visibleText(text) {
   return text === "" ? "end" : text.replaceAll(" ", "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
 }
 
 export function detailsOf(token, index, total) {
   return [
     make("p.soft.small", `Token ${index + 1} of ${total}`),
-    make("p.token", make(`span.chip.${token.cause}`, make("span", shown(token.text))), make("strong", token.cause)),
+    make("p.token", make(`span.chip.${token.cause}`, make("span", visibleText(token.text))), make("strong", token.cause)),
     make("p", reason(token)),
     make("p.soft", placeText(token.place)),
     token.candidates.length > 0 && [candidates(token), removed(token)],
@@ -22,7 +22,7 @@ export function detailsOf(token, index, total) {
 }
 
 function reason({ cause, candidates }) {
-  const first = candidates.length > 0 && make("code", shown(candidates[0].text));
+  const first = candidates.length > 0 && make("code", visibleText(candidates[0].text));
   switch (cause) {
     case "rescued":
       return make("span", "The model's first choice was ", first, `, with ${percent(candidates[0].probability)}. `
@@ -65,13 +65,12 @@ function candidates(token) {
 
 function candidate({ text, probability, removed: isRemoved }, isWritten, highest) {
   const kind = isRemoved ? "removed" : isWritten ? "written" : "allowed";
-  const said = { removed: "removed", written: "written", allowed: "allowed" }[kind];
   return make(
     `li.${kind}`,
-    make("code", isRemoved ? make("s", shown(text)) : shown(text)),
+    make("code", isRemoved ? make("s", visibleText(text)) : visibleText(text)),
     make("span.bar", { style: { "--width": probability / highest } }),
     make("span.number", percent(probability)),
-    make("span.said", kind === "allowed" ? make("span.hidden", said) : said),
+    make("span.said", kind === "allowed" ? make("span.hidden", kind) : kind),
   );
 }
 

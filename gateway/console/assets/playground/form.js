@@ -31,8 +31,9 @@ const SELECTIONS = [["", "One answer, masked"], ...[["accept", "Accept, up to"],
 )];
 
 /**
- * The form of a request. `onRun(listener)` is called with its body, its tools and the schema of an answer (or null);
- * `begin` shows that it runs and gives what stops it, `end` that it does not.
+ * The form of a request. When the user runs it, `onRun`'s listener gets the request's body, its tools and the schema of
+ * an answer (or null). `begin` shows that the request runs, and returns the controller that stops it; `end` shows that
+ * it has ended.
  */
 export function requestForm(models, toolsets, query, signal) {
   const control = {
@@ -73,7 +74,7 @@ export function requestForm(models, toolsets, query, signal) {
 
   async function useRevision() {
     const path = `v1/toolsets/${encodeURIComponent(control.toolset.value)}`;
-    const { revision } = { revision: control.revision.value };
+    const revision = control.revision.value;
     useTools((await get(revision ? `${path}/revisions/${revision}` : path, {}, signal)).tools);
   }
 
@@ -88,8 +89,8 @@ export function requestForm(models, toolsets, query, signal) {
     else control.choice.value = "required";
   }
 
-  /** Read something, and say here if it cannot be read. */
-  async function reading(work) {
+  /** Do some work of this form, and show its error here. */
+  async function showingErrors(work) {
     problem.hidden = true;
     try {
       await work();
@@ -111,7 +112,8 @@ export function requestForm(models, toolsets, query, signal) {
     }
   }
 
-  function body(schema, { inspect = true } = {}) {
+  /** The body of the request, as the form says it. */
+  function requestBody(schema, { inspect = true } = {}) {
     const [strategy, size] = control.selection.value.split(":");
     const name = control.toolset.value;
     const version = control.revision.value ? `@${control.revision.value}` : "";
@@ -131,15 +133,15 @@ export function requestForm(models, toolsets, query, signal) {
     };
   }
 
-  const run = (options) => reading(() => {
+  const run = (options) => showingErrors(() => {
     const schema = answerSchema();
-    return listener(body(schema, options), tools, schema);
+    return listener(requestBody(schema, options), tools, schema);
   });
   control.toolset.addEventListener("change", () => {
     go(["playground"], { toolset: control.toolset.value }, { replace: true });
-    reading(useToolset);
+    showingErrors(useToolset);
   });
-  control.revision.addEventListener("change", () => reading(useRevision));
+  control.revision.addEventListener("change", () => showingErrors(useRevision));
   control.temperature.addEventListener("input", () => {
     shownTemperature.textContent = Number(control.temperature.value).toFixed(1);
   });
@@ -168,7 +170,7 @@ export function requestForm(models, toolsets, query, signal) {
   );
   element.querySelector(`label[for="${control.temperature.id}"]`).append(" ", shownTemperature);
   useTools([EXAMPLE_TOOL]);
-  reading(useToolset);
+  showingErrors(useToolset);
 
   return {
     element,

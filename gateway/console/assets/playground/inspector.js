@@ -1,7 +1,7 @@
 // The mask inspector: the tokens of an answer as chips, and what is known of the one that is chosen.
 
 import { make } from "../elements.js";
-import { detailsOf, shown } from "./details.js";
+import { detailsOf, visibleText } from "./details.js";
 import { schemaOf } from "./schema.js";
 
 /** How a token came about: the word of the API, and what it means. */
@@ -73,8 +73,8 @@ export function inspector(tools, answerSchema = null) {
 function chipOf(token, onclick) {
   const chip = make(
     `span.chip.${token.cause}.${token.place.part}`,
-    { role: "option", "aria-selected": "false", tabindex: "-1", onclick, "aria-label": `${shown(token.text)}, ${token.cause}` },
-    make("span", shown(token.text)),
+    { role: "option", "aria-selected": "false", tabindex: "-1", onclick, "aria-label": `${visibleText(token.text)}, ${token.cause}` },
+    make("span", visibleText(token.text)),
   );
   chip.style.setProperty("--removed", token.mass_removed ?? 0);
   return chip;

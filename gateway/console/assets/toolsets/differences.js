@@ -4,8 +4,8 @@ const CONTEXT = 3;
 export const MAX_LINES = 1500;
 
 /**
- * The lines of two texts as `{ kind, sign, text }`, of the kinds `same`, `removed`, `added` and `left out`. Only a few
- * equal lines stand around each difference.
+ * The lines of two texts as `{ kind, sign, text }`, of the kinds `same`, `removed`, `added` and `left-out`. Only
+ * `CONTEXT` equal lines stay around each difference.
  */
 export function differences(before, after) {
   const lines = aligned(before, after);

@@ -104,38 +104,37 @@ class RegisterForm {
     this.changed();
   }
 
-  /** Something was typed: check it, once there is a pause. */
+  /** Check what was typed, once the user pauses. */
   changed() {
     clearTimeout(this.timer);
     this.checking?.abort();
     this.save.disabled = true;
-    this.mark([]);
+    this.markLines([]);
     this.timer = setTimeout(() => this.check(), PAUSE_MS);
   }
 
   async check() {
     if (!this.text.value.trim()) {
-      return this.say(empty("Paste tools to check them", "What cannot be enforced is shown at its line. Nothing is stored yet."));
+      return this.showResult(empty("Paste tools to check them", "What cannot be enforced is shown at its line. Nothing is stored yet."));
     }
     const read = readJSON(this.text.value);
-    if (read.error) return this.refuse([{ line: read.error.line, title: "This is no JSON", reason: read.error.reason }]);
+    if (read.error) return this.showFaults([{ line: read.error.line, title: "This is no JSON", reason: read.error.reason }]);
     if (!NAME.test(this.name.value)) {
-      return this.say(empty("Name the toolset", "It is checked as soon as it has a name of its own."));
+      return this.showResult(empty("Name the toolset", "It is checked as soon as it has a name of its own."));
     }
     this.checking = new AbortController();
     const { signal } = this.checking;
+    const { body, prefix } = bodyOf(read.value);
     try {
-      const { body, prefix } = bodyOf(read.value);
-      this.say(make("p.soft", { role: "status" }, "Checking…"));
+      this.showResult(make("p.soft", { role: "status" }, "Checking…"));
       const found = await call("POST", `${this.path}/check`, { body, signal: AbortSignal.any([signal, this.signal]) });
-      this.accept(body, found);
+      this.showChecked(body, found);
       return undefined;
     } catch (error) {
       if (signal.aborted || this.signal.aborted) return undefined;
       if (!(error instanceof Problem)) throw error;
-      const { prefix } = bodyOf(read.value);
-      if (!error.faults.length) return this.say(problemBox(error));
-      return this.refuse(error.faults.map((fault) => ({
+      if (!error.faults.length) return this.showResult(problemBox(error));
+      return this.showFaults(error.faults.map((fault) => ({
         ...fault, title: fault.tool ?? "Toolset", line: lineAt(read.lines, withoutPrefix(fault.pointer, prefix)),
       })));
     }
@@ -145,13 +144,13 @@ class RegisterForm {
     return `v1/toolsets/${encodeURIComponent(this.name.value)}`;
   }
 
-  /** Everything can be enforced: show the verdicts, and what registering would change. */
-  accept(body, found) {
+  /** Show the verdicts, and what registering would change; allow registering. */
+  showChecked(body, found) {
     this.checked = { body, etag: found.current?.etag };
     this.save.disabled = false;
     const changed = Object.values(found.changes).filter((each) => each !== "unchanged").length;
     this.save.textContent = found.current ? `Register revision ${found.current.revision + 1}` : "Register";
-    this.say(
+    this.showResult(
       make("p.verdict-line.good", make("strong", "Every keyword can be enforced."), ` ${count(found.tools.length, "tool")}, ${changed || "none"} of them new or changed.`),
       this.isNew && found.current && make("p.fair-note", `There is a toolset ${this.name.value} already, at revision ${found.current.revision}: this replaces it.`),
       found.warnings.length > 0 && make("div.warnings", make("h3", count(found.warnings.length, "warning")), make("ul.faults", found.warnings.slice(0, 50).map((warning) => (
@@ -167,12 +166,12 @@ class RegisterForm {
     );
   }
 
-  /** Show faults, each at its line. */
-  refuse(faults) {
+  /** Show faults, each with its line. */
+  showFaults(faults) {
     const sorted = faults.toSorted((one, other) => one.line - other.line);
-    this.mark(sorted.map((fault) => fault.line));
+    this.markLines(sorted.map((fault) => fault.line));
     const written = this.text.value.split("\n");
-    this.say(
+    this.showResult(
       make("p.verdict-line.bad", make("strong", "This cannot be registered."), ` ${count(faults.length, "fault")}.`),
       make("ul.refusals", sorted.slice(0, 100).map((fault) => make(
         "li",
@@ -184,12 +183,12 @@ class RegisterForm {
     );
   }
 
-  say(...parts) {
+  showResult(...parts) {
     this.result.replaceChildren(...parts.filter(Boolean));
   }
 
-  /** Number the lines, those of faults in their colour. */
-  mark(lines) {
+  /** Number the lines in the gutter; those of faults have a colour. */
+  markLines(lines) {
     const faulty = new Set(lines);
     const total = Math.max(this.text.value.split("\n").length, 1);
     this.gutter.replaceChildren(...Array.from({ length: Math.min(total, 20_000) }, (_, index) => (
@@ -216,12 +215,12 @@ class RegisterForm {
       go(["toolsets", this.name.value]);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      this.say(problemBox(error, make("button", { type: "button", onclick: () => this.changed() }, "Check again")));
+      this.showResult(problemBox(error, make("button", { type: "button", onclick: () => this.changed() }, "Check again")));
     }
   }
 }
 
-/** The body of a request, and what its pointers have in front of those of the text. */
+/** The body of a request, and the prefix that its pointers have before the same pointers into the text. */
 function bodyOf(value) {
   if (Array.isArray(value)) return { body: { tools: value }, prefix: "/tools" };
   if (value !== null && typeof value === "object" && !("tools" in value) && ("name" in value || "function" in value)) {

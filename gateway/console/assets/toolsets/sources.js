@@ -2,7 +2,7 @@
 
 import { Problem, call, get } from "../api.js";
 import { link, reload } from "../address.js";
-import { asking } from "../dialogs.js";
+import { askingButton } from "../dialogs.js";
 import { make } from "../elements.js";
 import { badge, count, empty, heading, number, problemBox } from "../parts.js";
 import { changeLines, changeTitle, changedWords } from "./changes.js";
@@ -79,8 +79,8 @@ class Review {
   allButtons(name, total) {
     const all = count(total, "tool");
     return [
-      asking("Decline all", "quiet", `Decline ${all}?`, `${name} serves what it served. A tool is shown again once its source changes it again.`, () => this.decide("decline", {})),
-      asking("Accept all", "plain", `Accept ${all}?`, `Models are shown them as the sources offer them. Read each text first: it may tell a model what to do.`, () => this.decide("accept", {})),
+      askingButton("Decline all", "quiet", `Decline ${all}?`, `${name} serves what it served. A tool is shown again once its source changes it again.`, () => this.decide("decline", {})),
+      askingButton("Accept all", "plain", `Accept ${all}?`, `Models are shown them as the sources offer them. Read each text first: it may tell a model what to do.`, () => this.decide("accept", {})),
     ];
   }
 }

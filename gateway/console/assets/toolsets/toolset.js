@@ -1,7 +1,7 @@
 // One toolset: its tools, searched, and beside them one tool's schema with the verdict on each line.
 
 import { call, get } from "../api.js";
-import { asking } from "../dialogs.js";
+import { askingButton } from "../dialogs.js";
 import { make } from "../elements.js";
 import { badge, bytes, count, duration, empty, facts, heading, moment, number, pager, searchField } from "../parts.js";
 import { go, link } from "../address.js";
@@ -51,7 +51,7 @@ function sourcesLink(name, differing) {
 
 function deleteButton(name, path, etag) {
   const text = "Requests that name it are refused from now on. Its revisions stay, and one of them can be restored.";
-  return asking("Delete", "danger", `Delete ${name}?`, text, async () => {
+  return askingButton("Delete", "danger", `Delete ${name}?`, text, async () => {
     await call("DELETE", path, { headers: { "If-Match": etag } });
     go(["toolsets", name, "revisions"]);
   });
