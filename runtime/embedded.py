@@ -124,7 +124,7 @@ class EmbeddedRuntime:
     async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
         """`generate` by the engine alone, which does not write drafts."""
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
-        choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
+        choices = await self._prompts.render(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
         request.times.note_queued()
         self._thread.submit(EngineJob(request.request_id, choices, mailbox))

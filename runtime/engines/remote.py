@@ -223,7 +223,7 @@ class RemoteRuntime:
         """`generate` without selecting among drafts."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
-        outputs, affinity = await self._prompts.prepared(request, partial(self._begun, request))
+        outputs, affinity = await self._prompts.render(request, partial(self._begun, request))
         with self._admission.admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(

@@ -97,7 +97,7 @@ class AttentionBackend(Protocol):
     """Lets the queries of one batch attend to the keys of their sequences."""
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
-        """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
+        """Attention [tokens, heads, dim] of queries [heads, tokens, dim] to one layer of a `KVCache`."""
 
 
 @dataclass(frozen=True, slots=True)

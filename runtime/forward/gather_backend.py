@@ -52,7 +52,7 @@ class KeySpan:
             rows = states[self._index]
         return rows.flatten(1, 2).transpose(1, 2)
 
-    def bias(
+    def bias_for(
         self, positions: Tensor, window: int | None, dtype: torch.dtype, repeats: int, rows: slice = ALL
     ) -> Tensor | None:
         """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf.
@@ -133,10 +133,10 @@ class GatherBackend:
         )
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
-        """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
+        """Attention [tokens, heads, dim] of queries [heads, tokens, dim] to one layer of a `KVCache`."""
         output = query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
         for group in self.prefix_groups:
-            attended = _attend_group(query.index_select(1, group.tokens), keys, values, group, scoring)
+            attended = _attend_prefix_group(query.index_select(1, group.tokens), keys, values, group, scoring)
             output[group.tokens] = attended
         return output
 
@@ -170,14 +170,14 @@ def _prefix_group(members: list[_Member], size: int, device: torch.device) -> Pr
 
 
 def _num_shared(tables: list[list[int]]) -> int:
-    """The number of pages that all of several page tables begin with; 0 for a single table."""
+    """The number of pages with which all page tables begin; 0 for a single table, which shares none."""
     if len(tables) == 1:
         return 0
     columns = zip(*tables, strict=False)
     return sum(1 for _ in takewhile(lambda pages: len(set(pages)) == 1, columns))
 
 
-def _attend_group(
+def _attend_prefix_group(
     query: Tensor, keys: Tensor, values: Tensor, prefix_group: PrefixGroup, scoring: Scoring
 ) -> Tensor:
     """Attention of one prefix group: [heads, queries, dim] to [queries, heads, dim].
@@ -186,7 +186,7 @@ def _attend_group(
     """
     shared, groups = prefix_group.shared_keys, prefix_group.groups
     if shared is None and len(groups) == 1 and scoring.softcap is None and scoring.sinks is None:
-        return _attend_alone(query, keys, values, groups[0], scoring)
+        return _attend_unshared(query, keys, values, groups[0], scoring)
     own = [
         _attend_to_span(
             query[:, group.rows], keys, values, scoring, span=group.own_keys, positions=group.positions
@@ -198,10 +198,10 @@ def _attend_group(
         parts.append(
             _attend_to_span(query, keys, values, scoring, span=shared, positions=prefix_group.positions)
         )
-    return _joined(parts, scoring.sinks)
+    return _join_parts(parts, scoring.sinks)
 
 
-def _joined(parts: list[tuple[Tensor, Tensor]], sinks: Tensor | None) -> Tensor:
+def _join_parts(parts: list[tuple[Tensor, Tensor]], sinks: Tensor | None) -> Tensor:
     """Join attention to parts of the keys, each weighted by its share of the sum of exponentials."""
     total = torch.stack([lse for _, lse in parts]).logsumexp(dim=0)
     if sinks is not None:
@@ -209,7 +209,9 @@ def _joined(parts: list[tuple[Tensor, Tensor]], sinks: Tensor | None) -> Tensor:
     return torch.stack([output * (lse - total).exp().to(output.dtype) for output, lse in parts]).sum(dim=0)
 
 
-def _attend_alone(query: Tensor, keys: Tensor, values: Tensor, group: QueryGroup, scoring: Scoring) -> Tensor:
+def _attend_unshared(
+    query: Tensor, keys: Tensor, values: Tensor, group: QueryGroup, scoring: Scoring
+) -> Tensor:
     """Attention [queries, heads, dim] of sequences that share no keys, where scores are plain."""
     span, positions = group.own_keys, group.positions
     if len(positions) == 1 and bfloat16_attention.is_faster(query):
@@ -229,9 +231,9 @@ def _attend_tile(
 ) -> Tensor:
     """Attention [sequences * queries, heads, dim] of a tile of queries [heads, sequences, queries, dim]."""
     rows, positions = query[:, :, tile.rows], group.positions[:, tile.rows]
-    batch = _batched(rows, key.shape[1])
+    batch = _by_kv_head(rows, key.shape[1])
     repeats = batch.shape[2] // positions.shape[1]
-    bias = group.own_keys.bias(group.positions, scoring.window, batch.dtype, repeats, tile.rows)
+    bias = group.own_keys.bias_for(group.positions, scoring.window, batch.dtype, repeats, tile.rows)
     output = scaled_dot_product_attention(
         batch,
         key[:, :, tile.columns],
@@ -239,7 +241,7 @@ def _attend_tile(
         attn_mask=None if bias is None else bias[..., tile.columns],
         scale=scoring.scaling,
     )
-    return _unbatched(output, positions, query.shape[0])
+    return _by_query(output, positions, query.shape[0])
 
 
 def _attend_in_tiles(
@@ -254,7 +256,7 @@ def _attend_in_tiles(
 ) -> Tensor:
     """Attention [queries, heads, dim] of consecutive queries to their sequence, or of any to a past span."""
     (key,), (value,) = span.read(keys), span.read(values)
-    bias = span.bias(positions, scoring.window, query.dtype, repeats=1)
+    bias = span.bias_for(positions, scoring.window, query.dtype, repeats=1)
     if bias is None:
         tiles = past_tiles(query.shape[1], key.shape[1], size=bfloat16_attention.TILE_QUERIES)
     else:
@@ -275,10 +277,10 @@ def _attend_to_span(
         lse = torch.empty(num_queries, heads, 1)
         output = _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions, lse=lse)
         return output, lse
-    batch = _batched(_by_sequence(query, positions), keys.shape[2])
-    bias = span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1])
+    batch = _by_kv_head(_by_sequence(query, positions), keys.shape[2])
+    bias = span.bias_for(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1])
     attended = _attend_to_keys(batch, span.read(keys), span.read(values), bias, scoring)
-    output, lse = (_unbatched(states, positions, heads) for states in attended)
+    output, lse = (_by_query(states, positions, heads) for states in attended)
     return output, lse
 
 
@@ -287,7 +289,7 @@ def _by_sequence(query: Tensor, positions: Tensor) -> Tensor:
     return query.view(query.shape[0], *positions.shape, query.shape[-1])
 
 
-def _batched(query: Tensor, kv_heads: int) -> Tensor:
+def _by_kv_head(query: Tensor, kv_heads: int) -> Tensor:
     """[heads, sequences, queries, dim] to [sequences, kv_heads, repeats * queries, dim].
 
     Query heads that share a key head become additional queries of that head, so that no key is copied.
@@ -297,7 +299,7 @@ def _batched(query: Tensor, kv_heads: int) -> Tensor:
     return query.reshape(num, kv_heads, -1, dim)
 
 
-def _unbatched(states: Tensor, positions: Tensor, heads: int) -> Tensor:
+def _by_query(states: Tensor, positions: Tensor, heads: int) -> Tensor:
     """[sequences, kv_heads, repeats * queries, dim] to [sequences * queries, heads, dim]."""
     num, length = positions.shape
     states = states.reshape(num, states.shape[1], -1, length, states.shape[-1]).permute(0, 3, 1, 2, 4)

@@ -89,7 +89,7 @@ class ModelRunner:
         return self.operations.free_bytes(lambda: self._compute_largest_batch(settings))
 
     def _compute_largest_batch(self, settings: EngineSettings) -> None:
-        """Compute a batch of as many tokens as any, with a cache that has room for it and is then let go."""
+        """Compute the largest batch of any step, over a cache of its own that is freed afterwards."""
         probed = self.cache
         self.cache = probed.resized(2 + settings.max_batch_tokens // settings.page_size)
         self._compute(settings.max_batch_tokens)
@@ -108,7 +108,7 @@ class ModelRunner:
         self.cache.clear(range(1, self.cache.num_pages))
 
     def _compute(self, num_tokens: int, num_sequences: int = 1) -> None:
-        """Compute a batch of sequences that are `num_tokens` long, as far as the cache has pages."""
+        """Compute a batch of sequences of `num_tokens` tokens, or of as many as the cache has pages for."""
         page_size = self.cache.page_size
         num_tokens = min(num_tokens, (self.cache.num_pages - 1) * page_size)
         chunks = []
@@ -148,7 +148,7 @@ class ModelRunner:
         return None
 
     def _check_device(self) -> None:
-        """See that the device still computes: a recording that failed may have left it in disorder.
+        """Check that the device still computes: a failed recording may have left it unusable.
 
         Raises:
             ModelLoadError: it does not.

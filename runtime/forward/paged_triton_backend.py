@@ -51,7 +51,7 @@ class PagedAttentionKernel(Protocol):
     def __call__(
         self, query: Tensor, keys: Tensor, values: Tensor, queries: QueryBlocks, scoring: Scoring
     ) -> Tensor:
-        """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
+        """Attention [tokens, heads, dim] of queries [heads, tokens, dim] to one layer of a `KVCache`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +62,5 @@ class PagedTritonBackend:
     kernel: PagedAttentionKernel
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
-        """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
+        """Attention [tokens, heads, dim] of queries [heads, tokens, dim] to one layer of a `KVCache`."""
         return self.kernel(query, keys, values, self.queries, scoring)

@@ -18,9 +18,9 @@ from runtime.scheduler import Chunk
 from runtime.sequence import Sequence
 
 LENGTH = 48
-"""Tokens of the text."""
+"""The number of tokens of the text."""
 MAX_LENGTH = 256
-"""Tokens of a longer text, which shows the effect of a sliding window."""
+"""The most tokens of a text that is longer to show the effect of a sliding window."""
 TOLERANCE = {torch.float32: 0.01, torch.float64: 0.01}
 TOLERANCE_ROUNDED = 0.2
 """How much logits may differ, relative to their distance from their mean. For small models with random
@@ -53,10 +53,10 @@ def probe(forward_pass: ForwardPass, page_size: int) -> tuple[int, KVCache]:
     """
     model = forward_pass.model
     try:
-        text = _text(model.config.get_text_config())
-        logits, cache = _over_pages(forward_pass, text, page_size)
+        text = _probe_text(model.config.get_text_config())
+        logits, cache = _logits_over_pages(forward_pass, text, page_size)
         if logits.device.type != "meta":  # tensors on this device have no values
-            _compare(logits, _by_itself(model, text), model.dtype)
+            _compare(logits, _own_logits(model, text), model.dtype)
     except Exception as error:
         reason = str(error)
         if not isinstance(error, Unfit):
@@ -65,14 +65,14 @@ def probe(forward_pass: ForwardPass, page_size: int) -> tuple[int, KVCache]:
     return logits.shape[1], cache
 
 
-def _text(config: Any) -> list[int]:
+def _probe_text(config: Any) -> list[int]:
     """Token ids that rarely repeat; twice the length of a sliding window, if that is short enough."""
     window = getattr(config, "sliding_window", None) or 0
     length = max(LENGTH, 2 * window) if 2 * window <= MAX_LENGTH else LENGTH
     return [(7 + 31 * i * i) % config.vocab_size for i in range(min(length, context_length(config)))]
 
 
-def _over_pages(forward_pass: ForwardPass, text: list[int], page_size: int) -> tuple[Tensor, KVCache]:
+def _logits_over_pages(forward_pass: ForwardPass, text: list[int], page_size: int) -> tuple[Tensor, KVCache]:
     """The logits of the text's second half, which attends to what the first half wrote into the cache."""
     num_pages = -(-len(text) // page_size)
     cache = KVCache(1 + num_pages, page_size)
@@ -108,7 +108,7 @@ def _check_layers(config: Any, layers: list[int], scorings: list[Scoring]) -> No
         )
 
 
-def _by_itself(model: Any, text: list[int]) -> Tensor:
+def _own_logits(model: Any, text: list[int]) -> Tensor:
     """The logits of the same half, with the attention of the model's own modules."""
     model.set_attn_implementation("eager")
     try:
@@ -120,7 +120,10 @@ def _by_itself(model: Any, text: list[int]) -> Tensor:
 
 
 def _compare(computed: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
-    """Compare the median token: single tokens may differ a lot, if rounding selects another expert."""
+    """Compare logits [tokens, columns] by their median token; raises Unfit.
+
+    Single tokens may differ a lot, if rounding selects another expert.
+    """
     spread = (expected - expected.mean(dim=-1, keepdim=True)).norm(dim=-1)
     difference = float(((computed - expected).norm(dim=-1) / spread).nanmedian())
     if difference > TOLERANCE.get(dtype, TOLERANCE_ROUNDED):

@@ -47,7 +47,7 @@ class JsonPaths:
             yield None, "key"
 
     def last(self, text: str) -> tuple[tuple[Step, ...] | None, Written]:
-        """What `read` yields last for a text that is not empty, without making the paths before it."""
+        """What `read` yields last, for a text that is not empty. It is faster: other paths are not made."""
         for char in text:
             num_steps, written = self._read(char)
         return self._path_and_part(num_steps, written)
@@ -94,7 +94,7 @@ class JsonPaths:
         return len(self._steps), "punctuation"
 
     def _read_key(self, key: list[str], char: str) -> int | None:
-        """Read on in a key; returns how many steps the path under it has, once it is complete."""
+        """Read one more character of a key; once it is complete, return how many steps its path has."""
         key.append(char)
         is_over = char == '"' and not self._is_escaped
         self._is_escaped = char == "\\" and not self._is_escaped
@@ -105,7 +105,7 @@ class JsonPaths:
         return len(self._steps)
 
     def _path(self, num_steps: int) -> tuple[Step, ...]:
-        """The first steps to here, as far as their pointer is short."""
+        """The first steps to here, as many as fit into a pointer of `MAX_POINTER` characters."""
         path: list[Step] = []
         num_left = MAX_POINTER
         for step in islice(self._steps, num_steps):
@@ -164,7 +164,7 @@ class PlaceReader:
         if ends_thought and not places:
             places = [TokenPlace("syntax")]
         placed = self._release([place for place in places if not place.is_open], parts)
-        own = _written(_after_text(places), "value", "key") if places else None
+        own = _first_written(_after_text(places), "value", "key") if places else None
         if own is None or own.is_open:
             self._waiting.append(token)
             return placed
@@ -205,7 +205,7 @@ class PlaceReader:
             return []
         waiting, self._waiting = self._waiting, []
         num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
-        after = _written(_after_text(places), "key", "value")
+        after = _first_written(_after_text(places), "key", "value")
         placed = []
         for token in waiting:
             is_text = num_text > 0 and _is_plain_text(places[0])
@@ -233,7 +233,7 @@ def _is_plain_text(place: TokenPlace) -> bool:
     return place.part == "text" and place.writes is None
 
 
-def _written(places: list[TokenPlace], *kinds: Written) -> TokenPlace:
-    """The first place of the first kind that there is; else the first place."""
+def _first_written(places: list[TokenPlace], *kinds: Written) -> TokenPlace:
+    """The first place of the first of the kinds that any place has; else the first place."""
     written = (place for kind in kinds for place in places if place.writes == kind)
     return next(written, places[0])

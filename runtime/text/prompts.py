@@ -13,9 +13,9 @@ from runtime.text.tokenizer import LoadedTokenizer
 T = TypeVar("T")
 
 NUM_TEMPLATE_THREADS = 4
-"""Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one.
+"""Tokenizing releases the interpreter's lock, so a short prompt need not wait for a long one.
 
-One client has at most half of them, so the prompts of one do not hold up those of others."""
+One client has at most half of the threads, so its prompts do not hold up those of others."""
 
 FULL_PAUSE_S = 0.25
 """How long a client that has all its sequences waits for room before it is refused."""
@@ -51,12 +51,12 @@ class PromptRenderer:
         self._takes_images = takes_images
 
     async def token_ids(self, request: GenerationRequest) -> list[int]:
-        """The prompt's token ids, as soon as a thread is free; raises what `prepared` raises."""
+        """The prompt's token ids, as soon as a thread is free; raises what `render` raises."""
         await self._wait_for_room(lambda: self._threads.num_of(request.share) < self._max_per_share)
         return await self._in_thread(request, lambda prompt_ids: prompt_ids)
 
-    async def prepared(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
-        """What `prepare` makes of the prompt's token ids, in the thread that renders the prompt.
+    async def render(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
+        """Render the prompt, and return what `prepare` makes of its token ids, in the same thread.
 
         Raises:
             RequestRefused: the template refuses the messages, or the prompt is too long or empty.
@@ -88,7 +88,7 @@ class PromptRenderer:
                 raise TooManySequences(self._max_per_share, self._retry_after_s)
 
     async def _in_thread(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
-        rendering = self._threads.submit(request.share, lambda: prepare(self._render(request)))
+        rendering = self._threads.submit(request.share, lambda: prepare(self._token_ids_of(request)))
         try:
             async with asyncio.timeout(request.timeout_s) as scope:
                 return await asyncio.wrap_future(rendering)
@@ -101,9 +101,9 @@ class PromptRenderer:
         """Take no more work."""
         self._threads.shutdown()
 
-    def _render(self, request: GenerationRequest) -> list[int]:
+    def _token_ids_of(self, request: GenerationRequest) -> list[int]:
         if request.prompt is not None:
-            return self._own_prompt(request.prompt)
+            return self._given_token_ids(request.prompt)
         if not self._takes_images and request.images:
             raise RequestRefused(
                 "a message has an image, and this model is not set up to take any (`engine_images` in"
@@ -115,16 +115,16 @@ class PromptRenderer:
             request.messages, request.tools, request.template_options, limit=self._limit
         )
 
-    def _own_prompt(self, prompt: str | tuple[int, ...]) -> list[int]:
-        """The ids of a prompt that a client wrote itself, text or ids."""
+    def _given_token_ids(self, prompt: str | tuple[int, ...]) -> list[int]:
+        """The token ids of a prompt that the client wrote itself, as text or as token ids."""
         if isinstance(prompt, str):
             self._limit.check_prompt(prompt)
-        ids = self._ids(prompt) if isinstance(prompt, str) else list(prompt)
+        ids = self._tokenize(prompt) if isinstance(prompt, str) else list(prompt)
         if not ids:
             raise RequestRefused("the prompt has no token", "prompt")
         return ids
 
-    def _ids(self, prompt: str) -> list[int]:
+    def _tokenize(self, prompt: str) -> list[int]:
         """The token ids of a text, tokenized as a batch of one: `encode` holds the interpreter's lock."""
         ids: list[int] = self._backend.encode_batch_fast([prompt])[0].ids
         return ids

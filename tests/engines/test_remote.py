@@ -124,7 +124,7 @@ async def test_the_time_of_its_prompt_counts_for_a_request(text, monkeypatch):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
         stand_in.bodies.clear()
-        monkeypatch.setattr(PromptRenderer, "prepared", late)
+        monkeypatch.setattr(PromptRenderer, "render", late)
         with pytest.raises(DeadlineExceeded):
             await events_of(remote, remote.request(timeout_s=0.5))
         assert stand_in.bodies == []
