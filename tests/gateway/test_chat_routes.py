@@ -194,13 +194,13 @@ async def test_the_grammar_follows_the_choice(
 ):
     grammars = app.state.services.completions._grammars
     asked = {}
-    original = grammars.toolset
+    original = grammars.find_toolset
 
     async def spy(tools, **options):
         asked.update(options)
         return await original(tools, **options)
 
-    monkeypatch.setattr(grammars, "toolset", spy)
+    monkeypatch.setattr(grammars, "find_toolset", spy)
     await ask(client, toolset="weather", parallel_tool_calls=False, **fields)
     assert (asked["choice"].mode, asked["choice"].allowed) == (mode, allowed)
     assert asked["parallel"] is False

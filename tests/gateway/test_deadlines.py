@@ -70,7 +70,7 @@ async def test_waiting_for_a_grammar_counts(client, app, runtime, monkeypatch):
     async def never(*_, **__):
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(app.state.services.grammars, "format", never)
+    monkeypatch.setattr(app.state.services.grammars, "find_format", never)
     choice = {"type": "choice", "choices": ["a"]}
     answer = await client.post(URL, json=BODY | {"response_format": choice, "timeout": 0.05})
     assert answer.status_code == 504

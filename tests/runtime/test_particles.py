@@ -86,7 +86,7 @@ def without_copies(monkeypatch):
     """Copies of particles go through the queue, and compute the tokens of their last page again."""
 
     def switch():
-        monkeypatch.setattr(Scheduler, "adopt", lambda self, twin, sequence: None)
+        monkeypatch.setattr(Scheduler, "has_room_for_copy", lambda self, sequence: False)
 
     return switch
 
