@@ -112,11 +112,11 @@ async def test_a_deadline_ends_the_request_at_the_engine_too(text):
 
 
 async def test_the_time_of_its_prompt_counts_for_a_request(text, monkeypatch):
-    prepared = PromptRenderer.prepared
+    render = PromptRenderer.render
 
     async def late(self, request, prepare):
         ends_at = asyncio.get_running_loop().time() + request.timeout_s
-        prompt = await prepared(self, request, prepare)
+        prompt = await render(self, request, prepare)
         while asyncio.get_running_loop().time() < ends_at:
             await asyncio.sleep(0.01)
         return prompt
