@@ -19,9 +19,11 @@ from runtime.text.prompts import PromptRenderer
 def shown(monkeypatch):
     """The messages of every prompt."""
     found = []
-    render = PromptRenderer._render
+    render = PromptRenderer._token_ids_of
     monkeypatch.setattr(
-        PromptRenderer, "_render", lambda self, asked: found.append(asked.messages) or render(self, asked)
+        PromptRenderer,
+        "_token_ids_of",
+        lambda self, asked: found.append(asked.messages) or render(self, asked),
     )
     return found
 

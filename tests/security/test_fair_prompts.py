@@ -91,7 +91,7 @@ def test_other_threads_run_while_a_text_is_tokenized(tmp_path):
     )
 
     def pause_and_duration():
-        tokenizing = threading.Thread(target=renderer._own_prompt, args=("a b " * 100_000,))
+        tokenizing = threading.Thread(target=renderer._given_token_ids, args=("a b " * 100_000,))
         longest, started = 0.0, time.perf_counter()
         last = started
         tokenizing.start()
