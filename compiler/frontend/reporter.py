@@ -24,6 +24,9 @@ _NULLABLE = (
     "ignored, since JSON Schema does not have it: null is never written;"
     ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
 )
+_KEPT_DISTINCT = (
+    "an item is never repeated, because another array that may stand here must have distinct items"
+)
 _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
@@ -43,6 +46,15 @@ TYPES_OF: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """The JSON types that a keyword is about."""
+_OF_ARRAYS = (
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "unevaluatedItems",
+    "minItems",
+    "maxItems",
+    "contains",
+)
 _NEGATIVE = ("not", "oneOf", "if", "dependentSchemas", "dependencies")
 _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "minimum": ("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -103,6 +115,13 @@ class ReportPart:
         )
 
 
+class ReportPlace(NamedTuple):
+    """A location inside the value of a part."""
+
+    part: ReportPart
+    location: SchemaLocation
+
+
 class Reporter:
     """Collects what the lowering says of the keywords of a schema.
 
@@ -149,6 +168,20 @@ class Reporter:
             yield
         finally:
             self._part = outer
+
+    def place(self, location: SchemaLocation) -> ReportPlace:
+        """A location in the value that is being lowered, for what is told of it later."""
+        return ReportPlace(self._part, location)
+
+    def note_kept_distinct(self, place: ReportPlace) -> None:
+        """Note that arrays at a place never repeat an item, though their own schemas would let them."""
+        part, location = place
+        if location.is_anywhere:
+            return
+        concerned = self._source_map.concerned(location, ("array",))
+        repeating = [pointer for pointer, schema in concerned if _lets_items_repeat(schema)]
+        for pointer in repeating or [location.pointer]:
+            part.notes[_PlacedNote(pointer, "", Verdict.NARROWED, _KEPT_DISTINCT)] = None
 
     def use(self, part: ReportPart, location: SchemaLocation) -> None:
         """Note that the value of a part stands at a location, inside the value that is being lowered."""
@@ -294,6 +327,12 @@ class Reporter:
                 verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
                 texts = {**texts, _DISPUTED.format(", ".join(map(repr, disputed_here[:3]))): None}
             yield ReportEntry(pointer, keyword, verdict, "; ".join(texts))
+
+
+def _lets_items_repeat(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema is about arrays, and by itself lets an item stand in them twice."""
+    is_about_arrays = schema.get("type") is not None or not schema.keys().isdisjoint(_OF_ARRAYS)
+    return is_about_arrays and schema.get("uniqueItems") is not True and schema.get("maxItems") not in (0, 1)
 
 
 def _shortened(entry: ReportEntry) -> ReportEntry:

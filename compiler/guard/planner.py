@@ -29,6 +29,8 @@ class Planner:
         self.repeats_keys = False
         """The grammar lets an object repeat a key, so it needs a guard in any case."""
         self.tags: GuardedTags | None = None
+        self.kept_distinct: set[int] = set()
+        """The states of arrays that may repeat items, but never do: others at the same path must not."""
         self._drafts: list[DraftState] = []
 
     def new_state(self, pointer: str = "") -> int:
@@ -129,7 +131,7 @@ class Planner:
         if any(draft.guarded_bounds or draft.marked_keys for draft in drafts.values()):
             self._check_paths(start)
         for group in ({start}, *(inner for draft in drafts.values() for inner in draft.inside())):
-            self._make_all_distinct([self._drafts[state] for state in self._closure(group)])
+            self._make_all_distinct(self._closure(group))
         if not self.repeats_keys and not any(draft.is_guarded for draft in drafts.values()):
             return None
         relevant = {state for state, draft in drafts.items() if draft.is_guarded or not draft.is_plain}
@@ -184,14 +186,15 @@ class Planner:
         separated = frozenset(draft.pointer for draft in self._drafts if draft.marked_keys)
         return Ambiguities(counted, separated)
 
-    def _make_all_distinct(self, group: list[DraftState]) -> None:
+    def _make_all_distinct(self, states: Iterable[int]) -> None:
         """Keep all arrays at one path distinct if some of them must be: the guard cannot tell them apart."""
-        arrays = [draft for draft in group if draft.min_items is not None]
-        if not any(draft.is_distinct for draft in arrays):
+        arrays = {state: self._drafts[state] for state in states if self._drafts[state].min_items is not None}
+        if not any(draft.is_distinct for draft in arrays.values()):
             return
-        for draft in arrays:
+        for state, draft in arrays.items():
             if draft.is_distinct:
                 continue
+            self.kept_distinct.add(state)
             draft.can_run_out = True  # its lowering did not ask how many distinct items there are
             if (draft.min_items or 0) > 1:
                 reason = "cannot be told apart from arrays at the same place that may repeat items"

@@ -49,11 +49,14 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, context: Contex
             context.location, "not", "demands a repeated item", "Say what is allowed instead."
         )
     all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
-    is_distinct = all_distinct and constraint.max_items not in (0, 1)
+    can_repeat = constraint.max_items not in (0, 1)
+    is_distinct = all_distinct and can_repeat
     least = max(constraint.min_items, sum(contains.low for contains in constraint.contains))
     lowering.planner.mark_array(context.state, least, is_distinct=is_distinct)
     if is_distinct:
         return _lower_distinct(lowering, constraint, context)
+    if can_repeat:
+        lowering.mark_repeating(context.state, context.location)
     return _ItemRules(lowering, constraint, context).lower()
 
 

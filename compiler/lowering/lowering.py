@@ -17,7 +17,7 @@ from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
 from compiler.frontend.keywords import NUMBERS, child
 from compiler.frontend.large_numbers import LargeNumbers
-from compiler.frontend.reporter import Reporter
+from compiler.frontend.reporter import Reporter, ReportPlace
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.frontend.symbolic_forms import form_of
 from compiler.grammar.grammar import Expr, union
@@ -82,7 +82,18 @@ class Lowering(ABC):
             self.source_map.root, self.planner.new_state(), is_root=True, dependent_keys=dependent_keys
         )
         """The context of the whole text."""
+        self._repeating: dict[int, ReportPlace] = {}
+        """Arrays that may repeat items, by their states in the guards' plan."""
         self._strings: dict[tuple[StringConstraint, frozenset[tuple[str, bool]]], LoweredString | None] = {}
+
+    def mark_repeating(self, state: int, location: SchemaLocation) -> None:
+        """Note that an array at a location may repeat items, as far as its schema is concerned."""
+        self._repeating[state] = self.reporter.place(location)
+
+    def report_kept_distinct(self) -> None:
+        """Report the arrays that never repeat an item only because others at the same place must not."""
+        for state in sorted(self.planner.kept_distinct & self._repeating.keys()):
+            self.reporter.note_kept_distinct(self._repeating[state])
 
     @property
     def guards_lengths(self) -> bool:

@@ -108,6 +108,7 @@ class SchemaLowering(Lowering):
             raise too_deep() from None
         if body is not None:
             plan = self.planner.plan(self.root.state)
+            self.report_kept_distinct()
             # Written out in the root rule, so that xgrammar precomputes masks up to its very end.
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:

@@ -28,7 +28,7 @@ class Unconstrained:
 
     def value(self, context: Context, step: PathStep) -> RuleRef:
         """Any JSON value inside a container; `step` leads to it from `context.state`."""
-        state = self._unknown_state(CONTAINERS)
+        state = self._unknown_state(CONTAINERS, context.location)
         if context.is_distinct:
             note_single(self._lowering, context.location)
         self._lowering.planner.mark_string(state, is_plain=True)
@@ -78,15 +78,18 @@ class Unconstrained:
         self.note(context.location, (container,))
         if context.is_distinct:
             note_single(self._lowering, context.location)
-        self._lowering.planner.link(context.state, None, [self._unknown_state((container,))])
+        self._lowering.planner.link(
+            context.state, None, [self._unknown_state((container,), context.location)]
+        )
         return self._rules_of(f"any_{container}", context, lower)
 
-    def _unknown_state(self, containers: tuple[ContainerType, ...]) -> int:
+    def _unknown_state(self, containers: tuple[ContainerType, ...], location: SchemaLocation) -> int:
         """A state of the guards' plan for containers of which nothing is known."""
         planner = self._lowering.planner
         state = planner.new_state()
         if "array" in containers:
             planner.mark_array(state, 0, is_distinct=False)
+            self._lowering.mark_repeating(state, location)
         planner.mark_unknown(state, containers)
         return state
 

@@ -69,6 +69,9 @@ def told(schema, **options):
     }
 
 
+KEPT_DISTINCT = (
+    "an item is never repeated, because another array that may stand here must have distinct items"
+)
 DIGITS = "numbers have at most 20 digits before the point and 20 after it, and exponents of two digits"
 
 
@@ -137,6 +140,35 @@ DIGITS = "numbers have at most 20 digits before the point and 20 after it, and e
             },
             {("", "dependentRequired"): "keys in this order: a, b, then others"},
             id="keys without a declared order",
+        ),
+        pytest.param(
+            {
+                "anyOf": [
+                    {"type": "array", "uniqueItems": True, "items": {"type": "string"}},
+                    {"type": "array", "items": {"type": "null"}},
+                    {"type": "array", "items": {"type": "boolean"}, "maxItems": 1},
+                ]
+            },
+            {
+                ("/anyOf/0", "uniqueItems"): "an item is never repeated",
+                ("/anyOf/1", ""): KEPT_DISTINCT,
+            },
+            id="arrays beside distinct ones",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "patternProperties": {
+                    "^x": {"type": "array", "uniqueItems": True, "items": {"type": "string"}},
+                    "^y": {"type": "array", "items": {"type": "string"}},
+                },
+                "additionalProperties": False,
+            },
+            {
+                ("/patternProperties/^x", "uniqueItems"): "an item is never repeated",
+                ("/patternProperties/^y", ""): KEPT_DISTINCT,
+            },
+            id="undeclared keys, one of whose arrays has distinct items",
         ),
     ],
 )
