@@ -4,6 +4,7 @@ A valid instance is *untold* if the mask refuses it, its keys in declared order 
 applies to it or to a part of it has an entry that says so.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -13,6 +14,7 @@ import jsonschema_rs
 from soundness.comparison import spellings
 from soundness.key_order import in_declared_order
 
+from compiler.frontend.canonical_form import draft_of
 from compiler.frontend.keywords import IN_PLACE_MAPS, REFERENCES, child
 from compiler.frontend.source_map import SourceMap
 from compiler.report import EnforcementReport, Verdict
@@ -101,21 +103,31 @@ def _applied_pointers(value: Any, source: SourceMap) -> Iterator[str]:
         yield pointer
         schema = source.at(pointer)
         if isinstance(schema, dict):
-            pending += _to_same_value(pointer, schema, part)
+            pending += _to_same_value(pointer, schema, part, source)
             pending += [(target, part) for target in _targets(pointer, schema, source)]
             pending += _to_members(pointer, schema, part) if isinstance(part, dict) else ()
             pending += _to_items(pointer, schema, part) if isinstance(part, list) else ()
 
 
-def _to_same_value(pointer: str, schema: Mapping[str, Any], part: Any) -> _Applied:
+def _to_same_value(pointer: str, schema: Mapping[str, Any], part: Any, source: SourceMap) -> _Applied:
     for keyword in _SAME_VALUE:
         match schema.get(keyword):
             case list() as schemas:
-                yield from ((child(pointer, keyword, str(index)), part) for index in range(len(schemas)))
+                for index, inner in enumerate(schemas):
+                    if keyword == "allOf" or _may_be_valid(inner, part, source):
+                        yield child(pointer, keyword, str(index)), part
             case dict() as schemas if keyword in IN_PLACE_MAPS:
                 yield from ((child(pointer, keyword, key), part) for key in schemas)
             case dict() | bool():
                 yield child(pointer, keyword), part
+
+
+def _may_be_valid(schema: Any, value: Any, source: SourceMap) -> bool:
+    """Whether a value may be valid for an alternative: what is told of other alternatives is not why it is refused."""
+    if not isinstance(schema, dict) or any(f'"{keyword}"' in json.dumps(schema) for keyword in REFERENCES):
+        return schema is not False
+    draft = draft_of(source.references.document)
+    return jsonschema_rs.is_valid(schema, value, draft=draft, validate_formats=True)
 
 
 def _targets(pointer: str, schema: Mapping[str, Any], source: SourceMap) -> Iterator[str]:
