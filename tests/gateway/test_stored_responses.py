@@ -6,6 +6,7 @@ import msgspec
 import openai
 import pytest
 from fake_runtime import call, text
+from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import client_of, served
 
 from gateway.app import create_app
@@ -148,6 +149,22 @@ async def test_nobody_reads_those_of_another_key(settings, runtime, tmp_path):
         assert (await client.post(URL, json=continued, headers=own)).status_code == 200
 
 
+def test_another_replica_continues_lists_and_deletes(settings, runtime, redis_url):  # noqa: F811
+    shared = msgspec.structs.replace(settings, store=redis_url)
+    one, other = (create_app(shared, runtime=runtime) for _ in range(2))
+    with served(one) as one, served(other) as other:
+        asked = {"model": "tiny", "input": "I live in Oslo."}
+        first = one.post(URL, json=asked).json()
+        asked = {"model": "tiny", "input": "Where do I live?", "previous_response_id": first["id"]}
+        second = other.post(URL, json=asked).json()
+        told = [message.content for message in runtime.requests[-1].messages]
+        assert told == ["I live in Oslo.", "Hello.", "Where do I live?"]
+        assert one.get(f"{URL}/{second['id']}").json() == second
+        assert len(one.get(f"{URL}/{second['id']}/input_items").json()["data"]) == 3
+        assert other.delete(f"{URL}/{first['id']}").status_code == 200
+        assert one.get(f"{URL}/{first['id']}").status_code == 404
+
+
 def response(number, size=1):
     return {"id": f"resp_{number:032x}", "output": [{"id": f"msg_{number:032x}00", "text": "x" * size}]}
 
@@ -233,8 +250,10 @@ async def test_a_store_that_fails_loses_no_answer(client, monkeypatch):
 
 
 def test_openais_client_continues_and_deletes_stored_responses(app):
-    with served(app) as http:
-        client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
+    with (
+        served(app) as http,
+        openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0) as client,
+    ):
         first = client.responses.create(model="tiny", input="Hi")
         second = client.responses.create(model="tiny", input="And?", previous_response_id=first.id)
         assert client.responses.retrieve(second.id).output_text == "Hello."
