@@ -15,6 +15,7 @@ from compiler.errors import UnsupportedGrammar
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.tagged_cursor import Cursor, marked_text
 from compiler.recogniser.parser_state import ParserState
+from compiler.vocabulary import KEY_MARK
 
 _PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 """Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
@@ -22,8 +23,11 @@ MAX_ATTEMPTS = 30_000
 """The attempts before an output is begun, some ten seconds of processor time; real schemas need a few.
 Distinct arrays of few distinct values have so many orders that a search could take hours. With a limit in
 seconds, an answer would end on one machine and fail on another."""
-_BYTES_AN_ATTEMPT = 4096
+_BYTES_AN_ATTEMPT = 512
 """An attempt counts once more for every so many bytes of its text."""
+_MARKED_BYTES_AN_ATTEMPT = 128
+"""The same where keys are marked, which takes longer to read."""
+_MARK = re.compile(KEY_MARK.encode())
 _OTHER_KEY = 2
 """How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
 
@@ -147,16 +151,17 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     attempts, earlier = _Queue(), _Queue()
     attempts.push(1, [_Attempt(_SearchNode(b"", state, cursor, 0), None)])
     longest = 1.25 * state.cost + 4
+    num_bytes = _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
     while attempts or earlier:
         if not attempts:  # no other element there avoids the repetition: change one before it, or write more
             attempts, earlier = earlier, attempts
             longest *= 2
         rank, attempt = attempts.pop()
-        budget.spend(1 + attempt.length // _BYTES_AN_ATTEMPT)
+        budget.spend(1 + attempt.length // num_bytes)
         node = attempt.begun()
         if node is None:
             continue
-        node, rest = _completed(node)
+        node, rest = _completed(node, budget)
         repetition = _first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
@@ -173,14 +178,21 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
-def _completed(node: _SearchNode) -> tuple[_SearchNode, bytes]:
+def _completed(node: _SearchNode, budget: SearchBudget) -> tuple[_SearchNode, bytes]:
     """What completes a text: the node after its last marked key, as the grammar reads the mark, and the rest.
 
     The rest begins before that key if the grammar does not read a mark there, or if an undeclared key in its
     place is shorter: what follows a declared key can contain the same one again, without end.
     """
     rest = node.state.completion()
-    while (end := _end_of_marked(node.cursor, rest)) is not None:
+    ends = _ends_of_marked(node.cursor, rest)
+    if ends and (after := node.advance(rest[: ends[-1]])) is not None:
+        completed = after.state.advance(rest[ends[-1] :])
+        if completed is not None and completed.is_complete:
+            return after, rest[ends[-1] :]
+    while ends:
+        budget.spend(1 + len(rest) // _MARKED_BYTES_AN_ATTEMPT)
+        end = ends[0]
         after = node.advance(rest[:end])
         if after is None:
             break
@@ -188,17 +200,18 @@ def _completed(node: _SearchNode) -> tuple[_SearchNode, bytes]:
         if end + len(following) > len(rest) + _OTHER_KEY:
             break
         node, rest = after, following
+        ends = _ends_of_marked(node.cursor, rest)
     return node, rest
 
 
-def _end_of_marked(cursor: Cursor, rest: bytes) -> int | None:
-    """After the first marked key that `rest` completes; None if none or an element repeats first."""
-    marked = marked_text(cursor, rest)
-    if len(marked) == len(rest):
-        return None
-    return next(
-        at for at, (marked_byte, byte) in enumerate(zip(marked, rest, strict=False)) if marked_byte != byte
-    )
+def _ends_of_marked(cursor: Cursor, rest: bytes) -> list[int]:
+    """Where the marked keys end that `rest` completes before it repeats an element."""
+    ends: list[int] = []
+    for mark in _MARK.finditer(marked_text(cursor, rest)):
+        at = mark.start() - len(ends)
+        if rest[at : at + 1] != mark.group():  # a text between tags may have this character too
+            ends.append(at)
+    return ends
 
 
 def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
