@@ -108,7 +108,7 @@ _LOOKS = st.lists(
 
 @given(_LOOKS, made_up_patterns(), st.integers(0, 9), st.none() | st.integers(9, 15), st.integers(0, 99))
 @settings(
-    max_examples=25,
+    max_examples=12,
     suppress_health_check=[
         HealthCheck.filter_too_much,
         HealthCheck.too_slow,
