@@ -14,6 +14,8 @@ from toolspecs.tool import Tool, ToolCall
 NO_CALL, PARALLEL, RESULT, SYSTEM, STRANGERS = 0.08, 0.1, 0.25, 0.2, 0.35
 """Shares: of turns that call nothing, that call several tools, and whose results come back; of conversations
 with a system prompt, and with tools of a second domain."""
+TURNS = 8
+"""At most so many turns: definitions of tools are most of a conversation's tokens, and all turns share them."""
 
 _SYSTEMS = ("You are a helpful assistant.", "Use the tools when they fit.", "Answer briefly.")
 _BEFORE = (
@@ -84,7 +86,7 @@ def converse(seed: int, number: int) -> Conversation:
     shown = _show(rng, rng.sample(templates, min(len(templates), rng.randint(2, 7))))
     absent = [template for template in domains()[others[-1]] if template not in templates]
     messages = [Message("system", rng.choice(_SYSTEMS))] if rng.random() < SYSTEM else []
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.randint(1, TURNS)):
         messages += _turn(rng, shown, absent, len(messages))
     return Conversation(tuple(one.tool for one in shown), tuple(messages))
 

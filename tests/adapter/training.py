@@ -38,7 +38,7 @@ class AdapterRecipe:
 
     rank: int = 12
     alpha: int = 24
-    synthetic: float = 0.3
+    synthetic: float = 0.15
     learning_rate: float = 5e-4
     final_share: float = 0.05
     warmup_steps: int = 40
