@@ -49,6 +49,17 @@ def is_whole(compiled):
     return any(bound.is_whole for bound in bounds_of(compiled))
 
 
+def admits_any_text(bound):
+    """Whether the only state that texts lead to is accepting, lone surrogates aside."""
+    automaton = bound.automaton
+    following = {
+        automaton.transitions[0][kind]
+        for start, kind in zip(automaton.starts, automaton.classes, strict=True)
+        if not 0xD800 <= start < 0xE000 and start <= 0x10FFFF
+    }
+    return automaton.accepting == {0} and following == {0}
+
+
 @pytest.mark.parametrize("pattern", PASSWORDS)
 def test_passwords_are_what_validators_take_for_them(pattern):
     schema = {**STRING, "pattern": pattern}
@@ -128,6 +139,7 @@ def test_masks_of_any_pattern_are_those_of_rules(looks, body, least, longest, se
     except UnsupportedSchema:
         reject()
     assume(is_whole(guarded))
+    assume(not any(map(admits_any_text, bounds_of(guarded))))  # rules let such a text have more spellings
     assume(not any(entry.verdict == Verdict.NARROWED and entry.note for entry in counting.report))
     for _ in range(3):
         compare(guarded, counting, schema, rng)

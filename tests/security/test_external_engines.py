@@ -116,7 +116,7 @@ async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_
 
     async with remote_over(text, settings=replace(SETTINGS, max_sequences_per_share=4)) as remote:
         monkeypatch.setattr(remote.runtime._prompts, "_num_sequences", num_sequences)
-        monkeypatch.setattr(remote.runtime._prompts, "_render", rendered.append)
+        monkeypatch.setattr(remote.runtime._prompts, "_token_ids_of", rendered.append)
         with pytest.raises(TooManySequences, match="this client has 4 answers"):
             async for _ in remote.runtime.generate(remote.request(share="full", num_choices=2)):
                 pass
