@@ -351,9 +351,8 @@ class GrammarCache:
         def compute_keys() -> dict[str, str]:
             keys = {}
             for tool, job in zip(tools, jobs, strict=True):
-                with suppress(
-                    UnsupportedSchema, RecursionError
-                ):  # `CachedEntries.find` raises it again, for this job
+                # `CachedEntries.find` raises the error again, for this job.
+                with suppress(UnsupportedSchema, RecursionError):
                     keys[memo_key(tool)] = job.key(prepared.vocabulary)
             return keys
 

@@ -61,7 +61,7 @@ class CompiledGrammar:
 
     @cached_property
     def _shortest_texts(self) -> dict[int, Sequence[bytes]]:
-        """What searches for the shortest sentence have found, by the attempts that each could have."""
+        """What searches for the shortest sentence found, by the attempts that each was allowed."""
         return {}
 
 

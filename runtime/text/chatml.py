@@ -42,5 +42,5 @@ CHATML = r"""
     {{- '<|im_start|>assistant\n' }}
 {%- endif %}
 """
-"""For tokenizers whose chat template shows no tools, or is missing: ChatML, calls in the `hermes` syntax."""
+"""Calls are in the `hermes` syntax."""
 CHATML_MARKERS = ("<|im_start|>", "<|im_end|>")
