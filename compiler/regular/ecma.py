@@ -228,7 +228,8 @@ class _Parser:
         if not (low.isascii() and low.isdigit()) or not (high == "" or (high.isascii() and high.isdigit())):
             return None
         self.at = end + 1
-        return int(low[:9]), (int(high[:9]) if high else None) if comma else int(low[:9])
+        least = _count(low)
+        return least, (_count(high) if high else None) if comma else least
 
     def atom(self, depth: int) -> PatternNode:  # noqa: PLR0911 - one case per kind of atom
         self.refuse(Place.ATOM)
@@ -374,6 +375,14 @@ class _Parser:
         if self.take("b"):
             return _single("\b")
         return self.class_escape()
+
+
+def _count(digits: str) -> int:
+    """The number that some digits write; any above `MAX_COUNT` where it has very many of them.
+
+    Zeros before it have no end: `a{0000000002}` is `a{2}`.
+    """
+    return int(digits.lstrip("0")[:9] or "0")
 
 
 def _single(char: str) -> Ranges:

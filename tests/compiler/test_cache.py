@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
-KEYS = "72e23b30222fca12962799cd4be3146f7d3c239ca0bdf4980bf9d807b4036a18"
+KEYS = "64472985916bf2c65ef2c32b2c64084a248e55861c089eb27deca45c8205f246"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -59,7 +59,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 27
+    assert LOWERING_VERSION == 28
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 
