@@ -1,11 +1,13 @@
 """Grammars of this project inside a real vLLM, beside vLLM's own structural tags, in one server.
 
 PYTHONPATH=.:tests:tests/gateway:tests/engines python tests/bench/bench_vllm.py answers [--at-once 1,8] [--rounds 5]
+    [--model smollm2]
 PYTHONPATH=.:tests:tests/gateway:tests/engines python tests/bench/bench_vllm.py first-mask [--starts 3]
 
 vLLM runs in the environment that `make test-engines` makes. `answers`: twenty tools of BFCL, a call is required,
 at most 128 tokens; the same questions go through a gateway and to vLLM itself (`strict`, its Hermes parser), one
 after the other, in rounds that take turns in who begins. An answer counts if it is complete and its call valid.
+The model is one of random weights, or `--model`, whose adapter, if it has one, is merged for vLLM.
 
 `first-mask`: from the request to the first token, of all tools of the MCP corpus by a mark, nothing cached but
 the store, in an engine that has just started; then once more. In the last engine also of vLLM's own structural
@@ -13,6 +15,7 @@ tag of some of them, with a chat template that does not show them.
 """
 
 import argparse
+import json
 import os
 import statistics
 import tempfile
@@ -30,17 +33,19 @@ from side_by_side.servers import Server
 from side_by_side.workload import Workload, bfcl_workload
 from vllm_server import MODEL, VllmServer, running_vllm
 
+from runtime.loading import load_model
+from runtime.models import find_source
 from runtime.text.tokenizer import load_tokenizer
 from toolspecs.tool import Tool
 
 SECRET = "a secret of benchmarks"
 OPTIONS = (
     *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--trust-request-chat-template"),
-    *("--max-model-len", "32768"),
     *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
 )
 NO_TOOLS_SHOWN = "{% for m in messages %}{{ m.content }}{% endfor %}"
 OWN_LIMIT_S = 240.0
+MAX_CONTEXT = 32_768
 
 
 def main() -> None:
@@ -50,12 +55,13 @@ def main() -> None:
     parser.add_argument("--at-once", default="1,8")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--model", help="a directory, a GGUF file, or a name such as smollm2")
     parser.add_argument("--dtype", default="bfloat16", help="float32 where the CPU cannot multiply bfloat16")
     parser.add_argument("--own-tools", default="100", help="numbers of tools for vLLM's own structural tag")
     options = parser.parse_args()
     folder = Path(tempfile.gettempdir()) / "callgate-bench"
     folder.mkdir(exist_ok=True)
-    model = ensure_model(folder)
+    model = saved_model(options.model, folder) if options.model else ensure_model(folder)
     with tempfile.TemporaryDirectory() as place:
         if options.what == "answers":
             at_once = [int(n) for n in options.at_once.split(",")]
@@ -65,14 +71,29 @@ def main() -> None:
             first_masks(model, Path(place), options.starts, own_tools, options.dtype)
 
 
+def saved_model(name: str, folder: Path) -> Path:
+    """The directory of a model in transformers' format, written below `folder` with its adapter merged."""
+    source = find_source(name, folder)
+    loaded = load_model(source.model, device="cpu", adapter=source.adapter)
+    target = folder / f"{Path(name).name}-merged"
+    for part in (loaded.model, loaded.tokenizer):
+        part.save_pretrained(target)
+    return target
+
+
+def engine_options(model: Path, dtype: str) -> tuple[str, ...]:
+    """The options of vLLM for a model, whose context may be shorter than what is asked for."""
+    context = json.loads((model / "config.json").read_text())["max_position_embeddings"]
+    return (*OPTIONS, "--dtype", dtype, "--max-model-len", str(min(context, MAX_CONTEXT)))
+
+
 def answers(model: Path, folder: Path, at_once: list[int], rounds: int, dtype: str) -> None:
     """The table of complete, valid answers a second."""
-    engine_options = (*OPTIONS, "--dtype", dtype)
     workload = bfcl_workload(num_tools=20, num_questions=64, max_tokens=128)
     store_url = f"sqlite://{folder}/callgate.db"
     os.environ["CALLGATE_SECRET"] = SECRET  # of the gateway that is started here
     with running_vllm(
-        folder, store_url=store_url, secret=SECRET, model=model, options=engine_options
+        folder, store_url=store_url, secret=SECRET, model=model, options=engine_options(model, dtype)
     ) as vllm:
         remote = ("--engine", "vllm", "--engine-url", vllm.url, "--store", store_url)
         with (
@@ -116,7 +137,6 @@ def compare(named: dict[str, Server], workload: Workload, at_once: int, rounds: 
 
 def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: str) -> None:
     """How long the first token of a large toolset takes."""
-    engine_options = (*OPTIONS, "--dtype", dtype)
     tools = list(mcp_tools())
     text = load_tokenizer(model)
     store_url = f"sqlite://{folder}/callgate.db"
@@ -127,7 +147,7 @@ def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: s
     prompt = text.tokenizer("Call it.")["input_ids"]
     for start in range(starts):
         with running_vllm(
-            folder, store_url=store_url, secret=SECRET, model=model, options=engine_options
+            folder, store_url=store_url, secret=SECRET, model=model, options=engine_options(model, dtype)
         ) as vllm:
             vllm.complete(prompt, None, max_tokens=2)
             for state in ("nothing cached but the store", "once more"):
