@@ -16,6 +16,7 @@ from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.rule_cache import safe_to_cache
 from compiler.guard.candidate_tokens import GuardedTokens
+from compiler.timed_fills import TimedFills
 from compiler.token_index import TokenIndex
 from compiler.vocabulary import Vocabulary
 
@@ -105,6 +106,11 @@ class PreparedVocabulary:
     def index(self) -> TokenIndex:
         """The tokens in the order of their bytes, for look-ups by prefix."""
         return TokenIndex(self.vocabulary)
+
+    @once
+    def timed_fills(self) -> TimedFills:
+        """What fills masks that may take long."""
+        return TimedFills()
 
     @once
     def guarded(self) -> GuardedTokens:

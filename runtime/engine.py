@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.timed_fills import MAX_FILL_S
 from runtime.device import is_out_of_memory
 from runtime.errors import (
     BudgetTooSmall,
@@ -33,7 +34,7 @@ from runtime.sampling import adjust, own_probabilities, record_drawn, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
-from runtime.slow_grammars import MAX_SLOW_S
+from runtime.slow_grammars import MAX_SLOW_S, SlowGrammars
 from runtime.token_writer import TokenWriter
 from runtime.written_token import SampledToken, WrittenToken
 
@@ -88,6 +89,8 @@ class Engine:
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
+        fills = prepared.timed_fills
+        self.scheduler.slow = SlowGrammars(processor_clock=lambda: fills.processor_s)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward)
@@ -338,6 +341,8 @@ class Engine:
     def _extend(self, sequence: Sequence, token: SampledToken | None) -> Output:
         """Write a sampled token and the tokens forced after it; end the sequence if it is done."""
         if token is None:
+            if sequence.is_too_slow:
+                return self._fail(sequence, GrammarTooSlow(MAX_FILL_S))
             reason = "the model's logits are not numbers, or no token is allowed"
             return self._fail(sequence, GenerationFailed(reason))
         return self._guarded(sequence, lambda: self._write_sampled(sequence, token))

@@ -11,6 +11,7 @@ import xgrammar as xgr
 from numpy.typing import NDArray
 from torch import Tensor
 
+from compiler.errors import MaskTooSlow
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
@@ -177,6 +178,9 @@ class TokenMasks:
         start = time.perf_counter_ns()
         try:
             matcher.fill_bitmask(bitmask, 0)
+        except MaskTooSlow:
+            sequence.is_too_slow = True
+            bitmask[:] = 0
         except Exception:  # a matcher that fails allows nothing: its own sequence ends, and no other
             logger.exception("the mask of sequence %s could not be filled", sequence.sequence_id)
             bitmask[:] = 0

@@ -19,6 +19,7 @@ COMPILER = (
         "doubles",
         "output_parts",
         "matcher",
+        "timed_fills",
         "report",
         "syntax",
         "syntaxes",

@@ -7,6 +7,7 @@ needs these. The grammar that is compiled in the end is written from our rules a
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -61,7 +62,7 @@ def ebnf_grammar(text: str) -> Grammar:
         source = json.loads(xgr.Grammar.from_ebnf(text).serialize_json())
     except (RuntimeError, ValueError) as error:
         raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
-    grammar = _SerializedGrammar(source).grammar()
+    grammar = replace(_SerializedGrammar(source).grammar(), is_free=True)
     pruned = prune(inlined(grammar))
     assert pruned is not None, "every rule is productive"
     return pruned

@@ -15,6 +15,7 @@ place; of a rule that stands at several places it would not know, and masks woul
 """
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from compiler.digraph import strongly_connected_components
@@ -48,7 +49,7 @@ def with_joined_rules(grammar: Grammar) -> Grammar:
         for name, rule in grammar.rules.items()
         if names[name].name == name
     }
-    return Grammar(rules, grammar.root, grammar.plan)
+    return replace(grammar, rules=rules)
 
 
 class _Classes:

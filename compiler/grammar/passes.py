@@ -9,6 +9,7 @@ For the characters of a string a mask takes 100 ms with the reference and 0.1 ms
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import islice
 
 from compiler.grammar.grammar import (
@@ -38,12 +39,12 @@ def prune(grammar: Grammar) -> Grammar | None:
     if grammar.root not in productive:
         return None
     if len(productive) == len(reached):
-        return Grammar({name: grammar.rules[name] for name in reached}, grammar.root, grammar.plan)
+        return replace(grammar, rules={name: grammar.rules[name] for name in reached})
     live = {
         name: Rule(_without_unproductive(grammar.rules[name].body, productive), grammar.rules[name].lookahead)
         for name in productive
     }
-    return Grammar({name: live[name] for name in _orders(live, grammar.root)[0]}, grammar.root, grammar.plan)
+    return replace(grammar, rules={name: live[name] for name in _orders(live, grammar.root)[0]})
 
 
 def _productive(rules: Mapping[str, Rule], innermost_first: list[str]) -> set[str]:
@@ -124,7 +125,7 @@ def inline_single_uses(grammar: Grammar, inlinable: AbstractSet[str]) -> Grammar
         for name, rule in grammar.rules.items()
         if name not in single
     }
-    return Grammar(rules, grammar.root, grammar.plan)
+    return replace(grammar, rules=rules)
 
 
 def _written_out(expr: Expr, bodies: Mapping[str, Expr]) -> Expr:
@@ -145,7 +146,7 @@ def inlined(grammar: Grammar) -> Grammar:
     Of `root ::= char root | ""`, `char ::= [a-z] | "-"` it makes `root ::= [a-z] root | "-" root | ""`.
     """
     rules = {name: Rule(_inline(name, rule.body, grammar.rules)) for name, rule in grammar.rules.items()}
-    return Grammar(rules, grammar.root, grammar.plan)
+    return replace(grammar, rules=rules)
 
 
 def _inline(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:

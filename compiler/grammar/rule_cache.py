@@ -15,6 +15,7 @@ tests/compiler/test_rule_cache.py shows the fault, and compares masks.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from compiler.digraph import reachable, strongly_connected_components
 from compiler.grammar.grammar import (
@@ -47,7 +48,7 @@ def safe_to_cache(grammar: Grammar) -> Grammar:
         name: Rule(rewriting.rewritten(rule.body, RuleRef(name)), rule.lookahead)
         for name, rule in grammar.rules.items()
     }
-    return Grammar(rules, grammar.root, grammar.plan)
+    return replace(grammar, rules=rules)
 
 
 class _Rewriting:

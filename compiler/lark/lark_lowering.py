@@ -6,6 +6,7 @@ lexer would read as others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
@@ -55,7 +56,7 @@ def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> G
     if pruned is None:
         raise refusal("no text can be written that a lexer reads as the rules say", "Separate the terminals.")
     _check(source, pruned, lowering.names)
-    return pruned
+    return replace(pruned, is_free=True)
 
 
 class _LarkLowering:

@@ -53,13 +53,16 @@ class InUnit(Position):
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         """What the unit's grammar allows, and the tokens that end the unit here."""
-        self.matcher.fill_next_token_bitmask(bitmask, row)
+        if (fills := self.unit.timed_fills) is not None:
+            fills.fill(self.matcher, bitmask, row)
+        else:
+            self.matcher.fill_next_token_bitmask(bitmask, row)
         self.complete_mask(bitmask, row)
 
     @property
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
-        """The matcher of xgrammar, unless there is a guard."""
-        return self.matcher if self.guard_state is None else None
+        """The matcher of xgrammar, unless there is a guard, or its masks may take long."""
+        return None if self.guard_state or self.unit.timed_fills else self.matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Allow the tokens that end the unit here."""

@@ -14,6 +14,7 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
+from compiler.timed_fills import TimedFills
 from compiler.vocabulary import Vocabulary
 
 
@@ -44,6 +45,16 @@ class CompiledGrammar:
         """Whether a mask or a completion may take long to find: keys or items of the guard can run out."""
         return self.grammar.plan is not None and self.grammar.plan.can_run_out
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a client wrote the rules, so that very many derivations may fit a text."""
+        return self.grammar.is_free
+
+    @property
+    def timed_fills(self) -> TimedFills | None:
+        """What fills its masks within limits of time; None where no mask takes long."""
+        return self.prepared.timed_fills if self.is_free else None
+
     @cached_property
     def network(self) -> Network:
         """The grammar as the recogniser reads it."""
@@ -68,7 +79,14 @@ class CompiledGrammar:
 class GuardedMatcher:
     """A `compiler.matcher.Matcher` of one grammar: xgrammar's matcher, and the guard if there is one."""
 
-    def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        compiled: xgr.CompiledGrammar,
+        guard: Guard | None,
+        vocabulary: Vocabulary,
+        fills: TimedFills | None = None,
+    ) -> None:
+        self._fills = fills
         self._matcher = xgr.GrammarMatcher(compiled)
         self._guarded = [] if guard is None else [GuardState.begin(guard)]
         self._tokens = vocabulary.tokens
@@ -105,6 +123,9 @@ class GuardedMatcher:
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
         matcher = self._matcher
+        if self._fills is not None:
+            self._fills.fill(matcher, bitmask, row)
+            return
         if not self._guarded:
             matcher.fill_next_token_bitmask(bitmask, row)
             return
@@ -112,8 +133,8 @@ class GuardedMatcher:
         self._guarded[-1].fill(words, matcher, lambda: matcher.fill_next_token_bitmask(bitmask, row))
 
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
-        """The matcher of xgrammar, unless there is a guard."""
-        return None if self._guarded else self._matcher
+        """The matcher of xgrammar, unless there is a guard, or its masks may take long."""
+        return None if self._guarded or self._fills else self._matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Do nothing: the mask of xgrammar's matcher is complete."""

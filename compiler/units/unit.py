@@ -7,7 +7,7 @@ The linker relies on that, and on knowing the bytes that arguments can start wit
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
@@ -27,7 +27,7 @@ from compiler.grammar.grammar import (
     concat,
     subexpressions,
 )
-from compiler.grammar.json_form import grammar_from_json, grammar_to_json
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json, is_of_free
 from compiler.guard.guard import GuardState
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntax import Syntax
@@ -63,6 +63,11 @@ class Unit(CompiledGrammar):
     def grammar(self) -> Grammar:  # type: ignore[override] # it is frozen in every subclass
         """The lowered grammar that was compiled, the call's end included."""
         return grammar_from_json(self.source)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a client wrote the rules, known without reading them."""
+        return is_of_free(self.source)
 
     @cached_property
     def num_bytes(self) -> int:
@@ -186,7 +191,7 @@ def _enclosed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
     root = "call"
     while root in rules:
         root += "_"
-    return Grammar({root: Rule(concat(begin, body, Literal(end))), **rules}, root, grammar.plan)
+    return replace(grammar, rules={root: Rule(concat(begin, body, Literal(end))), **rules}, root=root)
 
 
 def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:

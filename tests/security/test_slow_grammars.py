@@ -1,21 +1,29 @@
 """A grammar that takes long to follow holds up its own sequences, and after some time ends them."""
 
 import json
+import sys
+import threading
+import time
 from unittest.mock import patch
 
 import pytest
 import torch
 
-from compiler import compile_schema
+from compiler import compile_schema, timed_fills
 from compiler.cache_entry import CacheEntry
-from compiler.errors import UnsupportedGrammar
+from compiler.errors import MaskTooSlow, UnsupportedGrammar
 from compiler.guard.candidate_tokens import CandidateTokens
 from compiler.guard.seen_values import SeenValues
+from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.recogniser import Recogniser
 from compiler.response_format import ResponseFormat
+from compiler.schema import CompiledSchema
+from compiler.syntaxes import SYNTAXES, find_syntax
+from compiler.timed_fills import TimedFills
+from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.errors import GrammarTooSlow
@@ -23,6 +31,7 @@ from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import MAX_SLOW_S, REST, SLOW_S, STEP_S, SlowGrammars
+from toolspecs.tool import CustomInput, custom_tool
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 GRAMMAR = CacheEntry.of_format(ResponseFormat("pattern", "[a-z]{400}"), VOCABULARY).compiled_schema
@@ -156,6 +165,90 @@ def test_a_sequence_that_takes_too_long_in_all_fails_and_no_other():
     assert isinstance(machine.errors.pop(slow), GrammarTooSlow)
     assert slow.num_output <= MAX_SLOW_S / 0.5 + 1
     assert not machine.errors
+
+
+class StuckMatcher:
+    """A matcher whose masks take all of a processor's time until `goes_on` is set."""
+
+    def __init__(self):
+        self.goes_on = threading.Event()
+
+    def fill_next_token_bitmask(self, bitmask, row):
+        while not self.goes_on.is_set():
+            pass
+        bitmask[row] = 5
+
+
+class WaitingMatcher:
+    """A matcher whose masks take long, but no processor time: its machine is busy."""
+
+    def fill_next_token_bitmask(self, bitmask, row):
+        time.sleep(0.1)
+        bitmask[row] = 5
+
+
+def test_a_mask_that_takes_too_long_is_given_up_and_its_row_stays(monkeypatch):
+    """One mask of `x? x? ...` took 7 s after three tokens: nothing can interrupt xgrammar."""
+    monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.01)
+    monkeypatch.setattr(timed_fills, "MAX_LEFT_BEHIND", 2)
+    fills, stuck, bitmask = TimedFills(), StuckMatcher(), allocate_bitmask(2, 64)
+    for _ in range(3):
+        with pytest.raises(MaskTooSlow):
+            fills.fill(stuck, bitmask, 1)
+    assert len(fills._left_behind) == 2  # the third was not begun
+    assert (bitmask == -1).all()
+    stuck.goes_on.set()
+    for thread in fills._left_behind:
+        thread.join()
+    monkeypatch.setattr(timed_fills, "MAX_FILL_S", 60)
+    before = fills.processor_s
+    fills.fill(stuck, bitmask, 1)
+    assert bitmask.tolist() == [[-1, -1], [5, 5]]
+    assert fills.processor_s > before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a thread's processor time")
+def test_a_mask_is_not_given_up_because_the_machine_is_busy(monkeypatch):
+    monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.02)
+    bitmask = allocate_bitmask(1, 64)
+    TimedFills().fill(WaitingMatcher(), bitmask, 0)
+    assert bitmask.tolist() == [[5, 5]]
+
+
+def test_a_sequence_whose_mask_is_given_up_fails_and_no_other():
+    machine = Machine()
+    stuck, quick = machine.add("attacker"), machine.add("victim")
+    with patch.object(stuck.matcher, "fill_bitmask", side_effect=MaskTooSlow(0.5)):
+        while stuck not in machine.errors:
+            machine.step()
+    assert isinstance(machine.errors.pop(stuck), GrammarTooSlow)
+    while quick.num_output < 300:
+        machine.step()
+    assert not machine.errors
+
+
+@pytest.mark.parametrize("name", sorted(SYNTAXES))
+def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
+    tool = custom_tool("t", "", CustomInput("lark", "start: WORD*\nWORD: /[a-z ]{1,3}/"))
+    entry = CacheEntry.of_tool(tool, find_syntax(name), VOCABULARY)
+    again = Unit.from_bytes(entry.unit.to_bytes(), VOCABULARY)
+    assert again.timed_fills is entry.unit.timed_fills is VOCABULARY.timed_fills
+    assert again.grammar.is_free
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "is_timed"),
+    [("grammar", 'root ::= ("a" | "b")*', True), ("pattern", "[ab]*", False), ("schema", {}, False)],
+)
+def test_the_masks_of_grammars_that_clients_write_are_timed(kind, content, is_timed):
+    compiled = CacheEntry.of_format(ResponseFormat(kind, content), VOCABULARY).compiled_schema
+    again = CompiledSchema.from_bytes(compiled.to_bytes(), compiled.report, VOCABULARY)
+    assert (again.timed_fills is not None) is is_timed
+    bitmask = allocate_bitmask(1, 257)
+    with patch.object(TimedFills, "fill", autospec=True, side_effect=TimedFills.fill) as timed:
+        again.matcher().fill_bitmask(bitmask, 0)
+    assert timed.called is is_timed
+    assert bitmask[0, ord("a") >> 5] >> (ord("a") & 31) & 1 == (kind != "schema")
 
 
 INNER = {

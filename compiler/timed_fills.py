@@ -1,0 +1,119 @@
+"""Fills of masks that may take long: they have half a second, and their thread is left behind after that.
+
+A client's own grammar can be so ambiguous that a single mask takes many seconds: forty `x?` in a row, with
+`x ::= [a-z ]{1,50} [a-z]`, admit a few letters in thousands of ways, and xgrammar tries most tokens of the
+vocabulary after each of these. Nothing can interrupt that. So another thread fills such a mask while the
+caller waits, which costs a fifth of a millisecond. xgrammar needs no lock of the interpreter meanwhile.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import xgrammar as xgr
+
+from compiler.errors import MaskTooSlow
+from compiler.matcher import Bitmask
+
+MAX_FILL_S = 0.5
+"""Processor time for one mask; the masks of a usual grammar take a thousandth of this."""
+MAX_LEFT_BEHIND = 32
+"""The most threads that still fill a mask for which nobody waits any more."""
+_LOWEST_PRIORITY = 19
+_LOOK_S = 0.02
+_CLOCK_FACTOR = 4
+"""Where a thread's processor time cannot be read, so many times as long by the clock is allowed."""
+
+
+class TimedFills:
+    """Fills masks in threads of their own, and leaves behind a thread that takes too long; thread-safe."""
+
+    def __init__(self) -> None:
+        self._left_behind: list[_Fill] = []
+        self._lock = threading.Lock()
+        self._own = threading.local()
+
+    @property
+    def processor_s(self) -> float:
+        """The processor time of the calling thread, and of the threads that it has waited for."""
+        return time.thread_time() + getattr(self._own, "waited_s", 0.0)
+
+    def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the mask of a matcher.
+
+        The more threads are left behind, the less time there is.
+
+        Raises:
+            MaskTooSlow: it takes too long. The matcher must not be used any more: a thread still uses it.
+        """
+        with self._lock:
+            self._left_behind = [fill for fill in self._left_behind if fill.is_alive()]
+            num_left = len(self._left_behind)
+        seconds = MAX_FILL_S / (1 + num_left)
+        if num_left >= MAX_LEFT_BEHIND:
+            raise MaskTooSlow(seconds)
+        own = np.empty_like(bitmask[row : row + 1])
+        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0))
+        fill.start()
+        if not fill.ends_within(seconds):
+            fill.leave_behind()
+            with self._lock:
+                self._left_behind.append(fill)
+            self._add_waited(seconds)
+            raise MaskTooSlow(seconds)
+        self._add_waited(fill.processor_s)
+        if fill.error is not None:
+            raise fill.error
+        bitmask[row] = own[0]
+
+    def _add_waited(self, seconds: float) -> None:
+        self._own.waited_s = getattr(self._own, "waited_s", 0.0) + seconds
+
+
+class _Fill(threading.Thread):
+    """The thread of one fill; it does not keep the process from ending."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(name="callgate-fill", daemon=True)
+        self._work = work
+        self.error: Exception | None = None
+        self.processor_s = 0.0
+
+    def run(self) -> None:
+        """Fill the mask."""
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            self.error = error
+        self.processor_s = time.thread_time()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end; False if it takes more processor time."""
+        began = time.monotonic()
+        self.join(seconds)
+        while self.is_alive():
+            taken_s = self._taken_s()
+            if taken_s is None:
+                taken_s = (time.monotonic() - began) / _CLOCK_FACTOR
+            if taken_s >= seconds:
+                return False
+            self.join(max(_LOOK_S, seconds - taken_s))
+        return True
+
+    def _taken_s(self) -> float | None:
+        """The processor time that it has taken; None where the system does not tell."""
+        try:
+            numbers = Path(f"/proc/self/task/{self.native_id}/schedstat").read_text("ascii")
+            return int(numbers.split()[0]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def leave_behind(self) -> None:
+        """Let other threads go first from now on, where the system can do this for one thread."""
+        if os.uname().sysname == "Linux" and self.native_id is not None:
+            with suppress(OSError):  # it has just ended
+                os.setpriority(os.PRIO_PROCESS, self.native_id, _LOWEST_PRIORITY)
