@@ -79,13 +79,16 @@ async def _answer(
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
     allowance = allowance_of(request.scope)
     starting = services.completions.start(wire_request.turn, principal.share, allowance, arrived=arrived)
-    generation = await unless_gone(request, starting)
+    generation = await unless_gone(request, starting, discard=Generation.aclose)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
     if wire_request.turn.is_streamed:
         return stream(generation, writer, headers)
-    return Response(await unless_gone(request, writer.answer()), headers=headers)
+    try:
+        return Response(await unless_gone(request, writer.answer()), headers=headers)
+    finally:
+        await generation.aclose()  # if nothing has been read of it
 
 
 async def _prompt_ids(

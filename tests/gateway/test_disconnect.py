@@ -1,11 +1,14 @@
 """A client that goes away stops the runtime; over a real server, as only that knows."""
 
+import asyncio
+
 import httpx
 import pytest
 from fake_runtime import STATS, FakeRuntime
 from serving import served, wait_for
 
 from gateway.app import create_app
+from gateway.routes.transport import unless_gone
 from runtime.events import Finished, FinishReason, TextDelta
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
@@ -52,3 +55,37 @@ def test_a_whole_answer_aborts_nothing_and_the_end_closes_the_runtime(settings):
         assert client.post("/v1/chat/completions", json=BODY | {"stream": True}).text.endswith("[DONE]\n\n")
     assert runtime.num_aborted == 0
     assert runtime.is_closed
+
+
+class SilentRequest:
+    """A request whose client stays."""
+
+    async def receive(self):
+        await asyncio.Event().wait()
+
+
+async def test_a_result_that_comes_as_its_request_is_cancelled_is_discarded():
+    """A generation was lost there, and the engine went on with it for nobody."""
+    discarded = []
+
+    async def discard(result):
+        discarded.append(result)
+
+    async def work():
+        waiting.cancel()
+        return "generation"
+
+    waiting = asyncio.create_task(unless_gone(SilentRequest(), work(), discard=discard))
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert discarded == ["generation"]
+
+
+async def test_a_result_that_is_returned_is_not_discarded():
+    async def discard(_):
+        raise AssertionError
+
+    async def work():
+        return "generation"
+
+    assert await unless_gone(SilentRequest(), work(), discard=discard) == "generation"
