@@ -16,6 +16,7 @@ _IS_ALLOWED: Mapping[str, Callable[[float], bool]] = {
     "repetition_penalty": lambda value: 0.01 <= value <= 10,
 }
 """The values that are read, in the ranges that requests have too."""
+_MORE_THAN_ALL = 2**31
 MODEL_FIELDS = tuple(_IS_ALLOWED)
 """The fields of `Sampling` that a model may set."""
 
@@ -37,5 +38,8 @@ def model_sampling(generation_config: Any = None) -> Sampling:
 
 
 def read_top_k(top_k: int | None) -> int | None:
-    """A top_k as `Sampling` has it: in files and in requests, 0 and -1 stand for all tokens."""
-    return top_k if top_k and top_k > 0 else None
+    """A top_k as `Sampling` has it: in files and in requests, 0 and -1 stand for all tokens.
+
+    So does a number that is larger than any vocabulary, which engines could not represent.
+    """
+    return top_k if top_k and 0 < top_k < _MORE_THAN_ALL else None

@@ -43,7 +43,9 @@ def _most_probable(rows: Tensor, top_k: Sequence[int | None]) -> Tensor:
         return rows
     num_columns = rows.shape[1]
     values, order = rows.topk(min(max(limits), num_columns))
-    numbers = upload([num_columns if k is None else k for k in top_k], rows.device, torch.long)[:, None]
+    # A client's number may be larger than any integer of torch.
+    counts = [num_columns if k is None else min(k, num_columns) for k in top_k]
+    numbers = upload(counts, rows.device, torch.long)[:, None]
     values.masked_fill_(torch.arange(values.shape[1], device=rows.device) >= numbers, 0.0)
     largest = torch.zeros_like(rows).scatter_(1, order, values)
     return torch.where(numbers < num_columns, largest, rows)

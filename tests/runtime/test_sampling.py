@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.model_sampling import read_top_k
 from runtime.request import Sampling
 from runtime.sampling import adjust, noise, sample
 from runtime.sequence import Sequence
@@ -48,6 +49,7 @@ def support(logits, sampling):
         (Sampling(top_k=1), {3}),
         (Sampling(top_k=2), {2, 3}),
         (Sampling(top_k=100), {0, 1, 2, 3}),
+        (Sampling(top_k=2**63), {0, 1, 2, 3}),  # more than torch has an integer for
         (Sampling(top_p=0.39), {3}),
         (Sampling(top_p=0.41), {2, 3}),
         (Sampling(top_p=0.71), {1, 2, 3}),
@@ -61,6 +63,12 @@ def support(logits, sampling):
 )
 def test_the_tokens_that_can_be_drawn(sampling, expected):
     assert support(torch.tensor([0.1, 0.2, 0.3, 0.4]).log().tolist(), sampling) == expected
+
+
+def test_a_number_that_stands_for_all_tokens_reaches_no_engine():
+    assert [read_top_k(k) for k in (None, -1, 0, 1, 2**31 - 1, 2**31, 10**30)] == [
+        *(None, None, None, 1, 2**31 - 1, None, None)
+    ]
 
 
 def test_frequencies_follow_the_probabilities():
