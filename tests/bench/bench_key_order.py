@@ -17,7 +17,7 @@ from vocabularies import named_vocabulary
 
 from compiler.errors import UnsupportedSchema
 from compiler.matcher import allocate_bitmask
-from compiler.prepared_vocabulary import Backend, PreparedVocabulary, prepare
+from compiler.prepared_vocabulary import CACHE_LIMIT_BYTES, Backend, PreparedVocabulary, prepare
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.token_index import TokenIndex
 from toolspecs.tool import KeyOrder, Tool
@@ -62,7 +62,7 @@ def main() -> None:
     for each in prepared.values():
         vars(each)["tokenizer_info"] = prepare(vocabulary).tokenizer_info
         vars(each)["index"], vars(each)["guarded"] = index, prepare(vocabulary).guarded
-        vars(each)["backend"] = Backend(each.tokenizer_info)
+        vars(each)["backend"] = Backend(each.tokenizer_info, cache_limit_bytes=CACHE_LIMIT_BYTES)
     for tool in tools():
         grammars: dict[KeyOrder, CompiledSchema] = {}
         try:

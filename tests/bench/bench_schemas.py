@@ -26,7 +26,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from compiler.errors import CompilerError
 from compiler.isolation.priming import prime
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
-from compiler.prepared_vocabulary import Backend, prepare
+from compiler.prepared_vocabulary import CACHE_LIMIT_BYTES, Backend, prepare
 from compiler.schema import CompiledSchema, Objects, compile_schema
 from compiler.vocabulary import Vocabulary
 
@@ -89,7 +89,7 @@ def ours(vocabulary: Vocabulary, objects: Objects, *, is_cold: bool = False) -> 
     def engine(schema: Any) -> Callable[[], Matching]:
         if is_cold:
             prepared = prepare(vocabulary)
-            vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
+            vars(prepared)["backend"] = Backend(prepared.tokenizer_info, cache_limit_bytes=CACHE_LIMIT_BYTES)
         try:
             compiled = compile_schema(schema, tokenizer=vocabulary, objects=objects)
         except CompilerError as refusal:
@@ -214,7 +214,7 @@ def main() -> None:
         engine = ours(vocabulary, objects, is_cold=True)
         measure(f"{name}, nothing cached", engine, cases, tokens, width, walks=False)
     prepared = prepare(vocabulary)
-    vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
+    vars(prepared)["backend"] = Backend(prepared.tokenizer_info, cache_limit_bytes=CACHE_LIMIT_BYTES)
     start = time.thread_time()
     prime(prepared)
     print(f"priming: {time.thread_time() - start:.1f} s of processor time")
