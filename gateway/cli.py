@@ -108,6 +108,12 @@ def study(
     count: Annotated[
         int | None, typer.Option(min=1, help="Questions in each set; by default 30, if quick 12.")
     ] = None,
+    draws: Annotated[
+        int, typer.Option(min=1, help="Times that each question is asked, with other seeds.")
+    ] = 1,
+    sets: Annotated[
+        str | None, typer.Option(help="Sets of questions to ask, separated by commas; by default all.")
+    ] = None,
     temperatures: Annotated[
         str | None, typer.Option(help="Temperatures, separated by commas; by default 0,0.7,1, if quick 1.")
     ] = None,
@@ -135,6 +141,8 @@ def study(
         options = {
             "count": count or (QUICK_COUNT if quick else 30),
             "temperatures": _numbers(temperatures or ("1" if quick else "0,0.7,1")),
+            "num_draws": draws,
+            "sets": tuple(sets.split(",")) if sets else None,
             "strategies": tuple(strategies.split(",")) if strategies else QUICK if quick else None,
             "bfcl": bfcl,
             "num_at_once": at_once,

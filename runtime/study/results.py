@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from statistics import NormalDist
+from statistics import NormalDist, mean, stdev
 from typing import Any
 
 from runtime.study.answering import StudyAnswer
@@ -195,12 +195,12 @@ def compare(unmasked: Cell, masked: Cell) -> Comparison:
 class Pairing:
     """A strategy and a rival that were asked the same questions with the same seeds.
 
-    `right` and `right_of_rival` are their shares of right calls, `low` and `high` the ends of the 95%
-    interval of the difference. `computed` is the ratio of the tokens that they computed, `seconds` that of
-    their median times; infinite if the rival's is 0.
+    `num_asked` counts each question as often as it was asked. `right` and `right_of_rival` are their shares
+    of right calls, `low` and `high` the ends of the 95% interval of the difference. `computed` is the ratio
+    of the tokens that they computed, `seconds` that of their median times; infinite if the rival's is 0.
     """
 
-    num_questions: int
+    num_asked: int
     right: float
     right_of_rival: float
     low: float
@@ -209,12 +209,15 @@ class Pairing:
     seconds: float
 
 
-def pair(cell: Cell, rival: Cell) -> Pairing:
-    """Pair the answers by question."""
+def pair(cell: Cell, rival: Cell, num_draws: int = 1) -> Pairing:
+    """Pair the answers by question and seed; each question has `num_draws` answers, one after the other."""
     pairs = list(zip(cell.answers, rival.answers, strict=True))
-    won = sum(own.verdict.is_right and not other.verdict.is_right for own, other in pairs)
-    lost = sum(other.verdict.is_right and not own.verdict.is_right for own, other in pairs)
-    low, high = difference_interval(won, lost, len(pairs))
+    gains = [own.verdict.is_right - other.verdict.is_right for own, other in pairs]
+    if num_draws == 1:
+        low, high = difference_interval(gains.count(1), gains.count(-1), len(pairs))
+    else:
+        starts = range(0, len(gains), num_draws)
+        low, high = mean_interval([mean(gains[start : start + num_draws]) for start in starts])
     medians = [quantile(sorted(answer.seconds for answer in paired.answers), 0.5) for paired in (cell, rival)]
     computed = [sum(answer.num_computed for answer in paired.answers) for paired in (cell, rival)]
     return Pairing(
@@ -240,6 +243,17 @@ def difference_interval(won: int, lost: int, count: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95% interval of the mean of independent values: Wald's.
+
+    Draws of one question are not independent, their means are: a question counts as one value.
+    """
+    if len(values) <= 1:
+        return -1.0, 1.0
+    half = NormalDist().inv_cdf(0.975) * stdev(values) / math.sqrt(len(values))
+    return mean(values) - half, mean(values) + half
+
+
 def _names(calls: Sequence[tuple[str, str]]) -> list[str]:
     return [name for name, _ in calls]
 
@@ -248,12 +262,15 @@ def _names(calls: Sequence[tuple[str, str]]) -> list[str]:
 class StudySettings:
     """How much to ask: `count` questions of each set; BFCL's if `bfcl` is the folder of its files.
 
-    `num_at_once` questions are asked at a time. `strategies` None stands for all.
+    Each question is asked `num_draws` times, with other seeds. `num_at_once` questions are asked at a time.
+    `sets` and `strategies` None stand for all.
     """
 
     count: int = 30
+    num_draws: int = 1
     temperatures: tuple[float, ...] = (0.0, 0.7, 1.0)
     strategies: tuple[str, ...] | None = None
+    sets: tuple[str, ...] | None = None
     bfcl: Path | None = None
     num_at_once: int = 8
     max_tokens: int = 256
@@ -317,13 +334,15 @@ class Findings:
         self.cells[key] = Cell(*key, (*before, answer))
 
     def trim(self, num_cells: int) -> None:
-        """Keep only the questions of each set that all its `num_cells` cells have answered."""
+        """Keep only the questions of each set that all its `num_cells` cells have answered, in all draws."""
+        num_draws = self.settings.num_draws
         by_set: dict[str, list[Cell]] = {}
         for cell in self.cells.values():
             by_set.setdefault(cell.questions, []).append(cell)
         self.cells = {
             (cell.questions, cell.strategy, cell.temperature): replace(cell, answers=cell.answers[:count])
             for cells in by_set.values()
-            if len(cells) == num_cells and (count := min(len(cell.answers) for cell in cells))
+            if len(cells) == num_cells
+            and (count := min(len(cell.answers) for cell in cells) // num_draws * num_draws)
             for cell in cells
         }

@@ -132,9 +132,11 @@ class StudyReport:
     def _main_table(self, questions: str) -> str:
         left_out = self._findings.num_left_out.get(questions, 0)
         extra = f", {left_out} left out for their length" if left_out else ""
-        count = self.of(questions, self.strategies[0])[0].num_questions
+        num_draws = self._findings.settings.num_draws
+        count = self.of(questions, self.strategies[0])[0].num_questions // num_draws
+        times = f", each asked {num_draws} times" if num_draws > 1 else ""
         lines = (self._main_row(questions, strategy) for strategy in self.strategies)
-        return f"**{questions}**, {count} questions{extra}\n\n" + _table(_MAIN, lines)
+        return f"**{questions}**, {count} questions{times}{extra}\n\n" + _table(_MAIN, lines)
 
     def _main_row(self, questions: str, strategy: str) -> list[str]:
         rows, whole = self.of(questions, strategy), self.pooled(questions, strategy)
@@ -183,7 +185,7 @@ class StudyReport:
             merged([cells[questions, name, temperature] for questions in sets])
             for name in (strategy, DRAWING)
         )
-        return pair(masked, drawn)
+        return pair(masked, drawn, self._findings.settings.num_draws)
 
     def _changes(self) -> str:
         """Calls that the mask changed: greedy answers, and all sampled answers together."""
@@ -291,7 +293,7 @@ _SHARES = ("json", "valid", "tool", "right")
 
 def _pairing_row(pairing: Pairing) -> list[str]:
     return [
-        str(pairing.num_questions),
+        str(pairing.num_asked),
         _tenths(pairing.right_of_rival),
         _tenths(pairing.right),
         f"{100 * pairing.low:+.1f} to {100 * pairing.high:+.1f}",

@@ -22,6 +22,7 @@ from runtime.study.questions import Question, bfcl, everyday, held_out
 from runtime.study.results import Findings, StudySettings
 from runtime.study.strategies import Strategy, strategies_for
 from runtime.study.studied_model import StudiedModel
+from toolspecs.nearest import instead
 
 EASY, HARD, EVERYDAY = "easy", "hard", "everyday"
 BFCL = ("simple_python", "multiple")
@@ -79,10 +80,11 @@ def _conditions(findings: Findings) -> dict[str, Any]:
 
 
 def question_sets(settings: StudySettings) -> dict[str, list[Question]]:
-    """The questions of each set, by the set's name.
+    """The questions of each set that is asked, by the set's name, each as often in a row as it is asked.
 
     Raises:
-        RequestRefused: BFCL's files are not in the folder, or there are not enough questions.
+        RequestRefused: there is no such set, BFCL's files are not in the folder, or there are not enough
+            questions.
     """
     easy = list(held_out(settings.count))
     sets = {
@@ -92,7 +94,11 @@ def question_sets(settings: StudySettings) -> dict[str, list[Question]]:
     }
     if settings.bfcl is not None:
         sets |= {f"bfcl {name}": _bfcl(settings.bfcl / f"{name}.jsonl.gz", settings.count) for name in BFCL}
-    return sets
+    chosen = settings.sets or tuple(sets)
+    if unknown := [name for name in chosen if name not in sets]:
+        reason = f"there is no set of questions {unknown[0]!r}{instead(unknown[0], sets)}"
+        raise RequestRefused(reason, "sets")
+    return {name: [question for question in sets[name] for _ in range(settings.num_draws)] for name in chosen}
 
 
 def _bfcl(path: Path, count: int) -> list[Question]:
@@ -125,7 +131,9 @@ def _ask_everything(
         name: [pair for pair in enumerate(questions) if _fits(subject, strategies, pair[1], settings)]
         for name, questions in sets.items()
     }
-    findings.num_left_out = {name: len(sets[name]) - len(pairs) for name, pairs in fitting.items()}
+    findings.num_left_out = {
+        name: (len(sets[name]) - len(pairs)) // settings.num_draws for name, pairs in fitting.items()
+    }
     if not any(fitting.values()):
         raise RequestRefused("no question fits into this model's context", "context_length")
     interview.num_expected = sum(map(len, fitting.values())) * len(strategies) * len(settings.temperatures)

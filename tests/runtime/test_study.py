@@ -363,6 +363,26 @@ def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
     assert "interrupted" in StudyReport(findings).summary()
 
 
+def test_questions_are_asked_as_often_as_told_each_time_with_another_seed(loaded):
+    settings = StudySettings(
+        count=2,
+        num_draws=2,
+        temperatures=(1.0,),
+        strategies=("retry", "callgate"),
+        sets=("easy",),
+        max_tokens=96,
+    )
+    findings = run_study(loaded, settings, lambda *_: None)
+    answers = findings.cells["easy", "callgate", 1.0].answers
+    once = run_study(loaded, replace(settings, num_draws=1), lambda *_: None)
+    assert len(answers) == 4
+    assert len({answer.text for answer in answers}) > 2
+    assert answers[0].text == once.cells["easy", "callgate", 1.0].answers[0].text
+    report = StudyReport(findings).as_markdown()
+    assert "**easy**, 2 questions, each asked 2 times" in report
+    assert "| easy | **Callgate** | 1 | 4 |" in report
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -370,6 +390,7 @@ def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
             StudySettings(strategies=("prompt", "magic")),
             "no strategy 'magic'; there are 'prompt', 'example',",
         ),
+        (StudySettings(sets=("hrad",)), "no set of questions 'hrad'; did you mean 'hard'"),
         (StudySettings(count=1, max_tokens=1 << 20), "no question fits"),
     ],
 )

@@ -6,7 +6,7 @@ from runtime.study.answering import StudyAnswer
 from runtime.study.judging import REFUSED, Judgement
 from runtime.study.lenient_parser import OutputFault
 from runtime.study.remarks import remarks
-from runtime.study.results import Cell, compare, difference_interval, interval, pair, summarize
+from runtime.study.results import Cell, compare, difference_interval, interval, mean_interval, pair, summarize
 
 
 def answer_of(*, valid, right=False, calls=(), is_reordered=False, seconds=1.0, **options):
@@ -90,9 +90,19 @@ def test_two_strategies_are_paired_question_by_question():
     ours = [answer_of(valid=True, right=n < 3, num_computed=30, seconds=n) for n in range(4)]
     rival = [answer_of(valid=True, right=n in {0, 3}, num_computed=60, seconds=2 * n) for n in range(4)]
     found = pair(Cell("easy", "accept", 1.0, tuple(ours)), Cell("easy", "retry", 1.0, tuple(rival)))
-    assert (found.num_questions, found.right, found.right_of_rival) == (4, 0.75, 0.5)
+    assert (found.num_asked, found.right, found.right_of_rival) == (4, 0.75, 0.5)
     assert (found.computed, found.seconds) == (0.5, 0.5)
     assert (found.low, found.high) == difference_interval(2, 1, 4)
+
+
+def test_draws_of_one_question_count_as_one_value():
+    ours = [answer_of(valid=True, right=n in {0, 1, 4}) for n in range(6)]
+    rival = [answer_of(valid=True, right=n in {2, 5}) for n in range(6)]
+    found = pair(Cell("easy", "accept", 1.0, tuple(ours)), Cell("easy", "retry", 1.0, tuple(rival)), 2)
+    assert (found.num_asked, found.right, found.right_of_rival) == (6, 0.5, 2 / 6)
+    assert (found.low, found.high) == mean_interval([1.0, -0.5, 0.0])
+    assert mean_interval([1.0, -0.5, 0.0]) == pytest.approx((1 / 6 - 0.8643, 1 / 6 + 0.8643), abs=1e-3)
+    assert mean_interval([1.0]) == (-1.0, 1.0)
 
 
 def test_a_difference_is_as_good_as_the_pairs_that_differ():
