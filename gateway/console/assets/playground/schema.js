@@ -2,7 +2,7 @@
 
 import { make } from "../elements.js";
 import { writtenLines } from "../json_text.js";
-import { nameOf } from "./form.js";
+import { nameOf } from "./controls.js";
 
 const ANSWER = Symbol("answer");
 
