@@ -78,7 +78,7 @@ class ParsedText:
 
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the text."""
-        return self.recogniser.completions(budget) if self.shortest is None else iter(self.shortest(budget))
+        return self.recogniser.completions(budget, self.shortest)
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""

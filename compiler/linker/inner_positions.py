@@ -168,7 +168,7 @@ class ParsedUnit:
 
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the call, and the closing."""
-        texts = self.recogniser.completions(budget) if self.shortest is None else self.shortest(budget)
+        texts = self.recogniser.completions(budget, self.shortest)
         yield from (text + self.dispatcher.shortest_closing for text in texts)
 
     def max_completion_bytes(self) -> float:

@@ -17,7 +17,7 @@ from compiler.guard.tagged_cursor import Cursor, marked_text
 from compiler.recogniser.parser_state import ParserState
 from compiler.vocabulary import KEY_MARK
 
-_PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
+PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 """Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
 MAX_ATTEMPTS = 30_000
 """The attempts before an output is begun, some ten seconds of processor time; real schemas need a few.
@@ -53,7 +53,7 @@ class SearchBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class _SearchNode:
+class SearchNode:
     """A text that continues the output, and what the grammar and the guard know after it."""
 
     text: bytes
@@ -62,19 +62,19 @@ class _SearchNode:
     num_new: int
     """The number of elements in `text`."""
 
-    def advance(self, text: bytes) -> "_SearchNode | None":
+    def advance(self, text: bytes) -> "SearchNode | None":
         """The node after more text; None if the grammar or the guard does not allow it."""
         state = self.state.advance(marked_text(self.cursor, text))
         if state is None:
             return None
         cursor, num_new = self.cursor, self.num_new
-        for piece in _PIECES.finditer(text):
+        for piece in PIECES.finditer(text):
             following = cursor.advance(piece.group())
             if following is None:
                 return None
-            num_new += _num_seen(following.json) > _num_seen(cursor.json)
+            num_new += num_seen(following.json) > num_seen(cursor.json)
             cursor = following
-        return _SearchNode(self.text + text, state, cursor, num_new)
+        return SearchNode(self.text + text, state, cursor, num_new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Attempt:
     Without a byte, the node's own completion repeats an element: deviate from that.
     """
 
-    node: _SearchNode
+    node: SearchNode
     byte: bytes | None
 
     @property
@@ -92,7 +92,7 @@ class _Attempt:
         """The bytes of the text and of the completion together."""
         return len(self.node.text) + self.node.state.cost + (self.byte is not None)
 
-    def begun(self) -> _SearchNode | None:
+    def begun(self) -> SearchNode | None:
         """The node after the byte; None if the grammar or the guard does not allow it."""
         return self.node if self.byte is None else self.node.advance(self.byte)
 
@@ -149,7 +149,7 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
     attempts, earlier = _Queue(), _Queue()
-    attempts.push(1, [_Attempt(_SearchNode(b"", state, cursor, 0), None)])
+    attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
     longest = 1.25 * state.cost + 4
     num_bytes = _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
     while attempts or earlier:
@@ -162,7 +162,7 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
         if node is None:
             continue
         node, rest = _completed(node, budget)
-        repetition = _first_repetition(node.cursor, rest)
+        repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
         if len(node.text) + len(rest) > longest:
@@ -173,12 +173,12 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
         if attempt.byte is not None and rank <= reached:  # no further: first try others as short
             attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
             continue
-        earlier.push(reached, _deviations(node, rest[:start]))
-        attempts.push(reached, _deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
+        earlier.push(reached, deviations(node, rest[:start]))
+        attempts.push(reached, deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
-def _completed(node: _SearchNode, budget: SearchBudget) -> tuple[_SearchNode, bytes]:
+def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, bytes]:
     """What completes a text: the node after its last marked key, as the grammar reads the mark, and the rest.
 
     The rest begins before that key if the grammar does not read a mark there, or if an undeclared key in its
@@ -214,13 +214,13 @@ def _ends_of_marked(cursor: Cursor, rest: bytes) -> list[int]:
     return ends
 
 
-def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
+def _advanced(node: SearchNode, text: bytes) -> SearchNode:
     after = node.advance(text)
     assert after is not None, "nothing repeats before the end"
     return after
 
 
-def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
+def first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
     """The first and the last byte of the first element in `rest` that would repeat one; None if none does.
 
     A marked key counts as one: it stands only where another one must be, or is shorter (see `_completed`).
@@ -228,7 +228,7 @@ def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
     if not _repeats(cursor, cursor.advance(rest)):
         return None
     passed: list[tuple[int, JsonCursor]] = []
-    for piece in _PIECES.finditer(rest):
+    for piece in PIECES.finditer(rest):
         passed.append((piece.start(), cursor.json))
         following = cursor.advance(piece.group())
         if following is None or _repeats(cursor, following):
@@ -264,7 +264,7 @@ def _start_of_element(passed: list[tuple[int, JsonCursor]], last: JsonCursor, by
     return next(starts, 0)
 
 
-def _deviations(node: _SearchNode, rest: bytes) -> Iterator[_Attempt]:
+def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
     """The attempts that write `rest` up to any of its bytes, and another byte there."""
     for at in range(len(rest)):
         for byte in sorted(node.state.next_bytes() - {rest[at]}):
@@ -273,5 +273,6 @@ def _deviations(node: _SearchNode, rest: bytes) -> Iterator[_Attempt]:
             node = _advanced(node, rest[at : at + 1])
 
 
-def _num_seen(cursor: JsonCursor) -> int:
+def num_seen(cursor: JsonCursor) -> int:
+    """How many elements the open containers hold."""
     return sum(container.seen.size for container in cursor.containers)

@@ -5,11 +5,12 @@ The grammar's shortest completion is the answer unless it repeats an element or 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from compiler.errors import UnsupportedGrammar
 from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
+from compiler.recogniser.exchanged_items import MAX_PLANNED, PlannedText, with_exchanged_item
 from compiler.recogniser.guarded_completion import SearchBudget, guarded_completion
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import ParserState, initial_state
@@ -22,9 +23,11 @@ and three more characters tell it from a hundred thousand others."""
 class Recogniser:
     """Reads one text as bytes of UTF-8; it may be inside a character."""
 
-    def __init__(self, state: ParserState, cursor: Cursor | None) -> None:
+    def __init__(self, state: ParserState, cursor: Cursor | None, planned: PlannedText | None = None) -> None:
         self._state = state
         self._cursor = cursor
+        self._planned = planned
+        """The completion that was found last, at a point before this one."""
 
     @classmethod
     def of(cls, network: Network) -> "Recogniser":
@@ -59,7 +62,7 @@ class Recogniser:
 
     def fork(self) -> "Recogniser":
         """Another recogniser at the same point."""
-        return Recogniser(self._state, self._cursor)
+        return Recogniser(self._state, self._cursor, self._planned)
 
     def advance(self, text: bytes) -> bool:
         """Read more text; False, and no change, if the grammar or the guard does not allow it."""
@@ -72,9 +75,16 @@ class Recogniser:
                 state = self._state.advance(marked)
             if cursor is None or state is None:
                 return False
+            self._planned = self._planned and self._planned.after(text, cursor)
             self._cursor = cursor
         self._state = state
         return True
+
+    def _remembered(self, text: bytes) -> bytes:
+        """A text that completes this one; what follows may need another that is much like it."""
+        if self._cursor is not None and len(text) <= MAX_PLANNED:
+            self._planned = PlannedText(self._cursor, text)
+        return text
 
     def completion(self, budget: SearchBudget | None = None) -> bytes:
         """The shortest text that completes this one, the rest of a character included.
@@ -88,7 +98,19 @@ class Recogniser:
             return self._state.completion()
         return guarded_completion(self._state, self._cursor, budget or SearchBudget())
 
-    def completions(self, budget: SearchBudget) -> Iterator[bytes]:
-        """The completion; nothing if none was found."""
+    def completions(
+        self, budget: SearchBudget, shortest: Callable[[SearchBudget], Sequence[bytes]] | None = None
+    ) -> Iterator[bytes]:
+        """The completion; nothing if none was found. At the beginning of a text, `shortest` may know it.
+
+        Before it comes one that needs no search, but may be longer, if there is one.
+        """
+        if self._planned and self._cursor:
+            text = with_exchanged_item(self._state, self._cursor, self._planned)
+            if text is not None:
+                yield self._remembered(text)
+        if shortest is not None:
+            yield from map(self._remembered, shortest(budget))
+            return
         with suppress(UnsupportedGrammar):
-            yield self.completion(budget)
+            yield self._remembered(self.completion(budget))

@@ -1,0 +1,126 @@
+"""A completion that is known already, adapted to an item that the output has in place of the planned one.
+
+Of forty names that a model must rank, it writes another one first than the completion has. A search for a new
+completion takes thousands of attempts there, at each item again. But two items exchanged are enough:
+`["a","b","c"]` was planned, `["c` is written, and `["c","b","a"]` completes it.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import NamedTuple
+
+from compiler.guard.tagged_cursor import Cursor
+from compiler.recogniser.guarded_completion import (
+    PIECES,
+    SearchNode,
+    deviations,
+    first_repetition,
+    num_seen,
+)
+from compiler.recogniser.parser_state import ParserState
+
+_SEPARATORS = b" \t\r\n,"
+_MOST_TRIED = 4
+_MOST_HEADS = 64
+MAX_PLANNED = 1 << 13
+"""Bytes of a plan. It is read some five times, at half a microsecond a byte."""
+
+
+class PlannedText(NamedTuple):
+    """A text that completes an output from `cursor` on; since then `read` was read, which may be another."""
+
+    cursor: Cursor
+    text: bytes
+    read: bytes = b""
+
+    def after(self, more: bytes, cursor: Cursor) -> "PlannedText | None":
+        """The plan once more text is read, which leads to a cursor."""
+        if self.read:
+            return self._replace(read=self.read + more)
+        if self.text.startswith(more):
+            return PlannedText(cursor, self.text[len(more) :])
+        pairs = zip(self.text, more, strict=False)
+        shared = next((at for at, (one, other) in enumerate(pairs) if one != other), len(self.text))
+        before = self.cursor.advance(more[:shared])
+        return before and PlannedText(before, self.text[shared:], more[shared:])
+
+
+def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText) -> bytes | None:
+    """What completes a text as it was planned, but for two exchanged items; None if this does not."""
+    if cursor.plan.marks_keys:
+        return None
+    node = SearchNode(b"", state, cursor, 0)
+    texts = _texts(node, planned) if planned.read else iter([planned.text])
+    return next((text for text in texts if _completes(node, text)), None)
+
+
+def _texts(node: SearchNode, planned: PlannedText) -> Iterator[bytes]:
+    """Texts in which the item that was planned stands where that one stood which is being written."""
+    text, begun = planned.text, planned.cursor.json.scalar or b""
+    items = _items(planned.cursor, text)
+    first = next(items, None)
+    if first is None:
+        return
+    skipped, ended = begun + text[first[0] : first[1]], first[1]
+    is_over = num_seen(node.cursor.json) > num_seen(planned.cursor.json)
+    written = node.cursor.json.scalar
+    if is_over:
+        yield from islice(_without_repetition(node, b"", text[ended:], skipped), _MOST_TRIED)
+        return
+    meant = (
+        text[start + len(written) : end] + text[ended:start] + skipped + text[end:]
+        for start, end in (items if written else ())
+        if written and text.startswith(written, start)
+    )
+    others = (
+        other for head in _heads(node) for other in _without_repetition(node, head, text[ended:], skipped)
+    )
+    yield from islice(chain(meant, others), _MOST_TRIED)
+
+
+def _heads(node: SearchNode) -> Iterator[bytes]:
+    """Some ways in which the item that is being written can go on to its end; the shortest is the first."""
+    rest = node.state.completion()
+    shortest = rest[: next(_items(node.cursor, rest), (0, 0))[1]]
+    yield shortest
+    for attempt in islice(deviations(node, shortest), _MOST_HEADS):
+        begun = attempt.begun()
+        if begun is not None:
+            rest = begun.state.completion()
+            yield begun.text + rest[: next(_items(begun.cursor, rest), (0, 0))[1]]
+
+
+def _without_repetition(node: SearchNode, head: bytes, tail: bytes, skipped: bytes) -> Iterator[bytes]:
+    """The rest of an item and of a plan, where the skipped item stands in place of a repeated one."""
+    after = node.advance(head)
+    if after is None or after.state.advance(tail) is None:  # a cursor reads only what the grammar reads
+        return
+    repetition = first_repetition(after.cursor, tail)
+    if repetition is None:
+        yield head + tail
+        return
+    start, end = repetition
+    start += len(tail[start:]) - len(tail[start:].lstrip(_SEPARATORS))
+    for behind in (tail[end + 1 :], tail[end:]):  # what shows that a number repeats is behind it
+        yield head + tail[:start] + skipped + behind
+
+
+def _items(cursor: Cursor, text: bytes) -> Iterator[tuple[int, int]]:
+    """Where the items begin and end that a text completes; the first may have begun before."""
+    start = 0 if cursor.json.scalar is not None else None
+    for piece in PIECES.finditer(text):
+        is_number = cursor.json.scalar is not None and not cursor.json.in_string
+        if cursor.json.expects_element and piece.group().strip(_SEPARATORS):
+            start = piece.start()
+        following = cursor.advance(piece.group())
+        if following is None:
+            return
+        if start is not None and num_seen(following.json) > num_seen(cursor.json):
+            yield start, piece.start() if is_number else piece.end()
+            start = None
+        cursor = following
+
+
+def _completes(node: SearchNode, text: bytes) -> bool:
+    after = node.advance(text)
+    return after is not None and after.state.is_complete
