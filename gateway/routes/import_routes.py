@@ -27,7 +27,7 @@ HeaderName = Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}(?!
 HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*(?!\n)$", max_length=8000)]
 SourceHeaders = Annotated[dict[HeaderName, HeaderValue], Meta(max_length=50)]
 Patterns = Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=100)]
-_WITH_PASSWORD = re.compile(r"https?://[^/?#]*@")
+_WITH_PASSWORD = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
 Location = Annotated[str, Meta(min_length=1, max_length=2000)]
 
 

@@ -237,6 +237,7 @@ URL = {"url": "https://tools.example/mcp"}
         ({"mcp": {"url": "https://tools.example/\n"}}, "mcp.url"),
         ({"mcp": {"url": "https://user:password@tools.example/"}}, "mcp.url"),
         (listing(location="https://user:password@tools.example/"), "listing.location"),
+        (listing(location="HTTPS://user:password@tools.example/"), "listing.location"),
         ({"mcp": {**URL, "headers": {"Host": "other.example"}}}, "mcp.headers"),
         ({"mcp": {**URL, "headers": {"X-A": "a\r\nHost: b"}}}, "mcp.headers"),
         ({"openapi": {**URL, "document": {}}}, "openapi"),
