@@ -34,7 +34,7 @@ from runtime.sampling import adjust, own_probabilities, record_drawn, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
-from runtime.slow_grammars import MAX_SLOW_S, SlowGrammars
+from runtime.slow_grammars import MAX_SLOW_S
 from runtime.token_writer import TokenWriter
 from runtime.written_token import SampledToken, WrittenToken
 
@@ -89,8 +89,6 @@ class Engine:
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
-        fills = prepared.timed_fills
-        self.scheduler.slow = SlowGrammars(processor_clock=lambda: fills.processor_s)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward)
