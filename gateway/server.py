@@ -5,7 +5,10 @@ import errno
 import gc
 import logging
 import math
+import os
 import socket
+import sys
+import threading
 from contextlib import suppress
 
 import uvicorn
@@ -133,6 +136,20 @@ def serve(settings: Settings, console: Console) -> None:
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
             Server(config, runtime, provider, meters, drain_s=settings.drain_seconds).run(sockets=[listener])
+    end_with_computing_threads()
+
+
+def end_with_computing_threads() -> None:
+    """End the process here if threads still compute: after a second interrupt, or a mask that took too long.
+
+    When the interpreter ends by itself, it ends each thread that comes back to it from C++, and C++ then
+    aborts the process.
+    """
+    if any(thread.name.startswith("callgate-") for thread in threading.enumerate()):
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0)
 
 
 async def reach_store(settings: Settings) -> None:

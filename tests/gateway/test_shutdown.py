@@ -94,6 +94,21 @@ def test_a_second_interrupt_is_one_line(tmp_path):
     assert "Traceback" not in left
 
 
+@pytest.mark.parametrize("name", ["callgate-engine", "of-a-library"])
+def test_threads_that_compute_are_not_ended_one_by_one(name):
+    """C++ aborts the process where the interpreter ends a thread that comes back to it."""
+    program = """if True:
+        import sys, threading, time
+        from gateway.server import end_with_computing_threads
+        threading.Thread(target=time.sleep, args=(60,), name=sys.argv[1], daemon=True).start()
+        print("before")
+        end_with_computing_threads()
+        print("after")
+    """
+    done = subprocess.run([sys.executable, "-c", program, name], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == (["before"] if name == "callgate-engine" else ["before", "after"])
+
+
 def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
     """After it comes what ended it: a signal that uvicorn passes on, and SIGTERM ends the process."""
     provider = TracerProvider()
