@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 IDLE_S = 0.001
 """How long a step waits if it has nothing to compute."""
+MAX_FAILED_ALONE = 8
+"""The engine stops when so many steps of a single sequence have failed, one after the other."""
 
 
 class Runner(Protocol):
@@ -96,6 +98,7 @@ class Engine:
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self.num_steps = 0
         self.num_stepped_sequences = 0
+        self._num_failed_alone = 0
         self._ready: list[Output] = []
         self._next_deadline = math.inf
 
@@ -214,10 +217,9 @@ class Engine:
             logits = self.runner.run(batch)
             meanwhile()
             tokens = self._mask_and_sample(self._weigh_forced(logits, batch), batch.sampled)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            return self._undo(batch)
+        except Exception as error:  # noqa: BLE001 - raised again where it is not a sequence's
+            return self._undo(batch, error)
+        self._num_failed_alone = 0
         return self._postprocess(batch, tokens)
 
     def check_integrity(self) -> None:
@@ -317,12 +319,25 @@ class Engine:
         record_drawn(probabilities, sequences, tokens)
         return tokens
 
-    def _undo(self, batch: Batch) -> list[Output]:
-        """Preempt a batch that did not fit into memory; a sequence that was alone in its batch fails."""
+    def _undo(self, batch: Batch, error: Exception) -> list[Output]:
+        """Preempt a batch that failed for want of memory, or by a fault that one of its sequences met.
+
+        Its sequences are computed again in smaller batches. One that was alone in its batch fails.
+
+        Raises:
+            Exception: the error, if too many have failed alone in a row: then the engine is at fault.
+        """
         preempted = self.scheduler.preempt_batch(batch)
-        if preempted and len(batch.chunks) == 1:
+        if len(batch.chunks) > 1 or not preempted:
+            return []
+        if is_out_of_memory(error):
             return [self._fail(preempted[0], GenerationFailed("not enough memory for one sequence"))]
-        return []
+        self._num_failed_alone += 1
+        if self._num_failed_alone == MAX_FAILED_ALONE:
+            raise error
+        logger.error("sequence %s failed", preempted[0].sequence_id, exc_info=error)
+        self.scheduler.lift_limit()
+        return [self._fail(preempted[0], Unforeseen())]
 
     def _postprocess(self, batch: Batch, tokens: list[SampledToken | None]) -> list[Output]:
         """Extend the sampled sequences, except those that were stopped in the meantime."""

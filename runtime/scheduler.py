@@ -265,7 +265,7 @@ class Scheduler:
         self.num_preempted += 1
 
     def preempt_batch(self, batch: Batch) -> list[Sequence]:
-        """Preempt a batch that did not fit into memory, and let half as many sequences run from now on.
+        """Preempt a batch that could not be computed, and let half as many sequences run from now on.
 
         The number grows again later, by one every `RECOVERY_STEPS`. Returns the preempted sequences: all of
         the batch, except those that were stopped in the meantime.
@@ -278,6 +278,10 @@ class Scheduler:
         for sequence in reversed(sequences):
             self.preempt(sequence, is_tainted=True)
         return sequences
+
+    def lift_limit(self) -> None:
+        """Let as many sequences run as the settings say: the one that failed every batch is found."""
+        self.max_running = self.settings.max_sequences
 
     def _recover(self) -> None:
         """Let one more sequence run every `RECOVERY_STEPS` after a shortage of memory."""

@@ -161,6 +161,7 @@ async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypa
             monkeypatch.setattr(thread.engine, "stop", explode)
         explode()
 
+    monkeypatch.setattr("runtime.engine.MAX_FAILED_ALONE", 1)
     monkeypatch.setattr(thread.engine.runner, "run", explode_later)
     asked = [asyncio.create_task(events_of(runtime, request(f"r{i}"))) for i in range(3)]
     await asyncio.to_thread(is_going.wait, 20)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runtime import engine as engine_module
-from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong
+from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong, Unforeseen
 from runtime.events import FinishReason
 from runtime.request import Sampling
 from runtime.sequence import SequenceStatus
@@ -307,16 +307,46 @@ def test_out_of_memory_after_a_sequence_was_stopped(
     assert [sequence.output_ids for sequence in others] == expected
 
 
-def test_another_error_is_not_taken_for_memory(make_engine, make_sequence):
+def test_a_sequence_that_breaks_its_batch_fails_alone(
+    make_engine, make_sequence, finish, monkeypatch, caplog
+):
+    others = [make_sequence(p) for p in PROMPTS]
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    engine = make_engine(max_sequences=8)
+    culprit = make_sequence("what torch has no number for", 40)
+    sample = engine_module.sample
+
+    def broken(probabilities, sequences):
+        if culprit in sequences and len(culprit.output_ids) == 2:
+            raise OverflowError("int too big to convert")
+        return sample(probabilities, sequences)
+
+    monkeypatch.setattr(engine_module, "sample", broken)
+    (failed,) = [output for output in finish(engine, *others[:2], culprit, *others[2:]) if output.error]
+    assert failed.sequence is culprit
+    assert isinstance(failed.error, Unforeseen)
+    assert "int too big to convert" in caplog.text
+    assert [sequence.output_ids for sequence in others] == expected
+    assert engine.scheduler.max_running == 8
+    engine.check_integrity()
+
+
+def test_an_engine_that_can_compute_nothing_stops(make_engine, make_sequence, finish):
     engine = make_engine()
 
     def broken(batch):
         raise RuntimeError("the device is gone")
 
+    run, engine.runner.run = engine.runner.run, broken
+    for _ in range(engine_module.MAX_FAILED_ALONE - 1):
+        assert isinstance(finish(engine, make_sequence())[-1].error, Unforeseen)
+    engine.runner.run = run
+    assert finish(engine, make_sequence())[-1].error is None
     engine.runner.run = broken
-    engine.add(make_sequence())
+    for _ in range(engine_module.MAX_FAILED_ALONE - 1):
+        finish(engine, make_sequence())
     with pytest.raises(RuntimeError, match="gone"):
-        engine.step()
+        finish(engine, make_sequence())
 
 
 def test_a_sequence_too_large_for_memory_fails(make_engine, make_sequence, finish):
