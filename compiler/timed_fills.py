@@ -37,10 +37,9 @@ class TimedFills:
         self._lock = threading.Lock()
         self._own = threading.local()
 
-    @property
-    def waited_s(self) -> float:
-        """The processor time of the threads that the calling thread has waited for."""
-        return float(getattr(self._own, "waited_s", 0.0))
+    def processor_s(self) -> float:
+        """The processor time of the calling thread, and of the threads that it has waited for."""
+        return time.thread_time() + float(getattr(self._own, "waited_s", 0.0))
 
     def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the mask of a matcher.

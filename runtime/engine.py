@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from compiler.errors import MaskTooSlow
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.timed_fills import MAX_FILL_S
 from runtime.device import is_out_of_memory
@@ -34,7 +35,7 @@ from runtime.sampling import adjust, own_probabilities, record_drawn, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
-from runtime.slow_grammars import MAX_SLOW_S
+from runtime.slow_grammars import MAX_SLOW_S, SlowGrammars
 from runtime.token_writer import TokenWriter
 from runtime.written_token import SampledToken, WrittenToken
 
@@ -91,6 +92,7 @@ class Engine:
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
+        self.scheduler.slow = SlowGrammars(processor_clock=prepared.timed_fills.processor_s)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward)
@@ -354,10 +356,8 @@ class Engine:
     def _extend(self, sequence: Sequence, token: SampledToken | None) -> Output:
         """Write a sampled token and the tokens forced after it; end the sequence if it is done."""
         if token is None:
-            if sequence.is_too_slow:
-                return self._fail(sequence, GrammarTooSlow(MAX_FILL_S))
-            reason = "the model's logits are not numbers, or no token is allowed"
-            return self._fail(sequence, GenerationFailed(reason))
+            failed = GenerationFailed("the model's logits are not numbers, or no token is allowed")
+            return self._fail(sequence, GrammarTooSlow(MAX_FILL_S) if sequence.is_too_slow else failed)
         return self._guarded(sequence, lambda: self._write_sampled(sequence, token))
 
     def _write_sampled(self, sequence: Sequence, token: SampledToken) -> Output:
@@ -375,6 +375,8 @@ class Engine:
     def _output(self, sequence: Sequence, tokens: tuple[WrittenToken, ...]) -> Output:
         """The output of a sequence that wrote tokens; ends the sequence if it is done."""
         reason = self.writer.finish_reason(sequence)
+        if sequence.is_too_slow:  # at once: a thread uses its matcher, so it can neither go on nor be copied
+            return self._fail(sequence, GrammarTooSlow(MAX_FILL_S))
         if reason is not None:
             self._end(sequence, reason)
         return Output(sequence, tokens, is_last=reason is not None)
@@ -384,6 +386,8 @@ class Engine:
         try:
             with self.scheduler.slow.timed(sequence):
                 output = extend()
+        except MaskTooSlow:  # a draft's, whose matcher fills a mask to advance
+            return self._fail(sequence, GrammarTooSlow(MAX_FILL_S))
         except Exception:
             logger.exception("sequence %s failed", sequence.sequence_id)
             return self._fail(sequence, Unforeseen())

@@ -49,7 +49,6 @@ class TokenMasks:
 
     def __init__(self, prepared: PreparedVocabulary, num_columns: int) -> None:
         self.num_columns = num_columns
-        self._fills = prepared.timed_fills
         self.width = prepared.vocabulary.width
         self._text = prepared.index.text_row
         self._stops = np.zeros_like(self._text)
@@ -84,7 +83,7 @@ class TokenMasks:
 
     def is_exhausted(self, sequence: Sequence) -> bool:
         """Whether the output is complete and only a stop token may follow."""
-        if sequence.matcher is None or not sequence.matcher.is_completed():
+        if sequence.matcher is None or sequence.is_too_slow or not sequence.matcher.is_completed():
             return False
         return not (self.fill(sequence) & ~self._stops).any()
 
@@ -176,7 +175,7 @@ class TokenMasks:
 
     def _fill(self, matcher: Matcher, sequence: Sequence) -> NDArray[np.int32]:
         bitmask = allocate_bitmask(1, self.width)
-        start, waited_s = time.perf_counter_ns(), self._fills.waited_s
+        start = time.perf_counter_ns()
         try:
             matcher.fill_bitmask(bitmask, 0)
         except MaskTooSlow:
@@ -185,7 +184,6 @@ class TokenMasks:
         except Exception:  # a matcher that fails allows nothing: its own sequence ends, and no other
             logger.exception("the mask of sequence %s could not be filled", sequence.sequence_id)
             bitmask[:] = 0
-        sequence.token_s += self._fills.waited_s - waited_s  # the engine's own clock does not count it
         sequence.counters.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]
         return row

@@ -222,7 +222,8 @@ class Sequence:
         twin = copy(self)
         twin.seed = seed
         twin.token_ids = list(self.token_ids)
-        twin.matcher = None if self.matcher is None else self.matcher.fork()
+        if self.matcher is not None and not self.is_too_slow:  # else neither of them goes on
+            twin.matcher = self.matcher.fork()
         twin.closer = None if self.closer is None else self.closer.fork()
         twin.weight = None if self.weight is None else self.weight.copy()
         twin.counters = replace(self.counters, num_computed=0)

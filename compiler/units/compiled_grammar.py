@@ -42,8 +42,11 @@ class CompiledGrammar:
 
     @property
     def may_search(self) -> bool:
-        """Whether a mask or a completion may take long to find: keys or items of the guard can run out."""
-        return self.grammar.plan is not None and self.grammar.plan.can_run_out
+        """Whether a mask or a completion may take long to find: keys or items of the guard can run out.
+
+        So may a mask of rules that a client wrote.
+        """
+        return self.is_free or (self.grammar.plan is not None and self.grammar.plan.can_run_out)
 
     @property
     def is_free(self) -> bool:

@@ -66,16 +66,21 @@ class MaskedOutput:
         """Return to the end of the prompt."""
         self.matcher = self._grammar.matcher(is_thinking=self._mark.is_thinking)
         self._has_failed = False
+        self._drafted: list[int] = []
         if not self.accept(self._mark.written_ids):
             raise OutputRefused("the output that the prompt ends with is not of its grammar")
 
     def accept(self, token_ids: Sequence[int]) -> bool:
         """Advance by tokens; False if one is not allowed: the output must then end with an error.
 
-        If the matcher fails, no token is accepted any more.
+        If the matcher fails, no token is accepted any more, but for those of a draft up to the next rollback:
+        an engine that fills the rows of a draft stops if one of these is refused.
         """
+        num_tokens = len(token_ids)
+        is_drafted = num_tokens > 0 and list(token_ids) == self._drafted[:num_tokens]
+        self._drafted = self._drafted[num_tokens:] if is_drafted else []
         if self._has_failed:
-            return False
+            return is_drafted
         try:
             return all(map(self.matcher.accept, token_ids))
         except Exception:  # one output fails, and not the engine with all others
@@ -93,18 +98,24 @@ class MaskedOutput:
                 break
             num_accepted += 1
         self.rollback(num_accepted)
-        return [] if self._has_failed else list(token_ids[:num_accepted])
+        self._drafted = [] if self._has_failed else list(token_ids[:num_accepted])
+        return list(self._drafted)
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last accepted tokens; once the matcher has failed, there is nothing to go back to."""
+        self._drafted = []
         if not self._has_failed:
             self.matcher.rollback(num_tokens)
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row of the engine's bitmask, int32 [rows, at least ceil(num_columns / 32)].
 
-        If the matcher fails, the row allows only stop tokens, and no token is accepted any more.
+        If the matcher fails, the row allows only stop tokens, and no token is accepted any more. The matcher
+        is not asked again: where a mask took too long, a thread still uses it.
         """
+        if self._has_failed:
+            self._fail(bitmask, row)
+            return
         try:
             if bitmask.shape[1] == self._num_words:
                 self._fill(bitmask, row)
@@ -128,7 +139,9 @@ class MaskedOutput:
 
     def inner_matcher(self, bitmask: Bitmask) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, if it can fill a row of this bitmask for `complete_mask` to complete."""
-        return self.matcher.inner_matcher() if bitmask.shape[1] == self._num_words else None
+        if self._has_failed or bitmask.shape[1] != self._num_words:
+            return None
+        return self.matcher.inner_matcher()
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         self.matcher.fill_bitmask(bitmask, row)

@@ -5,7 +5,6 @@ A token that the grammar refuses is cut, with everything after it. Then the engi
 valid tokens, or the closer completes the output.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -127,6 +126,7 @@ class VerifiedOutput:
         self._num_at_resume = 0
         self._may_search = constraint is not None and constraint.may_search
         self._time = _VerifyingTime()
+        self._processor_s = verification.prepared.timed_fills.processor_s
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._draft: Draft | None = None
@@ -199,13 +199,13 @@ class VerifiedOutput:
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
         """
-        start_s = time.thread_time()
+        start_s = self._processor_s()
         events: list[Event] = []
         for token in tokens:
             if not self.is_open:
                 break
             events += self._take(token)
-        self._time.add(time.thread_time() - start_s)
+        self._time.add(self._processor_s() - start_s)
         if self._time.slow_s > MAX_SLOW_S and not self.is_finished:
             raise GrammarTooSlow(MAX_SLOW_S)
         return joined_deltas(events)

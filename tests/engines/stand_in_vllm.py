@@ -139,7 +139,8 @@ class StructuredOutputManager:
             grammar, num_advanced = requests[request_id].structured_output_request.grammar, 0
             for token in scheduled_spec_decode_tokens.get(request_id, []):
                 self._fill_bitmasks(((grammar, at, True),))
-                num_advanced += grammar.accept_tokens(request_id, [token])
+                assert grammar.accept_tokens(request_id, [token]), "this ends the engine"
+                num_advanced += 1
                 at += 1
             self._fill_bitmasks(((grammar, at, True),))
             grammar.rollback(num_advanced)

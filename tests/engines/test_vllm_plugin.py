@@ -22,6 +22,7 @@ from engine_models import (
 )
 from random_decoding import flags
 
+from compiler.errors import MaskTooSlow
 from compiler.matcher import allocate_bitmask
 from runtime.engines.engine_hooks import UnknownEngine
 from runtime.engines.grammar_loader import GrammarUnavailable
@@ -164,6 +165,28 @@ def test_a_matcher_that_fails_ends_its_own_request_only(start, lookup, monkeypat
     assert not grammar_of(requests).accept_tokens("r0", list(prepared().vocabulary.stop_ids))
     assert grammar_of(requests, "r1").accept_tokens("r1", ids(CALL)[:1])
     assert "lost" in caplog.text
+
+
+def test_a_mask_that_cannot_be_filled_ends_no_engine_that_speculates(start, lookup, monkeypatch):
+    """VLLM stops with an AssertionError if a valid draft token is refused while it fills the rows of a draft."""
+    manager = start()
+    requests = asked(manager, marked(lookup), marked(lookup))
+    grammar, first, filled = grammar_of(requests), ids(CALL)[:2], []
+
+    def fail(*_):
+        filled.append(1)
+        raise MaskTooSlow(0.5)
+
+    assert grammar.validate_tokens(first) == first
+    monkeypatch.setattr(grammar.output.matcher, "fill_bitmask", fail)
+    rows = masks(manager, requests, {"r0": first})
+    stop_ids = list(prepared().vocabulary.stop_ids)
+    for row in rows[:3]:
+        assert np.flatnonzero(flags(row, prepared().vocabulary.width)).tolist() == stop_ids
+    assert len(filled) == 1  # a thread still uses the matcher
+    assert not grammar.accept_tokens("r0", first[:1])
+    assert not grammar.accept_tokens("r0", stop_ids[:1])
+    assert grammar_of(requests, "r1").accept_tokens("r1", first)
 
 
 REFUSALS = {

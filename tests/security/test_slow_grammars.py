@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 import time
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -27,11 +28,15 @@ from compiler.timed_fills import TimedFills
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
+from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import GrammarTooSlow
-from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.masks import TokenMasks
+from runtime.request import GenerationRequest, Sampling
+from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import MAX_SLOW_S, REST, SLOW_S, STEP_S, SlowGrammars
+from runtime.text.detokenizer import TokenBytes
+from runtime.written_token import SampledToken
 from toolspecs.tool import CustomInput, custom_tool
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
@@ -202,10 +207,10 @@ def test_a_mask_that_takes_too_long_is_given_up_and_its_row_stays(monkeypatch):
     for thread in fills._left_behind:
         thread.join()
     monkeypatch.setattr(timed_fills, "MAX_FILL_S", 60)
-    before = fills.waited_s
+    before = fills.processor_s()
     fills.fill(stuck, bitmask, 1)
     assert bitmask.tolist() == [[-1, -1], [5, 5]]
-    assert fills.waited_s > before
+    assert fills.processor_s() > before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a thread's processor time")
@@ -228,6 +233,62 @@ def test_a_sequence_whose_mask_is_given_up_fails_and_no_other():
     assert not machine.errors
 
 
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_matcher_whose_mask_was_given_up_is_not_used_again(is_complete):
+    """A thread uses it still: a copy, or whether it is complete, would be read while that thread writes."""
+    sequence = Machine().add("attacker")
+    masks = TokenMasks(VOCABULARY, 257)
+    with patch.object(sequence, "matcher") as matcher:
+        matcher.fill_bitmask.side_effect = MaskTooSlow(0.5)
+        assert not masks.allows_only(sequence, [1])
+        matcher.is_completed.return_value = is_complete
+        matcher.reset_mock()
+        assert not masks.is_exhausted(sequence)
+        twin = sequence.fork(5)
+        assert not matcher.method_calls
+        assert twin.is_too_slow
+        assert not masks.fill(twin).any()
+
+
+def test_a_sequence_whose_mask_is_given_up_after_its_token_fails_at_once():
+    """Until the next step, its population could copy it."""
+    machine = Machine()
+    stuck = machine.add("attacker")
+    with patch.object(
+        machine.engine.masks, "is_exhausted", lambda sequence: setattr(sequence, "is_too_slow", True)
+    ):
+        machine.step()
+    assert isinstance(machine.errors[stuck], GrammarTooSlow)
+    assert (stuck.num_output, stuck.status) == (1, SequenceStatus.FINISHED)
+
+
+class SpinningMatcher:
+    """A matcher whose masks take 20 ms of a processor's time."""
+
+    def fill_next_token_bitmask(self, bitmask, row):
+        ends = time.thread_time() + 0.02
+        while time.thread_time() < ends:
+            pass
+
+
+def test_the_time_of_a_mask_counts_wherever_it_is_filled():
+    """A draft's masks are filled when a token is taken, and so are those that verify another engine's."""
+    machine = Machine()
+    engine = Engine(machine.runner, VOCABULARY, EngineSettings(), context_length=400)
+    sequence, bitmask = machine.add("attacker"), allocate_bitmask(1, 257)
+    with engine.scheduler.slow.timed(sequence):
+        VOCABULARY.timed_fills.fill(SpinningMatcher(), bitmask, 0)
+    assert sequence.token_s >= 0.02
+
+    verification = Verification(VOCABULARY, TokenBytes(VOCABULARY.vocabulary), checks_masks=True)
+    request = GenerationRequest("r", "m", (), constraint=compile_schema({"const": "aaa"}))
+    output = VerifiedOutput(request, 0, [], 9, verification, is_thinking=False)
+    spin = partial(VOCABULARY.timed_fills.fill, SpinningMatcher())
+    with patch.object(output._matcher, "fill_bitmask", spin):
+        output.take([SampledToken(ord('"'))])
+    assert output._time.slow_s >= 0.02
+
+
 @pytest.mark.parametrize("name", sorted(SYNTAXES))
 def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
     tool = custom_tool("t", "", CustomInput("lark", "start: WORD*\nWORD: /[a-z ]{1,3}/"))
@@ -244,7 +305,7 @@ def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
 def test_the_masks_of_grammars_that_clients_write_are_timed(kind, content, is_timed):
     compiled = CacheEntry.of_format(ResponseFormat(kind, content), VOCABULARY).compiled_schema
     again = CompiledSchema.from_bytes(compiled.to_bytes(), compiled.report, VOCABULARY)
-    assert (again.timed_fills is not None) is is_timed
+    assert (again.timed_fills is not None) is again.may_search is is_timed
     bitmask = allocate_bitmask(1, 257)
     with patch.object(TimedFills, "fill", autospec=True, side_effect=TimedFills.fill) as timed:
         again.matcher().fill_bitmask(bitmask, 0)
