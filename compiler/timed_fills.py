@@ -23,6 +23,8 @@ MAX_FILL_S = 0.5
 """Processor time for one mask; the masks of a usual grammar take a thousandth of this."""
 MAX_LEFT_BEHIND = 32
 """The most threads that still fill a mask for which nobody waits any more."""
+MAX_LEFT_BEHIND_OF_CLIENT = 8
+"""The most of one client, so that the grammars of others have threads too."""
 _LOWEST_PRIORITY = 19
 _LOOK_S = 0.02
 _CLOCK_FACTOR = 4
@@ -41,22 +43,28 @@ class TimedFills:
         """The processor time of the calling thread, and of the threads that it has waited for."""
         return time.thread_time() + float(getattr(self._own, "waited_s", 0.0))
 
+    def begin_for(self, client: str) -> None:
+        """The calling thread fills masks of a client from now on; an empty one is unknown."""
+        self._own.client = client
+
     def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the mask of a matcher.
 
-        The more threads are left behind, the less time there is.
+        The more threads of the same client are left behind, the less time there is.
 
         Raises:
             MaskTooSlow: it takes too long. The matcher must not be used any more: a thread still uses it.
         """
+        client = getattr(self._own, "client", "")
         with self._lock:
             self._left_behind = [fill for fill in self._left_behind if fill.is_alive()]
             num_left = len(self._left_behind)
-        seconds = MAX_FILL_S / (1 + num_left)
-        if num_left >= MAX_LEFT_BEHIND:
+            num_own = sum(fill.client == client for fill in self._left_behind)
+        seconds = MAX_FILL_S / (1 + num_own)
+        if num_left >= MAX_LEFT_BEHIND or (client and num_own >= MAX_LEFT_BEHIND_OF_CLIENT):
             raise MaskTooSlow(seconds)
         own = np.empty_like(bitmask[row : row + 1])
-        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0))
+        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0), client)
         fill.start()
         if not fill.ends_within(seconds):
             fill.leave_behind()
@@ -76,8 +84,9 @@ class TimedFills:
 class _Fill(threading.Thread):
     """The thread of one fill; it does not keep the process from ending."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work: Callable[[], object], client: str) -> None:
         super().__init__(name="callgate-fill", daemon=True)
+        self.client = client
         self._work = work
         self.error: Exception | None = None
         self.processor_s = 0.0

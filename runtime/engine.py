@@ -92,7 +92,8 @@ class Engine:
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
-        self.scheduler.slow = SlowGrammars(processor_clock=prepared.timed_fills.processor_s)
+        fills = prepared.timed_fills
+        self.scheduler.slow = SlowGrammars(processor_clock=fills.processor_s, begin_for=fills.begin_for)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward)

@@ -31,7 +31,14 @@ Clock = Callable[[], float]
 class SlowGrammars:
     """Counts the time that the grammar of each sequence takes, and says which sequences sit out a step."""
 
-    def __init__(self, clock: Clock = time.monotonic, processor_clock: Clock = time.thread_time) -> None:
+    def __init__(
+        self,
+        clock: Clock = time.monotonic,
+        processor_clock: Clock = time.thread_time,
+        begin_for: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._begin_for = begin_for
+        """Called with the client of a sequence whose time is counted from now on."""
         self._clock = clock
         self._processor_clock = processor_clock
         self._resumes_at = -math.inf
@@ -39,6 +46,7 @@ class SlowGrammars:
     @contextmanager
     def timed(self, sequence: Sequence) -> Iterator[None]:
         """Add the processor time of the block to the sequence's next token."""
+        self._begin_for(sequence.share)
         start = self._processor_clock()
         try:
             yield

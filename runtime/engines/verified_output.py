@@ -126,7 +126,8 @@ class VerifiedOutput:
         self._num_at_resume = 0
         self._may_search = constraint is not None and constraint.may_search
         self._time = _VerifyingTime()
-        self._processor_s = verification.prepared.timed_fills.processor_s
+        self._fills = verification.prepared.timed_fills
+        self._share = request.share
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._draft: Draft | None = None
@@ -199,13 +200,14 @@ class VerifiedOutput:
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
         """
-        start_s = self._processor_s()
+        self._fills.begin_for(self._share)
+        start_s = self._fills.processor_s()
         events: list[Event] = []
         for token in tokens:
             if not self.is_open:
                 break
             events += self._take(token)
-        self._time.add(self._processor_s() - start_s)
+        self._time.add(self._fills.processor_s() - start_s)
         if self._time.slow_s > MAX_SLOW_S and not self.is_finished:
             raise GrammarTooSlow(MAX_SLOW_S)
         return joined_deltas(events)
@@ -364,6 +366,7 @@ class VerifiedOutput:
         """The mask of the next token."""
         assert self._matcher is not None, "text without a grammar allows much"
         bitmask = allocate_bitmask(1, self._width)
+        self._fills.begin_for(self._share)
         self._matcher.fill_bitmask(bitmask, 0)
         row: Row = bitmask[0]
         return row

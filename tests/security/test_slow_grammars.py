@@ -213,6 +213,37 @@ def test_a_mask_that_takes_too_long_is_given_up_and_its_row_stays(monkeypatch):
     assert fills.processor_s() > before
 
 
+def test_masks_that_one_client_leaves_behind_take_no_time_from_others(monkeypatch):
+    """With 32 such masks a client would end the outputs of all others whose grammars are timed."""
+    monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.01)
+    monkeypatch.setattr(timed_fills, "MAX_LEFT_BEHIND_OF_CLIENT", 2)
+    fills, stuck, bitmask = TimedFills(), StuckMatcher(), allocate_bitmask(1, 64)
+    for client, seconds in [
+        ("attacker", 0.01),
+        ("attacker", 0.005),
+        ("attacker", 0.01 / 3),
+        ("victim", 0.01),
+    ]:
+        fills.begin_for(client)
+        with pytest.raises(MaskTooSlow) as refused:
+            fills.fill(stuck, bitmask, 0)
+        assert refused.value.seconds == seconds
+    assert [fill.client for fill in fills._left_behind] == ["attacker", "attacker", "victim"]
+    stuck.goes_on.set()
+
+
+def test_an_engine_and_a_verified_output_say_whose_masks_they_fill():
+    machine = Machine()
+    verification = Verification(VOCABULARY, TokenBytes(VOCABULARY.vocabulary))
+    request = GenerationRequest("r", "m", (), constraint=compile_schema({"const": "a"}), share="verified")
+    with patch.object(TimedFills, "begin_for") as begin_for:
+        engine = Engine(machine.runner, VOCABULARY, EngineSettings(), context_length=400)
+        with engine.scheduler.slow.timed(machine.add("embedded")):
+            pass
+        VerifiedOutput(request, 0, [], 9, verification, is_thinking=False).allowed_ids(5)
+    assert [call.args for call in begin_for.call_args_list[-2:]] == [("embedded",), ("verified",)]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a thread's processor time")
 def test_a_mask_is_not_given_up_because_the_machine_is_busy(monkeypatch):
     monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.02)
