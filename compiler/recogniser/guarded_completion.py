@@ -8,7 +8,7 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from compiler.errors import UnsupportedGrammar
@@ -28,6 +28,8 @@ _BYTES_AN_ATTEMPT = 512
 _MARKED_BYTES_AN_ATTEMPT = 128
 """The same where keys are marked, which takes longer to read."""
 _MARK = re.compile(KEY_MARK.encode())
+_MOST_CHANGED = 3
+"""The containers that a piece may change: one is closed, or gets an element, and the one around it."""
 _OTHER_KEY = 2
 """How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
 
@@ -72,7 +74,7 @@ class SearchNode:
             following = cursor.advance(piece.group())
             if following is None:
                 return None
-            num_new += num_seen(following.json) > num_seen(cursor.json)
+            num_new += has_more_elements(cursor.json, following.json)
             cursor = following
         return SearchNode(self.text + text, state, cursor, num_new)
 
@@ -273,6 +275,17 @@ def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
             node = _advanced(node, rest[at : at + 1])
 
 
-def num_seen(cursor: JsonCursor) -> int:
-    """How many elements the open containers hold."""
-    return sum(container.seen.size for container in cursor.containers)
+def has_more_elements(before: JsonCursor, after: JsonCursor) -> bool:
+    """Whether the open containers of one cursor hold more elements than those of another.
+
+    Those that both have are not counted. A piece leaves all but the innermost as they are, and where a text
+    is deeply nested, counting all at each piece takes quadratic time.
+    """
+    innermost = tuple(islice(before.containers, _MOST_CHANGED))
+    num_more = 0
+    for container in after.containers:
+        for at, shared in enumerate(innermost):
+            if container is shared:
+                return num_more > sum(other.seen.size for other in innermost[:at])
+        num_more += container.seen.size
+    return num_more > sum(container.seen.size for container in before.containers)

@@ -15,6 +15,7 @@ from compiler import compile_schema, timed_fills
 from compiler.cache_entry import CacheEntry
 from compiler.errors import MaskTooSlow, UnsupportedGrammar
 from compiler.guard.candidate_tokens import CandidateTokens
+from compiler.guard.cursor import JsonCursor
 from compiler.guard.seen_values import SeenValues
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
@@ -420,6 +421,25 @@ def test_a_ranking_in_another_order_needs_no_search():
                 whole = text[: number + 1] + bytes(closer.completion_ids(1_000))
                 assert sorted(json.loads(whole)) == sorted(values)
     assert not pop.called
+
+
+def test_an_exchanged_item_in_deeply_nested_arrays_takes_linear_time(monkeypatch):
+    """All arrays around were counted at each bracket: a token inside of 800 took half a second."""
+    nested = {"anyOf": [{"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}, {"enum": ["a", "b"]}]}
+    recogniser = Recogniser.of(compile_schema(nested, tokenizer=VOCABULARY).network)
+    assert recogniser.advance(b"[" * 300)
+    assert list(recogniser.completions(SearchBudget())) == [b"]" * 300]
+    assert recogniser.advance(b"[")
+    visited, containers = [], JsonCursor.containers.fget
+
+    def counted(cursor):
+        for container in containers(cursor):
+            visited.append(container)
+            yield container
+
+    monkeypatch.setattr(JsonCursor, "containers", property(counted))
+    assert next(recogniser.completions(SearchBudget())) == b"]" * 301
+    assert 300 < len(visited) < 100 * 300
 
 
 @pytest.mark.parametrize("text", [{"minLength": 2_000}, {"minLength": 2_000, "pattern": "^[a-z]*$"}])
