@@ -331,7 +331,10 @@ class Engine:
             Exception: the error, if too many have failed alone in a row: then the engine is at fault.
         """
         preempted = self.scheduler.preempt_batch(batch)
-        if len(batch.chunks) > 1 or not preempted:
+        if len(batch.chunks) > 1:
+            return []
+        if not preempted:  # it was alone, and has been stopped
+            self.scheduler.lift_limit()
             return []
         if is_out_of_memory(error):
             return [self._fail(preempted[0], GenerationFailed("not enough memory for one sequence"))]

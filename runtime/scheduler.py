@@ -280,7 +280,7 @@ class Scheduler:
         return sequences
 
     def lift_limit(self) -> None:
-        """Let as many sequences run as the settings say: the one that failed every batch is found."""
+        """Let as many sequences run as the settings say: the one that made its batches fail has ended."""
         self.max_running = self.settings.max_sequences
 
     def _recover(self) -> None:

@@ -302,6 +302,7 @@ def test_out_of_memory_after_a_sequence_was_stopped(
 
     monkeypatch.setattr(engine_module, "sample", cramped)
     assert engine.step(meanwhile=lambda: engine.stop(stopped, FinishReason.TOOL_CALLS)) == []
+    assert engine.scheduler.max_running == (engine.scheduler.settings.max_sequences if not others else 1)
     assert [o.error for o in finish(engine) if o.error] == []
     assert (stopped.output_ids, stopped.finish_reason) == (written, FinishReason.TOOL_CALLS)
     assert [sequence.output_ids for sequence in others] == expected
