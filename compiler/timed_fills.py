@@ -7,6 +7,7 @@ caller waits, which costs a fifth of a millisecond. xgrammar needs no lock of th
 """
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -122,6 +123,6 @@ class _Fill(threading.Thread):
 
     def leave_behind(self) -> None:
         """Let other threads go first from now on, where the system can do this for one thread."""
-        if os.uname().sysname == "Linux" and self.native_id is not None:
+        if sys.platform == "linux" and self.native_id is not None:
             with suppress(OSError):  # it has just ended
                 os.setpriority(os.PRIO_PROCESS, self.native_id, _LOWEST_PRIORITY)

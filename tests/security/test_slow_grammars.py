@@ -1,7 +1,5 @@
 """A grammar that takes long to follow holds up its own sequences, and after some time ends them."""
 
-import json
-import random
 import sys
 import threading
 import time
@@ -13,15 +11,9 @@ import torch
 
 from compiler import compile_schema, timed_fills
 from compiler.cache_entry import CacheEntry
-from compiler.errors import MaskTooSlow, UnsupportedGrammar
-from compiler.guard.candidate_tokens import CandidateTokens
-from compiler.guard.cursor import JsonCursor
-from compiler.guard.seen_values import SeenValues
+from compiler.errors import MaskTooSlow
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
-from compiler.recogniser.parser_state import ParserState
-from compiler.recogniser.recogniser import Recogniser
 from compiler.response_format import ResponseFormat
 from compiler.schema import CompiledSchema
 from compiler.syntaxes import SYNTAXES, find_syntax
@@ -343,145 +335,3 @@ def test_the_masks_of_grammars_that_clients_write_are_timed(kind, content, is_ti
         again.matcher().fill_bitmask(bitmask, 0)
     assert timed.called is is_timed
     assert bitmask[0, ord("a") >> 5] >> (ord("a") & 31) & 1 == (kind != "schema")
-
-
-INNER = {
-    "type": "array",
-    "uniqueItems": True,
-    "maxItems": 4,
-    "items": {"enum": [[], [[]], [[], []], [[[]]], {}]},
-}
-HARD = {"type": "array", "uniqueItems": True, "minItems": 30, "items": INNER}
-"""So few distinct arrays of so few distinct values that a search for thirty of them would take hours."""
-
-
-def test_the_search_for_a_completion_ends(monkeypatch):
-    """Two requests of 300 bytes held the threads that begin a client's answers for longer than two minutes."""
-    closer = compile_schema(HARD, tokenizer=VOCABULARY).closer()
-    monkeypatch.setattr(closer._search, "num_left", 500)
-    with pytest.raises(UnsupportedGrammar, match="no arguments or answer without repeated"):
-        closer.minimum()
-
-
-@pytest.mark.parametrize(("num_bytes", "num_attempts"), [(0, 150), (500, 10)])
-def test_attempts_with_long_texts_count_more(num_bytes, num_attempts):
-    """Each of 30,000 attempts read 120 kB: a schema of 4 kB held a thread for a minute, and longer ones longer."""
-    padded = {"properties": {"pad": {"const": "x" * num_bytes}, "of": INNER}, "required": ["pad", "of"]}
-    schema = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
-    recogniser, budget = (
-        Recogniser.of(compile_schema(schema, tokenizer=VOCABULARY).network),
-        SearchBudget(300),
-    )
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
-        assert not list(recogniser.completions(budget))
-    assert pop.call_count == pytest.approx(num_attempts, rel=0.3)
-
-
-def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
-    """A search of 30,000 attempts held the engine, with the answers of all clients, for 7 s of a token."""
-    compiled = compile_schema({"anyOf": [{"const": "a"}, HARD]}, tokenizer=VOCABULARY)
-    closer = compiled.closer()
-    assert closer.fits(400)
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
-        assert not closer.admits(ord("["), 400)
-    assert 1_000 < pop.call_count <= 2_001
-    assert bytes(closer.completion_ids(400)) == b'"a"'
-
-
-def test_what_completes_an_output_is_known_as_long_as_it_is_followed():
-    """The search before the output is the long one. What it found is not searched for again at each token."""
-    schema = {
-        "type": "array",
-        "uniqueItems": True,
-        "minItems": 60,
-        "items": {"enum": [f"k{number}" for number in range(60)]},
-    }
-    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
-    assert closer.fits(400)
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
-        for token_id in closer.completion_ids(400)[:-1]:
-            assert closer.admits(token_id, 400)
-            closer.accepted(token_id)
-    assert not pop.called
-
-
-def test_a_ranking_in_another_order_needs_no_search():
-    """Of forty names, 2,000 attempts found no end after the first letter, so all were written as listed."""
-    values = [f"{first} {second} {third}" for first in "kilo" for second in "mike" for third in "lima"]
-    schema = {"type": "array", "uniqueItems": True, "minItems": 64, "items": {"enum": values}}
-    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
-    assert closer.fits(2_000)
-    ranking = random.Random(5).sample(values, 64)
-    text = json.dumps(ranking, separators=(",", ":")).encode()
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
-        for number, byte in enumerate(text):
-            assert closer.admits(byte, 2_000 - number)
-            closer.accepted(byte)
-            if number % 100 == 50:
-                whole = text[: number + 1] + bytes(closer.completion_ids(1_000))
-                assert sorted(json.loads(whole)) == sorted(values)
-    assert not pop.called
-
-
-def test_an_exchanged_item_in_deeply_nested_arrays_takes_linear_time(monkeypatch):
-    """All arrays around were counted at each bracket: a token inside of 800 took half a second."""
-    nested = {"anyOf": [{"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}, {"enum": ["a", "b"]}]}
-    recogniser = Recogniser.of(compile_schema(nested, tokenizer=VOCABULARY).network)
-    assert recogniser.advance(b"[" * 300)
-    assert list(recogniser.completions(SearchBudget())) == [b"]" * 300]
-    assert recogniser.advance(b"[")
-    visited, containers = [], JsonCursor.containers.fget
-
-    def counted(cursor):
-        for container in containers(cursor):
-            visited.append(container)
-            yield container
-
-    monkeypatch.setattr(JsonCursor, "containers", property(counted))
-    assert next(recogniser.completions(SearchBudget())) == b"]" * 301
-    assert 300 < len(visited) < 100 * 300
-
-
-@pytest.mark.parametrize("text", [{"minLength": 2_000}, {"minLength": 2_000, "pattern": "^[a-z]*$"}])
-def test_deviations_from_a_long_text_are_made_when_they_are_tried(text):
-    """A request of 100 bytes took 2.3 s for each token: all letters in the place of each of 2,000 were noted."""
-    schema = {"type": "array", "uniqueItems": True, "minItems": 2, "items": {"type": "string", **text}}
-    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
-    with patch.object(_Attempt, "__init__", autospec=True, side_effect=_Attempt.__init__) as made:
-        assert closer.minimum() == 4_007
-    assert made.call_count < 100
-
-
-def test_a_token_after_very_many_items_does_not_look_for_the_tokens_of_each():
-    """Each item of 800 took 8 ms of the engine, and the mask after them 2 s: all were compared with all."""
-    values = [f"{first}{second}" for first in "abcdefghijkl" for second in "mnopqrstuvwx"]
-    schema = {"type": "array", "uniqueItems": True, "items": {"enum": values}}
-    matcher = compile_schema(schema, tokenizer=VOCABULARY).matcher()
-    for byte in json.dumps(values[12:], separators=(",", ":"))[:-1].encode() + b",":
-        assert matcher.accept(byte)
-    with (
-        patch.object(CandidateTokens, "_writing_part", autospec=True, return_value=()) as writing,
-        patch.object(
-            SeenValues, "beginning_with", autospec=True, side_effect=SeenValues.beginning_with
-        ) as seen,
-    ):
-        assert matcher.accept(ord('"'))
-    assert not writing.called
-    assert seen.call_count < 10
-
-
-def test_a_completion_with_very_many_marked_keys_is_read_once():
-    """Each key had the rest spelled anew: 400 keys took 3 s for a token, 1,000 would take 20 s."""
-    keys = [f"k{number}" for number in range(60)]
-    optional = {"type": "object", "properties": {key: {"type": "integer"} for key in keys}}
-    required = {"type": "object", "properties": {key: {"type": "string"} for key in keys}, "required": keys}
-    closer = compile_schema({"anyOf": [optional, required]}, tokenizer=VOCABULARY).closer()
-    for byte in b'{"k0":"':
-        assert closer.admits(byte, 4_000)
-        closer.accepted(byte)
-    with patch.object(
-        ParserState, "completion", autospec=True, side_effect=ParserState.completion
-    ) as spelled:
-        text = b'{"k0":"' + bytes(closer.completion_ids(4_000))
-    assert json.loads(text) == dict.fromkeys(keys, "")
-    assert spelled.call_count < 5
