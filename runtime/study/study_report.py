@@ -39,6 +39,7 @@ class StudyReport:
         self.rows = [summarize(cell) for cell in self.cells]
         self.sets = list(dict.fromkeys(cell.questions for cell in self.cells))
         self.strategies = list(dict.fromkeys(cell.strategy for cell in self.cells))
+        self._num_draws = findings.settings.num_draws
         self.temperatures = list(dict.fromkeys(cell.temperature for cell in self.cells))
         self.groups: dict[str, list[str]] = {}
         for name in self.sets:
@@ -105,7 +106,7 @@ class StudyReport:
 
     def _heading(self) -> str:
         findings = self._findings
-        counts = [row.num_questions for row in self.rows]
+        counts = [self._num_independent(row) for row in self.rows]
         threads, torch = findings.machine["threads"], findings.machine["torch"]
         sentences = [
             f"Model `{findings.model}`, {findings.num_parameters / 1e6:.1f} M parameters.",
@@ -132,18 +133,21 @@ class StudyReport:
     def _main_table(self, questions: str) -> str:
         left_out = self._findings.num_left_out.get(questions, 0)
         extra = f", {left_out} left out for their length" if left_out else ""
-        num_draws = self._findings.settings.num_draws
-        count = self.of(questions, self.strategies[0])[0].num_questions // num_draws
-        times = f", each asked {num_draws} times" if num_draws > 1 else ""
+        count = self._num_independent(self.of(questions, self.strategies[0])[0])
+        times = f", each asked {self._num_draws} times" if self._num_draws > 1 else ""
         lines = (self._main_row(questions, strategy) for strategy in self.strategies)
         return f"**{questions}**, {count} questions{times}{extra}\n\n" + _table(_MAIN, lines)
+
+    def _num_independent(self, row: StrategySummary) -> int:
+        """The questions of a row, however often each was asked: draws of one question are alike."""
+        return row.num_questions // self._num_draws
 
     def _main_row(self, questions: str, strategy: str) -> list[str]:
         rows, whole = self.of(questions, strategy), self.pooled(questions, strategy)
         return [
             TITLES[strategy],
             *(_slashed([getattr(row, name) for row in rows], _points) for name in _SHARES),
-            _slashed([interval(row.right, row.num_questions) for row in rows], _ends),
+            _slashed([interval(row.right, self._num_independent(row)) for row in rows], _ends),
             _slashed([row.tokens_per_valid for row in rows], _count),
             _slashed([whole.seconds_p50, whole.seconds_p99], _seconds),
         ]
@@ -185,7 +189,7 @@ class StudyReport:
             merged([cells[questions, name, temperature] for questions in sets])
             for name in (strategy, DRAWING)
         )
-        return pair(masked, drawn, self._findings.settings.num_draws)
+        return pair(masked, drawn, self._num_draws)
 
     def _changes(self) -> str:
         """Calls that the mask changed: greedy answers, and all sampled answers together."""

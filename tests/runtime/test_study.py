@@ -380,6 +380,7 @@ def test_questions_are_asked_as_often_as_told_each_time_with_another_seed(loaded
     assert answers[0].text == once.cells["easy", "callgate", 1.0].answers[0].text
     report = StudyReport(findings).as_markdown()
     assert "**easy**, 2 questions, each asked 2 times" in report
+    assert "A share of 2 questions is good to" in report
     assert "| easy | **Callgate** | 1 | 4 |" in report
 
 
