@@ -91,9 +91,9 @@ class Engine:
         self.runner = runner
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
-        self.scheduler = Scheduler(settings, self.pool)
         fills = prepared.timed_fills
-        self.scheduler.slow = SlowGrammars(processor_clock=fills.processor_s, begin_for=fills.begin_for)
+        slow = SlowGrammars(processor_clock=fills.processor_s, begin_for=fills.begin_for)
+        self.scheduler = Scheduler(settings, self.pool, slow)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward)

@@ -116,13 +116,13 @@ class Scheduler:
     several clients, `ClientShares` decides instead of age alone.
     """
 
-    def __init__(self, settings: EngineSettings, pool: PagePool) -> None:
+    def __init__(self, settings: EngineSettings, pool: PagePool, slow: SlowGrammars) -> None:
         self.settings = settings
         self.pool = pool
+        self.slow = slow
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.shares = ClientShares()
-        self.slow = SlowGrammars()
         self.max_running = settings.max_sequences
         self._num_steps_since_shortage = 0
         self.num_preempted = 0
