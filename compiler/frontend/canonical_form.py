@@ -1,7 +1,7 @@
 """The canonical form of a schema, or a refusal that names what is wrong with it.
 
 `jsonschema_rs.canonicalize` does the work. This module refuses documents that it would not survive or would
-read differently from validators, rewrites what it cannot model, and compares canonical forms.
+read differently from validators, and rewrites what it cannot model.
 """
 
 import json
@@ -35,23 +35,16 @@ from compiler.frontend.disputed_texts import (
 )
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
-from compiler.frontend.keywords import child, inside, located, transformed
+from compiler.frontend.keywords import child, inside, located
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.symbolic_forms import form_of
-from compiler.frontend.undeclared_dialects import in_declared_dialect
-from compiler.regular.formats import FORMATS
 from toolspecs.bundle import Bundler, objects_in
-from toolspecs.drafts import DEFAULT_DRAFT, SchemaDraft
+from toolspecs.drafts import DEFAULT_DRAFT
 
 MAX_CHAIN = 1_000
 """The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""
-_MOST_MULTIPLIED = 8
-"""The most keys with dependencies that canonicalization may multiply out."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
-
-Bundled = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""A schema, and the documents by URI that it refers to."""
 
 
 def canonical_form(
@@ -100,43 +93,13 @@ def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: 
     return schema
 
 
-def covers(outer: Bundled, inner: Bundled) -> bool:
-    """Whether `outer` provably admits all objects that `inner` admits; formats are asserted, as in masks.
-
-    >>> covers(({"required": ["a"]}, {}), ({"required": ["a", "b"]}, {}))
-    True
-    """
-    outer_rest, outer_keys = _without_dependent_keys(*outer)
-    inner_rest, inner_keys = _without_dependent_keys(*inner)
-    if inner_keys.and_of(outer_keys) == inner_keys and _covers(outer_rest, inner_rest):
-        return True
-    has_many = max(outer_keys.num_needing, inner_keys.num_needing) > _MOST_MULTIPLIED
-    return not has_many and _covers(outer, inner)
-
-
-def _without_dependent_keys(
-    schema: Mapping[str, Any], documents: Mapping[str, Any]
-) -> tuple[Bundled, DependentKeys]:
-    read = in_declared_dialect(dict(schema), documents)
-    rest, dependent_keys = take_dependent_keys(read, documents, draft_of(read))
-    return (rest, documents), dependent_keys
-
-
-def _covers(outer: Bundled, inner: Bundled) -> bool:
-    try:
-        return bool(_comparable(*outer).covers(_comparable(*inner)) == canonical.Containment.YES)
-    except canonical.IncompatibleOperands:  # two different recursive schemas
-        return False
-
-
 def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
     """The documents that a schema may refer to; those without `$schema` are read in the schema's dialect."""
     if not documents:
         return None
     try:
         contents = {
-            uri: _in_cases(without_folding(content), document, documents)
-            for uri, content in documents.items()
+            uri: in_cases(without_folding(content), document, documents) for uri, content in documents.items()
         }
         return Registry(list(contents.items()), draft=draft_of(document))
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
@@ -152,7 +115,7 @@ def draft_of(document: Any) -> int:
     return jsonschema_rs.canonicalize({"$schema": _dialect(document)}, offline=True).draft
 
 
-def _in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
+def in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
     """The schema, or one of its documents, with its conditions as cases."""
     return with_cases(content, draft_of(document), references_in((document, *documents.values())))
 
@@ -205,13 +168,13 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
     canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
     try:
         flat = without_folding(document)
-        if (in_cases := _in_cases(flat, flat, documents)) is not flat:
+        if (cased := in_cases(flat, flat, documents)) is not flat:
             jsonschema_rs.meta.validate(flat)  # so that errors point into the schema as it is written
-        schema = canonicalize(in_cases)
+        schema = canonicalize(cased)
         if schema.kind != canonical.CanonicalKind.RAW:
             return schema
-        schema = canonicalize(with_described_values(in_cases, schema.draft))
-        if schema.kind != canonical.CanonicalKind.RAW or in_cases is flat:
+        schema = canonicalize(with_described_values(cased, schema.draft))
+        if schema.kind != canonical.CanonicalKind.RAW or cased is flat:
             return schema
         return canonicalize(with_described_values(flat, schema.draft))
     except jsonschema_rs.ValidationError as error:
@@ -274,44 +237,3 @@ def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:
             return schema
         reason = f"its combination of keywords cannot be resolved: {error}"
         raise UnsupportedSchema("", "", reason, "Write the parameters as one object.") from None
-
-
-def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> CanonicalSchema:
-    """The canonical form of the objects that a schema admits, in the newest dialect where possible."""
-    read = in_declared_dialect(dict(schema), documents)
-    form = _with_known_formats(read, registry_of(read, documents))
-    # Forms of two dialects, or with two documents of one URI, can only be compared when written out.
-    if documents or form.draft != _with_known_formats({"$schema": DEFAULT_DRAFT}).draft:
-        form = _with_known_formats(_in_newest_dialect(form.to_json_schema(), form.draft))
-    try:
-        return form.intersect(form_of({"type": "object"}, form.draft))
-    except canonical.CanonicalizationError:
-        return form
-
-
-def _with_known_formats(document: Any, registry: Registry | None = None) -> CanonicalSchema:
-    """The canonical form, asserting the formats that masks assert."""
-    known = transformed(document, _without_unknown_format)
-    return jsonschema_rs.canonicalize(
-        _in_cases(known, known, {}), offline=True, registry=registry, validate_formats=True
-    )
-
-
-def _without_unknown_format(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key != "format" or value in FORMATS}
-
-
-def _in_newest_dialect(written: Any, draft: int) -> Any:
-    """A canonical form, written as a schema of `draft`, in the newest dialect."""
-    if draft == SchemaDraft.DRAFT_4 or not isinstance(written, dict):
-        return written
-    return transformed(written, _with_prefix_items) | {"$schema": DEFAULT_DRAFT}
-
-
-def _with_prefix_items(schema: dict[str, Any]) -> dict[str, Any]:
-    """A tuple of items as the newest dialect writes it."""
-    if not isinstance(schema.get("items"), list):
-        return schema
-    others = {key: value for key, value in schema.items() if key not in {"items", "additionalItems"}}
-    rest = {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
-    return others | {"prefixItems": schema["items"]} | rest

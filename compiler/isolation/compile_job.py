@@ -17,7 +17,8 @@ import msgspec
 from compiler.argument_faults import ArgumentFault, argument_faults
 from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
-from compiler.frontend.canonical_form import NO_DOCUMENTS, covers
+from compiler.frontend.canonical_form import NO_DOCUMENTS
+from compiler.frontend.containment import covers
 from compiler.frontend.depth import too_deep
 from compiler.frontend.keywords import short_pointer
 from compiler.isolation.limits import CompileLimits

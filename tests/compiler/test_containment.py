@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.frontend.canonical_form import covers
+from compiler.frontend.containment import covers
 
 STRING = {"type": "string"}
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"

@@ -9,7 +9,7 @@ from soundness.judges import Judges
 from soundness.schemas import DIALECTS
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.canonical_form import covers
+from compiler.frontend.containment import covers
 from compiler.frontend.dependent_keys import MIN_TAKEN, NO_DEPENDENCIES, take_dependent_keys
 from compiler.report import Verdict
 from compiler.schema import compile_schema

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.frontend.canonical_form import covers
+from compiler.frontend.containment import covers
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from toolspecs.bundle import Bundler

@@ -10,7 +10,7 @@ from soundness.judges import Judges
 from soundness.schemas import DIALECTS, instances, schemas
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.canonical_form import covers
+from compiler.frontend.containment import covers
 from compiler.report import Verdict
 from compiler.schema import compile_schema
 from toolspecs.dialects import dialect_of
