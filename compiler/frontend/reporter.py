@@ -1,60 +1,42 @@
-"""The enforcement report while a schema is lowered, and refusals that point at a keyword of the source."""
+"""Collects what the lowering tells of keywords, and makes refusals that point into the source."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
-from compiler.frontend.alike_locations import MovedPointers
-from compiler.frontend.dialect_dependent import dialect_dependent
-from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
-from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, NUMBERS, STRUCTURE, child, short_pointer
+from compiler.frontend.final_report import final_report
+from compiler.frontend.keywords import NUMBERS, child
+from compiler.frontend.report_parts import PlacedNote, ReportPart
 from compiler.frontend.source_map import SchemaLocation, SourceMap
-from compiler.regular.formats import FORMATS
-from compiler.report import EnforcementReport, Note, ReportEntry, Verdict
-from toolspecs.nearest import did_you_mean, near_matches, shorten
+from compiler.report import EnforcementReport, Note, Verdict
 
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 """What draft 6 and later call a bound that is itself not admitted."""
-_NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
-_DISPUTED = "of listed values, those are left out on which validators disagree, such as {}"
-_NULLABLE = (
-    "ignored, since JSON Schema does not have it: null is never written;"
-    ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
-)
 _KEPT_DISTINCT = (
     "an item is never repeated, because another array that may stand here must have distinct items"
 )
-_LIKELY = 0.75
-"""The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
-
-_UNUSED = "no value is checked by it"
-_MAX_MOVED = 20_000
-"""Parts of a report that may be repeated at other locations."""
-_MAX_NOTE = 1_000
-"""Characters of a note, which may quote listed values."""
-
+_OF_ARRAYS = (
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "unevaluatedItems",
+    "contains",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+)
 TYPES_OF: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("pattern", "format", "minLength", "maxLength"), ("string",)),
     **dict.fromkeys(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), NUMBERS),
-    **dict.fromkeys(("minItems", "maxItems", "uniqueItems", "contains"), ("array",)),
+    **dict.fromkeys(_OF_ARRAYS, ("array",)),
     **dict.fromkeys(
         ("properties", "patternProperties", "additionalProperties", "dependentRequired", "dependencies"),
         ("object",),
     ),
 }
 """The JSON types that a keyword is about."""
-_OF_ARRAYS = (
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "unevaluatedItems",
-    "minItems",
-    "maxItems",
-    "contains",
-)
 _NEGATIVE = ("not", "oneOf", "if", "dependentSchemas", "dependencies")
 _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "minimum": ("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -69,50 +51,6 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "oneOf": ("anyOf", "allOf"),
 }
 """The keywords that get a note if no schema there has its own: canonicalization turns one into another."""
-
-_SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
-
-
-_Verdict = tuple[Verdict, dict[str, None]]
-"""A verdict and its notes, in the order in which they were made."""
-_UNNOTED: _Verdict = (Verdict.EXACT, {})
-
-
-class _PlacedNote(NamedTuple):
-    """A verdict on a keyword of the schema at a pointer, and its reason."""
-
-    pointer: str
-    keyword: str
-    verdict: Verdict
-    text: str
-
-
-@dataclass(eq=False)
-class ReportPart:
-    """What the lowering told while it lowered one value at a location; it holds wherever that value stands.
-
-    `lowered` are the pointers that it vouched for. `uses` are the values inside, each with the location where
-    it stands, which may be another one than that where it was lowered.
-    """
-
-    location: SchemaLocation
-    notes: dict[_PlacedNote, None] = field(default_factory=dict)
-    lowered: set[str] = field(default_factory=set)
-    uses: dict[tuple["ReportPart", SchemaLocation], None] = field(default_factory=dict)
-
-    def moved_uses(self) -> Iterator[tuple["ReportPart", SchemaLocation]]:
-        """The values inside that were lowered at another location than the one where they stand."""
-        return ((part, location) for part, location in self.uses if part.location != location)
-
-    def moved(self, location: SchemaLocation) -> "ReportPart":
-        """What holds of the value at an alike location."""
-        moved = MovedPointers(self.location, location)
-        return ReportPart(
-            location,
-            {note._replace(pointer=moved.pointer(note.pointer)): None for note in self.notes},
-            set(map(moved.pointer, self.lowered)),
-            {(part, moved.location(place)): None for part, place in self.uses},
-        )
 
 
 class ReportPlace(NamedTuple):
@@ -130,9 +68,6 @@ class Reporter:
     never lost. If no schema there has its keyword, it goes to a related keyword or to the schema as a whole.
     Where no schema of the document applies, it goes to the schema around that place.
 
-    Schemas that no location has, such as those under `not`, are part of what another keyword demands. They
-    are enforced as well as that keyword is.
-
     A value is lowered once for all locations that are alike (`compiler.frontend.alike_locations`). What was
     told meanwhile is a `ReportPart`, and `report` tells it of the other locations, too.
     """
@@ -140,8 +75,6 @@ class Reporter:
     def __init__(self, source_map: SourceMap, draft: int) -> None:
         self._source_map = source_map
         self._draft = draft
-        self._notes: dict[tuple[str, str], _Verdict] = {}
-        self._lowered: set[str] = set()
         self._part = ReportPart(source_map.root)
         self._parts = [self._part]
 
@@ -181,7 +114,7 @@ class Reporter:
         concerned = self._source_map.concerned(location, ("array",))
         repeating = [pointer for pointer, schema in concerned if _lets_items_repeat(schema)]
         for pointer in repeating or [location.pointer]:
-            part.notes[_PlacedNote(pointer, "", Verdict.NARROWED, _KEPT_DISTINCT)] = None
+            part.notes[PlacedNote(pointer, "", Verdict.NARROWED, _KEPT_DISTINCT)] = None
 
     def use(self, part: ReportPart, location: SchemaLocation) -> None:
         """Note that the value of a part stands at a location, inside the value that is being lowered."""
@@ -209,7 +142,7 @@ class Reporter:
         if location.is_anywhere:
             return
         for pointer, name in self._noted(location, keyword, types or TYPES_OF.get(keyword, ()), values):
-            self._part.notes[_PlacedNote(pointer, name, verdict, note)] = None
+            self._part.notes[PlacedNote(pointer, name, verdict, note)] = None
 
     def _noted(
         self, location: SchemaLocation, keyword: str, types: Collection[str], values: Collection[Any]
@@ -262,134 +195,10 @@ class Reporter:
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document except those that only structure or describe it."""
-        for part in (*self._parts, *self._moved_parts()):
-            self._collect(part)
-        verdicts = _Verdicts(self._source_map, self._notes, self._lowered)
-        schemas = dict(self._source_map.subschemas())
-        disputed = not_valid_for_all(schemas.values(), self._draft)
-        entries = [
-            entry
-            for pointer, schema in schemas.items()
-            for entry in self._entries(pointer, schema, verdicts, disputed)
-        ]
-        of_booleans = [
-            ReportEntry(pointer, keyword, verdict, "; ".join(texts))
-            for (pointer, keyword), (verdict, texts) in self._notes.items()
-            if pointer not in schemas
-        ]
-        return EnforcementReport(tuple(map(_shortened, (*entries, *of_booleans))))
-
-    def _collect(self, part: ReportPart) -> None:
-        self._lowered |= part.lowered
-        for pointer, name, verdict, note in part.notes:
-            before, texts = self._notes.get((pointer, name), _UNNOTED)
-            stays = max(before, verdict, key=_SEVERITY.index)
-            self._notes[pointer, name] = (stays, {**texts, note: None})
-
-    def _moved_parts(self) -> Iterator[ReportPart]:
-        """What holds at locations where a value stands that was lowered elsewhere."""
-        pending = [use for part in self._parts for use in part.moved_uses()]
-        seen = set(pending)
-        while pending:
-            part, location = pending.pop()
-            moved = part.moved(location)
-            yield moved
-            if len(seen) > _MAX_MOVED:
-                reason = f"holds equal schemas at more than {_MAX_MOVED} places"
-                raise UnsupportedSchema(location.pointer, "", reason, "Define them once, and refer to them.")
-            inside = [use for use in moved.moved_uses() if use not in seen]
-            seen.update(inside)
-            pending += inside
-
-    def _entries(
-        self, pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts", disputed: TextsByFormat
-    ) -> Iterator[ReportEntry]:
-        """The entries of one schema: on the whole of it, then on its keywords."""
-        verdict, texts = self._notes.get((pointer, ""), _UNNOTED)
-        of_keywords = {
-            text for keyword in schema for text in self._notes.get((pointer, keyword), _UNNOTED)[1]
-        }
-        if own_texts := [text for text in texts if text not in of_keywords]:
-            yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
-        dependent = dialect_dependent(schema, self._draft)
-        disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
-        for keyword, value in schema.items():
-            if keyword in STRUCTURE:
-                continue
-            if not _has_force(keyword, value):
-                yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
-                continue
-            verdict, texts = verdicts.of_keyword(pointer, keyword)
-            if keyword in dependent:
-                verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
-                texts = {**texts, _NOT_ASSERTED_BY_ALL: None}
-            if keyword == "format" and disputed_here:
-                verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
-                texts = {**texts, _DISPUTED.format(", ".join(map(repr, disputed_here[:3]))): None}
-            yield ReportEntry(pointer, keyword, verdict, "; ".join(texts))
+        return final_report(self._parts, self._source_map, self._draft)
 
 
 def _lets_items_repeat(schema: Mapping[str, Any]) -> bool:
     """Whether a schema is about arrays, and by itself lets an item stand in them twice."""
     is_about_arrays = schema.get("type") is not None or not schema.keys().isdisjoint(_OF_ARRAYS)
     return is_about_arrays and schema.get("uniqueItems") is not True and schema.get("maxItems") not in (0, 1)
-
-
-def _shortened(entry: ReportEntry) -> ReportEntry:
-    """An entry whose size does not depend on how long the names around it are."""
-    return replace(entry, pointer=short_pointer(entry.pointer), note=shorten(entry.note, _MAX_NOTE))
-
-
-def _ignored(keyword: str, value: object) -> str:
-    """The note on a keyword or format that is ignored because it is unknown."""
-    if keyword == "format" and isinstance(value, str) and value not in FORMATS:
-        return f"unknown format, ignored{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
-    if keyword == "nullable":
-        return _NULLABLE if value is True else ""
-    if keyword in ASSERTIONS | ANNOTATIONS or keyword.startswith("x-"):
-        return ""
-    return f"unknown keyword, ignored{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
-
-
-def _has_force(keyword: str, value: object) -> bool:
-    return keyword in ASSERTIONS and (keyword != "format" or value in FORMATS)
-
-
-class _Verdicts:
-    """The verdicts on keywords, also of schemas that no location has."""
-
-    def __init__(
-        self, source_map: SourceMap, notes: Mapping[tuple[str, str], _Verdict], lowered: Collection[str]
-    ) -> None:
-        self._owners = source_map.owners()
-        self._notes = notes
-        self._lowered = lowered
-        self._by_schema: dict[str, _Verdict] = {}
-
-    def of_keyword(self, pointer: str, keyword: str) -> _Verdict:
-        """The verdict on a keyword, with its notes."""
-        noted = self._notes.get((pointer, keyword), _UNNOTED)
-        if pointer in self._lowered:
-            return noted
-        verdict, texts = self._of_schema(pointer)
-        return max(verdict, noted[0], key=_SEVERITY.index), {**texts, **noted[1]}
-
-    def _of_schema(self, pointer: str) -> _Verdict:
-        """The weakest verdict on the keywords that a schema is a part of."""
-        if pointer not in self._by_schema:
-            self._by_schema[pointer] = (Verdict.EXACT, {})  # what holds itself adds nothing
-            if pointer not in self._owners:
-                self._by_schema[pointer] = (Verdict.ANNOTATION, {_UNUSED: None})
-            else:
-                self._by_schema[pointer] = self._of_owners(pointer)
-        return self._by_schema[pointer]
-
-    def _of_owners(self, pointer: str) -> _Verdict:
-        owners = self._owners[pointer]
-        verdicts = [(self.of_keyword(at, keyword)[0], at, keyword) for at, keyword in owners]
-        if all(verdict is Verdict.ANNOTATION for verdict, _, _ in verdicts):
-            return Verdict.ANNOTATION, {_UNUSED: None}
-        weakest, at, keyword = max(verdicts, key=lambda owner: _SEVERITY.index(owner[0]))
-        if weakest in (Verdict.EXACT, Verdict.ANNOTATION):
-            return Verdict.EXACT, {}
-        return weakest, {f"part of {child(at, keyword)}": None}

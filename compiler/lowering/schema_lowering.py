@@ -20,7 +20,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.alike_locations import AlikeLocations
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.depth import too_deep
-from compiler.frontend.reporter import ReportPart
+from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
 from compiler.grammar.joining import with_joined_rules

@@ -1,0 +1,176 @@
+"""The enforcement report of a schema, made of all that its lowering told (`compiler.frontend.reporter`).
+
+Schemas that no location has, such as those under `not`, are part of what another keyword demands. They are
+enforced as well as that keyword is.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from compiler.errors import UnsupportedSchema
+from compiler.frontend.dialect_dependent import dialect_dependent
+from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
+from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child, short_pointer
+from compiler.frontend.report_parts import ReportPart
+from compiler.frontend.source_map import SourceMap
+from compiler.regular.formats import FORMATS
+from compiler.report import EnforcementReport, ReportEntry, Verdict
+from toolspecs.nearest import did_you_mean, near_matches, shorten
+
+_NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
+_DISPUTED = "of listed values, those are left out on which validators disagree, such as {}"
+_NULLABLE = (
+    "ignored, since JSON Schema does not have it: null is never written;"
+    ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
+)
+_UNUSED = "no value is checked by it"
+_LIKELY = 0.75
+"""The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
+_MAX_MOVED = 20_000
+"""Parts of a report that may be repeated at other locations."""
+_MAX_NOTE = 1_000
+"""Characters of a note, which may quote listed values."""
+
+_SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
+
+_Verdict = tuple[Verdict, Mapping[str, None]]
+"""A verdict and its notes, in the order in which they were made."""
+_UNNOTED: _Verdict = (Verdict.EXACT, {})
+
+
+def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int) -> EnforcementReport:
+    """The verdict on every keyword of the document except those that only structure or describe it.
+
+    Raises:
+        UnsupportedSchema: the report would repeat too many parts.
+    """
+    verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)))
+    schemas = dict(source_map.subschemas())
+    disputed = not_valid_for_all(schemas.values(), draft)
+    entries = [
+        entry
+        for pointer, schema in schemas.items()
+        for entry in _entries(pointer, schema, verdicts, draft, disputed)
+    ]
+    of_booleans = [
+        ReportEntry(pointer, keyword, verdict, "; ".join(texts))
+        for (pointer, keyword), (verdict, texts) in verdicts.noted.items()
+        if pointer not in schemas
+    ]
+    return EnforcementReport(tuple(map(_shortened, (*entries, *of_booleans))))
+
+
+def _moved_parts(parts: Iterable[ReportPart]) -> Iterator[ReportPart]:
+    """What holds at locations where a value stands that was lowered elsewhere."""
+    pending = [use for part in parts for use in part.moved_uses()]
+    seen = set(pending)
+    while pending:
+        part, location = pending.pop()
+        moved = part.moved(location)
+        yield moved
+        if len(seen) > _MAX_MOVED:
+            reason = f"holds equal schemas at more than {_MAX_MOVED} places"
+            raise UnsupportedSchema(location.pointer, "", reason, "Define them once, and refer to them.")
+        inside = [use for use in moved.moved_uses() if use not in seen]
+        seen.update(inside)
+        pending += inside
+
+
+def _entries(
+    pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts", draft: int, disputed: TextsByFormat
+) -> Iterator[ReportEntry]:
+    """The entries of one schema: on the whole of it, then on its keywords."""
+    verdict, texts = verdicts.noted.get((pointer, ""), _UNNOTED)
+    of_keywords = {text for keyword in schema for text in verdicts.noted.get((pointer, keyword), _UNNOTED)[1]}
+    if own_texts := [text for text in texts if text not in of_keywords]:
+        yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
+    dependent = dialect_dependent(schema, draft)
+    disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
+    for keyword, value in schema.items():
+        if keyword in STRUCTURE:
+            continue
+        if not _has_force(keyword, value):
+            yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
+            continue
+        found = verdicts.of_keyword(pointer, keyword)
+        if keyword in dependent:
+            found = _narrowed(found, _NOT_ASSERTED_BY_ALL)
+        if keyword == "format" and disputed_here:
+            found = _narrowed(found, _DISPUTED.format(", ".join(map(repr, disputed_here[:3]))))
+        yield ReportEntry(pointer, keyword, found[0], "; ".join(found[1]))
+
+
+def _weaker(first: Verdict, second: Verdict) -> Verdict:
+    return max(first, second, key=_SEVERITY.index)
+
+
+def _narrowed(found: _Verdict, note: str) -> _Verdict:
+    """A verdict that is `NARROWED` at least, with one more note."""
+    verdict, texts = found
+    return _weaker(verdict, Verdict.NARROWED), {**texts, note: None}
+
+
+def _shortened(entry: ReportEntry) -> ReportEntry:
+    """An entry whose size does not depend on how long the names around it are."""
+    return replace(entry, pointer=short_pointer(entry.pointer), note=shorten(entry.note, _MAX_NOTE))
+
+
+def _ignored(keyword: str, value: object) -> str:
+    """The note on a keyword or format that is ignored because it is unknown."""
+    if keyword == "format" and isinstance(value, str) and value not in FORMATS:
+        return f"unknown format, ignored{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
+    if keyword == "nullable":
+        return _NULLABLE if value is True else ""
+    if keyword in ASSERTIONS | ANNOTATIONS or keyword.startswith("x-"):
+        return ""
+    return f"unknown keyword, ignored{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
+
+
+def _has_force(keyword: str, value: object) -> bool:
+    return keyword in ASSERTIONS and (keyword != "format" or value in FORMATS)
+
+
+class _Verdicts:
+    """The verdicts on keywords, also of schemas that no location has.
+
+    `noted` has what was told of each pointer and keyword; of two verdicts on one, the weaker stays.
+    """
+
+    def __init__(self, source_map: SourceMap, parts: Collection[ReportPart]) -> None:
+        self.noted: dict[tuple[str, str], _Verdict] = {}
+        for part in parts:
+            for pointer, keyword, verdict, note in part.notes:
+                before, texts = self.noted.get((pointer, keyword), _UNNOTED)
+                self.noted[pointer, keyword] = (_weaker(before, verdict), {**texts, note: None})
+        self._lowered = {pointer for part in parts for pointer in part.lowered}
+        self._owners = source_map.owners()
+        self._by_schema: dict[str, _Verdict] = {}
+
+    def of_keyword(self, pointer: str, keyword: str) -> _Verdict:
+        """The verdict on a keyword, with its notes."""
+        noted = self.noted.get((pointer, keyword), _UNNOTED)
+        if pointer in self._lowered:
+            return noted
+        verdict, texts = self._of_schema(pointer)
+        return _weaker(verdict, noted[0]), {**texts, **noted[1]}
+
+    def _of_schema(self, pointer: str) -> _Verdict:
+        """The weakest verdict on the keywords that a schema is a part of."""
+        if pointer not in self._by_schema:
+            self._by_schema[pointer] = _UNNOTED  # what holds itself adds nothing
+            if pointer not in self._owners:
+                self._by_schema[pointer] = (Verdict.ANNOTATION, {_UNUSED: None})
+            else:
+                self._by_schema[pointer] = self._of_owners(pointer)
+        return self._by_schema[pointer]
+
+    def _of_owners(self, pointer: str) -> _Verdict:
+        owners = self._owners[pointer]
+        verdicts = [(self.of_keyword(at, keyword)[0], at, keyword) for at, keyword in owners]
+        if all(verdict is Verdict.ANNOTATION for verdict, _, _ in verdicts):
+            return Verdict.ANNOTATION, {_UNUSED: None}
+        weakest, at, keyword = max(verdicts, key=lambda owner: _SEVERITY.index(owner[0]))
+        if weakest in (Verdict.EXACT, Verdict.ANNOTATION):
+            return _UNNOTED
+        return weakest, {f"part of {child(at, keyword)}": None}
