@@ -23,7 +23,7 @@ from gateway.routes.toolset_json import (
 )
 from gateway.routes.transport import PageSize, check_query, read_registry_body
 from gateway.services import WiredServices
-from gateway.wire.fields import SearchLimit, ToolNames
+from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
 from toolspecs.preconditions import Precondition
 from toolspecs.shapes import Shape

@@ -22,8 +22,8 @@ from gateway.http.json_body import convert
 from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load
 from gateway.toolsets import registry
-from gateway.wire.fields import MAX_STOP_LENGTH
 from gateway.wire.openai import read_request
+from gateway.wire.turn_fields import MAX_STOP_LENGTH
 from runtime.errors import PromptTooLong
 from runtime.request import Message
 from runtime.text.detokenizer import StopScanner, overlap

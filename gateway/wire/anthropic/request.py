@@ -14,17 +14,9 @@ from gateway.http.json_body import convert
 from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.fields import (
-    CHAT_ONLY,
-    FIXED_IN_ALL,
-    HINTS_IN_ALL,
-    REFUSED_IN_ALL,
-    SILENT_IN_ALL,
-    TurnFields,
-    read_inline_tools,
-    read_stop,
-    read_turn,
-)
+from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.tools_and_calls import read_inline_tools
+from gateway.wire.turn_fields import TurnFields, read_stop, read_turn
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.fields import read_inline_tools
+from gateway.wire.tools_and_calls import read_inline_tools
 from toolspecs.custom_shapes import CustomTool, NestedCustomTool, is_custom, tool_of
 from toolspecs.tool import Tool
 

@@ -14,29 +14,28 @@ from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.fields import (
-    FIXED_IN_ALL,
-    HINTS_IN_ALL,
-    REFUSED_IN_ALL,
-    SILENT_IN_ALL,
+from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.openai.custom_tools import read_tools
+from gateway.wire.openai.messages import Messages, read_messages
+from gateway.wire.response_formats import (
     Choice,
     Grammar,
     JsonObject,
     NamedSchema,
     Regex,
-    StreamOptions,
     TextFormat,
+    read_shared_format,
+)
+from gateway.wire.tools_and_calls import allowed_choice
+from gateway.wire.turn_fields import (
+    StreamOptions,
     TurnFields,
-    allowed_choice,
     fields_set,
     ignore_obfuscation,
     read_sampling,
-    read_shared_format,
     read_stop,
     read_turn,
 )
-from gateway.wire.openai.custom_tools import read_tools
-from gateway.wire.openai.messages import Messages, read_messages
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, ToolChoice
 

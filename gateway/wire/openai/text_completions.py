@@ -19,14 +19,7 @@ from gateway.http.problems import Problem, openai_error
 from gateway.wire.callgate_extension import extension
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.fields import (
-    FIXED_IN_ALL,
-    HINTS_IN_ALL,
-    REFUSED_IN_ALL,
-    SILENT_IN_ALL,
-    read_stop,
-    read_turn,
-)
+from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.openai.request import (
     ChatRequest,
     FormatFields,
@@ -36,6 +29,7 @@ from gateway.wire.openai.request import (
     read_stream_options,
 )
 from gateway.wire.openai.response import DONE, finish_reason, usage
+from gateway.wire.turn_fields import read_stop, read_turn
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 from toolspecs.json_value import JSON
 

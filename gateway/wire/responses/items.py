@@ -10,8 +10,8 @@ import msgspec
 from gateway.errors import InvalidField
 from gateway.generation.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.fields import check_arguments, check_result
 from gateway.wire.image_urls import ImageURL, text_and_images
+from gateway.wire.tools_and_calls import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.tool import ToolCall
 

@@ -13,27 +13,20 @@ from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.fields import (
-    CHAT_ONLY,
-    FIXED_IN_ALL,
-    HINTS_IN_ALL,
-    REFUSED_IN_ALL,
-    SILENT_IN_ALL,
+from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.openai.custom_tools import read_tools as read_any_tools
+from gateway.wire.response_formats import (
     Choice,
     Grammar,
     JsonObject,
     NamedSchema,
     Regex,
-    StreamOptions,
     TextFormat,
-    TurnFields,
-    allowed_choice,
-    ignore_obfuscation,
     read_shared_format,
-    read_turn,
 )
-from gateway.wire.openai.custom_tools import read_tools as read_any_tools
 from gateway.wire.responses.items import InputField, read_input
+from gateway.wire.tools_and_calls import allowed_choice
+from gateway.wire.turn_fields import StreamOptions, TurnFields, ignore_obfuscation, read_turn
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice

@@ -1,25 +1,21 @@
-"""What the wire formats share: fields, response formats, checks of earlier calls."""
+"""The fields that every API's requests have in common, and the turn that they become."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.errors import InvalidField, TooManyValues
+from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
-from gateway.http.json_body import read_inner_json
-from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
-from gateway.wire.field_reader import FieldReader, Fixed
+from gateway.wire.engine_formats import EngineFormats
+from gateway.wire.field_reader import FieldReader
 from runtime.model_sampling import read_top_k
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
-from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.shapes import EXTRAS, SHAPES
-from toolspecs.tool import ChoiceMode, KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
-from toolspecs.tool_parser import parse_tools
+from toolspecs.tool import KeyOrder, ShownTools, ToolSearch
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
@@ -27,80 +23,6 @@ MAX_TOOLSETS = 64
 
 MAX_STOP_LENGTH = 2_000
 """Characters of all stop sequences of a request together; every token is compared with them."""
-
-SILENT_IN_ALL = frozenset(
-    {
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "user",
-    }
-)
-"""Fields that by their own definition change nothing in the output."""
-
-HINTS_IN_ALL: Mapping[str, tuple[Any, ...]] = {
-    # Of OpenAI's service.
-    "moderation": (),
-    "service_tier": ("auto", "default"),
-    # Of vLLM and SGLang: about speed, and about how special tokens are shown, of which no answer has any.
-    "add_generation_prompt": (True,),
-    "add_special_tokens": (False,),
-    "cache_salt": (),
-    "guided_decoding_backend": (),
-    "guided_whitespace_pattern": (),
-    "include_stop_str_in_output": (False,),
-    "mm_processor_kwargs": (),
-    "priority": (0,),
-    "request_id": (),
-    "return_token_ids": (False,),
-    "return_tokens_as_token_ids": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "vllm_xargs": (),
-}
-"""Fields that change nothing here, and those of their values that change nothing anywhere."""
-
-FIXED_IN_ALL: Fixed = {
-    "continue_final_message": ((False,), "every answer is a message of its own"),
-    "echo": ((False,), "an answer does not repeat the prompt"),
-    "ignore_eos": ((False,), "an answer ends where the model ends it"),
-    "use_beam_search": ((False,), "tokens are sampled"),
-}
-
-_CHAT_HAS_IT = "only /v1/chat/completions has it"
-
-CHAT_ONLY: Fixed = {
-    "frequency_penalty": ((0,), _CHAT_HAS_IT),
-    "logit_bias": (({},), _CHAT_HAS_IT),
-    "n": ((1,), "one answer is made; /v1/chat/completions makes several"),
-    "presence_penalty": ((0,), _CHAT_HAS_IT),
-}
-"""Fields of Chat Completions that Responses and Messages do not have, but that would change an answer."""
-
-REFUSED_IN_ALL: Mapping[str, str] = {
-    "allowed_token_ids": "use response_format to say what an answer may be",
-    "bad_words": "use logit_bias or response_format to say what an answer may be",
-    "chat_template": "the model's own chat template is used; chat_template_kwargs sets what it offers",
-    "documents": "put the documents into messages",
-    "prompt_logprobs": "log probabilities are given of answers only",
-    "truncate_prompt_tokens": "send a shorter prompt",
-}
-
-
-_TOOL_FIELDS = frozenset(
-    {
-        "type",
-        "function",
-        "name",
-        "description",
-        "callgate",
-        *EXTRAS,
-        *(row.schema_field for row in SHAPES.values()),
-    }
-) - {"cache_control"}
-"""Fields of tools in the shape of any API, without the hint that clients put at any place."""
-
 
 SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 
@@ -123,6 +45,7 @@ class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 SearchLimit = Annotated[int, Meta(ge=1, le=2048)]
+
 ToolNames = Annotated[list[str], Meta(max_length=256)]
 
 
@@ -298,101 +221,3 @@ def read_stop(
         reader.ignore(param, "it could cut off an answer whose format is wanted whole")
         return ()
     return stop
-
-
-def read_inline_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
-    """The tools of a request, in the shape of any API; raises InvalidTools, LimitExceeded."""
-    return parse_tools([_own_fields(document, reader) for document in documents], base="/tools")
-
-
-def _own_fields(tool: Any, reader: FieldReader) -> Any:
-    """A tool without the fields that other servers' clients add to it."""
-    if not isinstance(tool, dict):
-        return tool
-    own_fields = {
-        name: value
-        for name, value in tool.items()
-        if name in _TOOL_FIELDS or not reader.ignore_unknown(name, value, _TOOL_FIELDS, f"tools[].{name}")
-    }
-    if isinstance(inner := own_fields.get("function"), dict):
-        own_fields["function"] = _own_fields(inner, reader)
-    return own_fields
-
-
-def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:
-    """The choice among some functions, which the request lists at `param`; raises InvalidField."""
-    if not names:
-        raise InvalidField(param, "the list is empty; use `none` for no tool at all")
-    return ToolChoice(ChoiceMode(mode), tuple(dict.fromkeys(names)))
-
-
-class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """Any text."""
-
-
-class JsonObject(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_object"):
-    """Any JSON object."""
-
-
-class NamedSchema(msgspec.Struct, forbid_unknown_fields=True):
-    """A schema. It is enforced whatever `strict` says."""
-
-    name: str
-    schema: dict[str, Any] | bool
-    description: str | None = None
-    strict: bool | None = None
-
-
-class Regex(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="regex"):
-    """A text that matches an ECMA-262 pattern as a whole."""
-
-    pattern: str
-
-
-class Choice(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="choice"):
-    """One of several texts."""
-
-    choices: Annotated[list[str], Meta(min_length=1)]
-
-
-class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="grammar"):
-    """A text of a context-free grammar."""
-
-    grammar: str
-    syntax: Literal["ebnf"] = "ebnf"
-
-
-def read_shared_format(
-    response_format: TextFormat | JsonObject | Regex | Choice | Grammar | None,
-) -> ResponseFormat | None:
-    """A response format that both of OpenAI's APIs have; None is any text."""
-    match response_format:
-        case JsonObject():
-            return ResponseFormat("schema", ANY_OBJECT)
-        case Regex(pattern=pattern):
-            return ResponseFormat("pattern", pattern)
-        case Choice(choices=choices):
-            return ResponseFormat("choice", choices)
-        case Grammar(grammar=grammar):
-            return ResponseFormat("grammar", grammar)
-        case _:
-            return None
-
-
-def check_result(call_id: str, called: Collection[str], param: str) -> None:
-    """Raise InvalidField unless an earlier call has this id: a result must belong to a call."""
-    if call_id not in called:
-        reason = f"no call before it has the id {shorten(call_id, MAX_NAME)!r}{instead(call_id, called)}"
-        raise InvalidField(param, f"{reason}; send the assistant's message with its calls first")
-
-
-def check_arguments(arguments: str, param: str) -> None:
-    """Raise InvalidField unless the arguments of a call are JSON or empty, which templates read as none."""
-    try:
-        read_inner_json(arguments or "{}")
-    except TooManyValues as error:
-        raise InvalidField(param, f"the arguments of a call cannot be read: {error}") from error
-    except ValueError as error:
-        raise InvalidField(
-            param, f"the arguments of a call must be a JSON text; this is not one: {error}"
-        ) from error

@@ -1,0 +1,70 @@
+"""The tools that a request carries, the choice among some of them, and checks of earlier calls."""
+
+from collections.abc import Collection
+from typing import Any
+
+from gateway.errors import InvalidField, TooManyValues
+from gateway.http.json_body import read_inner_json
+from gateway.wire.field_reader import FieldReader
+from toolspecs.nearest import MAX_NAME, instead, shorten
+from toolspecs.shapes import EXTRAS, SHAPES
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool_parser import parse_tools
+
+_TOOL_FIELDS = frozenset(
+    {
+        "type",
+        "function",
+        "name",
+        "description",
+        "callgate",
+        *EXTRAS,
+        *(row.schema_field for row in SHAPES.values()),
+    }
+) - {"cache_control"}
+"""Fields of tools in the shape of any API, without the hint that clients put at any place."""
+
+
+def read_inline_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
+    """The tools of a request, in the shape of any API; raises InvalidTools, LimitExceeded."""
+    return parse_tools([_own_fields(document, reader) for document in documents], base="/tools")
+
+
+def _own_fields(tool: Any, reader: FieldReader) -> Any:
+    """A tool without the fields that other servers' clients add to it."""
+    if not isinstance(tool, dict):
+        return tool
+    own_fields = {
+        name: value
+        for name, value in tool.items()
+        if name in _TOOL_FIELDS or not reader.ignore_unknown(name, value, _TOOL_FIELDS, f"tools[].{name}")
+    }
+    if isinstance(inner := own_fields.get("function"), dict):
+        own_fields["function"] = _own_fields(inner, reader)
+    return own_fields
+
+
+def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:
+    """The choice among some functions, which the request lists at `param`; raises InvalidField."""
+    if not names:
+        raise InvalidField(param, "the list is empty; use `none` for no tool at all")
+    return ToolChoice(ChoiceMode(mode), tuple(dict.fromkeys(names)))
+
+
+def check_result(call_id: str, called: Collection[str], param: str) -> None:
+    """Raise InvalidField unless an earlier call has this id: a result must belong to a call."""
+    if call_id not in called:
+        reason = f"no call before it has the id {shorten(call_id, MAX_NAME)!r}{instead(call_id, called)}"
+        raise InvalidField(param, f"{reason}; send the assistant's message with its calls first")
+
+
+def check_arguments(arguments: str, param: str) -> None:
+    """Raise InvalidField unless the arguments of a call are JSON or empty, which templates read as none."""
+    try:
+        read_inner_json(arguments or "{}")
+    except TooManyValues as error:
+        raise InvalidField(param, f"the arguments of a call cannot be read: {error}") from error
+    except ValueError as error:
+        raise InvalidField(
+            param, f"the arguments of a call must be a JSON text; this is not one: {error}"
+        ) from error
