@@ -3,10 +3,10 @@
 import { Problem, call, get } from "../api.js";
 import { make } from "../elements.js";
 import { lineAt, readJSON } from "../json_text.js";
-import { bytes, count, duration, empty, field, heading, problemBox, table } from "../parts.js";
+import { empty, field, heading, problemBox } from "../parts.js";
 import { go, link } from "../address.js";
-import { tally } from "./schema_view.js";
-import { changeBadge } from "./changes.js";
+import { faultList, verdicts } from "./check_result.js";
+import { jsonEditor } from "./json_editor.js";
 
 const PAUSE_MS = 350;
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
@@ -57,9 +57,8 @@ class RegisterForm {
     this.name = make("input", { name: "name", autocomplete: "off", spellcheck: "false", placeholder: "weather" });
     this.name.value = name;
     this.name.readOnly = Boolean(name);
-    this.gutter = make("div.gutter", { "aria-hidden": "true" });
-    this.text = make("textarea", { id: "tools", name: "tools", spellcheck: "false", wrap: "off", rows: "22", placeholder: EXAMPLE });
-    this.text.value = text;
+    this.name.addEventListener("input", () => this.changed());
+    this.editor = jsonEditor({ id: "tools", text, placeholder: EXAMPLE, onInput: () => this.changed() });
     this.result = make("div.result", { "aria-live": "polite" });
     this.save = make("button", { type: "submit", disabled: true }, "Register");
     this.element = make(
@@ -71,16 +70,13 @@ class RegisterForm {
         make(
           "div.field",
           make("label", { for: "tools" }, "Tools, as JSON"),
-          make("div.editor", this.gutter, this.text),
+          this.editor.element,
           make("p.soft", "In OpenAI's, Anthropic's or MCP's shape: {\"tools\": […]}, a list of tools, or one tool."),
         ),
         make("div.actions", this.save, this.fileButton(), text === "" && this.exampleButton()),
       ),
       make("div", make("h2", "Check"), this.result),
     );
-    this.text.addEventListener("input", () => this.changed());
-    this.name.addEventListener("input", () => this.changed());
-    this.text.addEventListener("scroll", () => { this.gutter.scrollTop = this.text.scrollTop; });
     this.changed();
   }
 
@@ -88,7 +84,7 @@ class RegisterForm {
     const input = make("input.hidden", { type: "file", accept: ".json,application/json", tabindex: "-1", "aria-label": "File of tools" });
     input.addEventListener("change", async () => {
       const [file] = input.files;
-      this.write(await file.text());
+      this.editor.write(await file.text());
       input.value = ""; // so that the same file, written anew, can be opened again
     });
     const button = make("button.quiet", { type: "button", onclick: () => input.click() }, "Open a file");
@@ -96,12 +92,7 @@ class RegisterForm {
   }
 
   exampleButton() {
-    return make("button.quiet", { type: "button", onclick: () => this.write(EXAMPLE) }, "Insert an example");
-  }
-
-  write(text) {
-    this.text.value = text;
-    this.changed();
+    return make("button.quiet", { type: "button", onclick: () => this.editor.write(EXAMPLE) }, "Insert an example");
   }
 
   /** Check what was typed, once the user pauses. */
@@ -109,15 +100,16 @@ class RegisterForm {
     clearTimeout(this.timer);
     this.checking?.abort();
     this.save.disabled = true;
-    this.markLines([]);
+    this.editor.mark([]);
     this.timer = setTimeout(() => this.check(), PAUSE_MS);
   }
 
   async check() {
-    if (!this.text.value.trim()) {
+    const text = this.editor.text();
+    if (!text.trim()) {
       return this.showResult(empty("Paste tools to check them", "What cannot be enforced is shown at its line. Nothing is stored yet."));
     }
-    const read = readJSON(this.text.value);
+    const read = readJSON(text);
     if (read.error) return this.showFaults([{ line: read.error.line, title: "This is no JSON", reason: read.error.reason }]);
     if (!NAME.test(this.name.value)) {
       return this.showResult(empty("Name the toolset", "It is checked as soon as it has a name of its own."));
@@ -128,8 +120,7 @@ class RegisterForm {
     try {
       this.showResult(make("p.soft", { role: "status" }, "Checking…"));
       const found = await call("POST", `${this.path}/check`, { body, signal: AbortSignal.any([signal, this.signal]) });
-      this.showChecked(body, found);
-      return undefined;
+      return this.allow(body, found);
     } catch (error) {
       if (signal.aborted || this.signal.aborted) return undefined;
       if (!(error instanceof Problem)) throw error;
@@ -144,66 +135,22 @@ class RegisterForm {
     return `v1/toolsets/${encodeURIComponent(this.name.value)}`;
   }
 
-  /** Show the verdicts, and what registering would change; allow registering. */
-  showChecked(body, found) {
+  /** Show the verdicts, and allow registering what was checked. */
+  allow(body, found) {
     this.checked = { body, etag: found.current?.etag };
     this.save.disabled = false;
-    const changed = Object.values(found.changes).filter((each) => each !== "unchanged").length;
     this.save.textContent = found.current ? `Register revision ${found.current.revision + 1}` : "Register";
-    this.showResult(
-      make("p.verdict-line.good", make("strong", "Every keyword can be enforced."), ` ${count(found.tools.length, "tool")}, ${changed || "none"} of them new or changed.`),
-      this.isNew && found.current && make("p.fair-note", `There is a toolset ${this.name.value} already, at revision ${found.current.revision}: this replaces it.`),
-      found.warnings.length > 0 && make("div.warnings", make("h3", count(found.warnings.length, "warning")), make("ul.faults", found.warnings.slice(0, 50).map((warning) => (
-        make("li", make("p", make("strong", warning.tool), " ", make("code", `${warning.pointer}/${warning.keyword}`)), make("p.soft", warning.note))
-      )))),
-      table("Tools that were checked", [
-        { title: "Tool", cell: (row) => make("span.mono", row.name) },
-        { title: "Change", cell: (row) => changeBadge(found.changes[row.name]) },
-        { title: "Keywords", cell: (row) => tally(row.entries) },
-        { title: "Grammar", kind: "number", cell: (row) => [bytes(row.grammar_bytes), make("div.soft", duration(row.compile_ms))] },
-      ], found.tools.slice(0, 100)),
-      found.tools.length > 100 && make("p.soft", `The first 100 of ${count(found.tools.length, "tool")}.`),
-    );
+    this.showResult(...verdicts(found, this.isNew && found.current && this.name.value));
   }
 
-  /** Show faults, each with its line. */
   showFaults(faults) {
     const sorted = faults.toSorted((one, other) => one.line - other.line);
-    this.markLines(sorted.map((fault) => fault.line));
-    const written = this.text.value.split("\n");
-    this.showResult(
-      make("p.verdict-line.bad", make("strong", "This cannot be registered."), ` ${count(faults.length, "fault")}.`),
-      make("ul.refusals", sorted.slice(0, 100).map((fault) => make(
-        "li",
-        make("button.line-link", { type: "button", onclick: () => this.goTo(fault.line), "aria-label": `Line ${fault.line}` },
-          make("span.line-number", `Line ${fault.line}`), make("code", (written[fault.line - 1] ?? "").trim().slice(0, 120))),
-        make("p", make("strong", fault.title), ": ", fault.reason),
-        fault.suggestion && make("p.soft", fault.suggestion),
-      ))),
-    );
+    this.editor.mark(sorted.map((fault) => fault.line));
+    this.showResult(...faultList(sorted, this.editor.text(), this.editor.goTo));
   }
 
   showResult(...parts) {
     this.result.replaceChildren(...parts.filter(Boolean));
-  }
-
-  /** Number the lines in the gutter; those of faults have a colour. */
-  markLines(lines) {
-    const faulty = new Set(lines);
-    const total = Math.max(this.text.value.split("\n").length, 1);
-    this.gutter.replaceChildren(...Array.from({ length: Math.min(total, 20_000) }, (_, index) => (
-      make("span", { class: faulty.has(index + 1) && "faulty" }, String(index + 1))
-    )));
-    this.gutter.scrollTop = this.text.scrollTop;
-  }
-
-  goTo(line) {
-    const lines = this.text.value.split("\n");
-    const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
-    this.text.focus();
-    this.text.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
-    const height = this.text.scrollHeight / lines.length;
-    this.text.scrollTop = Math.max(0, (line - 4) * height);
   }
 
   async register() {
