@@ -8,7 +8,7 @@ CompilerError
 ├── UnsupportedToolset      some tools of a toolset are refused, or the chosen tool is not among them
 ├── CompilingUnfinished     the time for compiling a request was over; no tool is known to be at fault
 ├── UnsupportedGrammar      the back end refused a grammar
-├── MaskTooSlow             a mask took too long: very many derivations fit the text
+├── MatchingTooSlow         following a grammar took too long: very many derivations fit the text
 ├── UnknownSyntax           no call syntax has that name
 ├── CorruptUnit             stored bytes are not a unit of this vocabulary and this version
 ├── TakesLonger             a first try was too short for the schema; it is to be compiled as a long job
@@ -99,12 +99,12 @@ class CompilingUnfinished(CompilerError):
         )
 
 
-class MaskTooSlow(CompilerError):
-    """A mask took more than `seconds`, as very many derivations fit the text; its output cannot go on."""
+class MatchingTooSlow(CompilerError):
+    """A mask or a text took more than `seconds`, as very many derivations fit; its output cannot go on."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        super().__init__(f"a mask took more than {seconds:.2g} s, because very many derivations fit the text")
+        super().__init__(f"a grammar took more than {seconds:.2g} s: very many derivations fit the text")
 
 
 class UnsupportedGrammar(CompilerError):

@@ -16,6 +16,7 @@ from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.rule_cache import safe_to_cache
 from compiler.guard.candidate_tokens import GuardedTokens
+from compiler.held_memory import HeldMemory
 from compiler.timed_fills import TimedFills
 from compiler.token_index import TokenIndex
 from compiler.vocabulary import Vocabulary
@@ -111,6 +112,11 @@ class PreparedVocabulary:
     def timed_fills(self) -> TimedFills:
         """What fills masks that may take long."""
         return TimedFills()
+
+    @once
+    def held_memory(self) -> HeldMemory:
+        """What bounds the memory of the matchers of clients' own grammars."""
+        return HeldMemory()
 
     @once
     def guarded(self) -> GuardedTokens:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import xgrammar as xgr
 
-from compiler.errors import MaskTooSlow
+from compiler.errors import MatchingTooSlow
 from compiler.matcher import Bitmask
 
 MAX_FILL_S = 0.5
@@ -48,22 +48,27 @@ class TimedFills:
         """The calling thread fills masks of a client from now on; an empty one is unknown."""
         self._own.client = client
 
+    @property
+    def client(self) -> str:
+        """The client for which the calling thread fills masks."""
+        return str(getattr(self._own, "client", ""))
+
     def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the mask of a matcher.
 
         The more threads of the same client are left behind, the less time there is.
 
         Raises:
-            MaskTooSlow: it takes too long. The matcher must not be used any more: a thread still uses it.
+            MatchingTooSlow: it takes too long. The matcher must not be used any more: a thread still uses it.
         """
-        client = getattr(self._own, "client", "")
+        client = self.client
         with self._lock:
             self._left_behind = [fill for fill in self._left_behind if fill.is_alive()]
             num_left = len(self._left_behind)
             num_own = sum(fill.client == client for fill in self._left_behind)
         seconds = MAX_FILL_S / (1 + num_own)
         if num_left >= MAX_LEFT_BEHIND or (client and num_own >= MAX_LEFT_BEHIND_OF_CLIENT):
-            raise MaskTooSlow(seconds)
+            raise MatchingTooSlow(seconds)
         own = np.empty_like(bitmask[row : row + 1])
         fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0), client)
         fill.start()
@@ -72,7 +77,7 @@ class TimedFills:
             with self._lock:
                 self._left_behind.append(fill)
             self._add_waited(seconds)
-            raise MaskTooSlow(seconds)
+            raise MatchingTooSlow(seconds)
         self._add_waited(fill.processor_s)
         if fill.error is not None:
             raise fill.error

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from compiler.errors import MaskTooSlow
+from compiler.errors import MatchingTooSlow
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.timed_fills import MAX_FILL_S
 from runtime.device import is_out_of_memory
@@ -182,7 +182,8 @@ class Engine:
 
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
         """Copy a sequence with another seed, on the same pages if possible; its population does this."""
-        twin = sequence.fork(seed)
+        with self.scheduler.slow.timed(sequence):
+            twin = sequence.fork(seed)
         if not self.scheduler.has_room_for_copy(sequence):
             self.scheduler.enqueue(twin)
         elif (page_copy := self.scheduler.start_copy(twin, sequence)) is not None:
@@ -251,6 +252,9 @@ class Engine:
         last = population.members[-1]
         try:
             selected = population.advance(self)
+        except MatchingTooSlow as error:  # of a copy
+            self.stop(last)
+            return Output(last, error=GrammarTooSlow(error.seconds), is_last=True)
         except Exception:
             logger.exception("the population of sequence %s failed", last.sequence_id)
             self.stop(last)
@@ -262,9 +266,13 @@ class Engine:
 
     def _begin(self, sequence: Sequence) -> None:
         """Write what the grammar forces after the prompt."""
-        with self.scheduler.slow.timed(sequence):
-            if tokens := self.writer.write_forced(sequence):
-                self._ready.append(self._output(sequence, tokens))
+        output = self._guarded(sequence, lambda: self._write_first_forced(sequence))
+        if output.tokens or output.is_last:
+            self._ready.append(output)
+
+    def _write_first_forced(self, sequence: Sequence) -> Output:
+        tokens = self.writer.write_forced(sequence)
+        return self._output(sequence, tokens) if tokens else Output(sequence)
 
     def _end(self, sequence: Sequence, reason: FinishReason) -> None:
         if sequence.status is not SequenceStatus.FINISHED:
@@ -390,8 +398,8 @@ class Engine:
         try:
             with self.scheduler.slow.timed(sequence):
                 output = extend()
-        except MaskTooSlow:  # a draft's, whose matcher fills a mask to advance
-            return self._fail(sequence, GrammarTooSlow(MAX_FILL_S))
+        except MatchingTooSlow as error:
+            return self._fail(sequence, GrammarTooSlow(error.seconds))
         except Exception:
             logger.exception("sequence %s failed", sequence.sequence_id)
             return self._fail(sequence, Unforeseen())

@@ -105,7 +105,7 @@ class GrammarTooSlow(RequestRefused):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         super().__init__(
-            f"following the grammar of this request took more than {seconds:g} s of processor time, because"
+            f"following the grammar of this request took more than {seconds:.2g} s of processor time, because"
             " very many derivations fit the text; rewrite the grammar so that few do, for example without two"
             " loops in a row that match the same characters",
             "response_format",

@@ -11,7 +11,7 @@ import xgrammar as xgr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compiler.errors import MaskTooSlow
+from compiler.errors import MatchingTooSlow
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
@@ -178,7 +178,7 @@ class TokenMasks:
         start = time.perf_counter_ns()
         try:
             matcher.fill_bitmask(bitmask, 0)
-        except MaskTooSlow:
+        except MatchingTooSlow:
             sequence.is_too_slow = True
             bitmask[:] = 0
         except Exception:  # a matcher that fails allows nothing: its own sequence ends, and no other

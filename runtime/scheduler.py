@@ -252,8 +252,9 @@ class Scheduler:
 
     def _due_sequences(self, running: list[Sequence]) -> set[Sequence]:
         """The running sequences of this step: those with tokens to compute, except resting ones."""
-        slow = self.slow.resting(running, self.waiting, self.shares.served)
-        due = [sequence for sequence in running if sequence.num_due and sequence not in slow]
+        due = [sequence for sequence in running if sequence.num_due]
+        slow = self.slow.resting(due, self.waiting, self.shares.served)
+        due = [sequence for sequence in due if sequence not in slow]
         return set(due) - self.shares.resting(due, self.settings.max_stepped_per_share)
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:

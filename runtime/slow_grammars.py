@@ -63,13 +63,16 @@ class SlowGrammars:
         return sequence.slow_s > MAX_SLOW_S
 
     def resting(
-        self, running: Several[Sequence], waiting: Several[Sequence], served: Callable[[str], float]
+        self, due: Several[Sequence], waiting: Several[Sequence], served: Callable[[str], float]
     ) -> Collection[Sequence]:
-        """The running sequences that sit out the next step; `served` says how many tokens a share has had."""
-        slow = [sequence for sequence in running if sequence.slow_token_s]
+        """The sequences that sit out the next step, of those with tokens to compute.
+
+        `served` says how many tokens a share has had.
+        """
+        slow = [sequence for sequence in due if sequence.slow_token_s]
         if not slow:
             return ()
-        quick_shares = {sequence.share for sequence in (*running, *waiting) if not sequence.slow_token_s}
+        quick_shares = {sequence.share for sequence in (*due, *waiting) if not sequence.slow_token_s}
         have_rested = self._clock() >= self._resumes_at
         candidates = [s for s in slow if have_rested or not quick_shares - {s.share}]
         candidates.sort(key=lambda sequence: served(sequence.share))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import xgrammar as xgr
 
 from compiler.closing.closer import Closable, ParsedText, ShortestTexts
+from compiler.free_matcher import FreeMatcher
 from compiler.grammar.grammar import Expr, concat
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
@@ -37,7 +38,7 @@ class InUnit(Position):
 
     dispatcher: Dispatcher = field(repr=False)
     unit: Unit
-    matcher: xgr.GrammarMatcher
+    matcher: xgr.GrammarMatcher | FreeMatcher
     guard_state: GuardState | None
     call: CallText
     token: bytes
@@ -53,16 +54,13 @@ class InUnit(Position):
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         """What the unit's grammar allows, and the tokens that end the unit here."""
-        if (fills := self.unit.timed_fills) is not None:
-            fills.fill(self.matcher, bitmask, row)
-        else:
-            self.matcher.fill_next_token_bitmask(bitmask, row)
+        self.matcher.fill_next_token_bitmask(bitmask, row)
         self.complete_mask(bitmask, row)
 
     @property
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, unless there is a guard, or its masks may take long."""
-        return None if self.guard_state or self.unit.timed_fills else self.matcher
+        return None if self.guard_state or isinstance(self.matcher, FreeMatcher) else self.matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Allow the tokens that end the unit here."""

@@ -6,8 +6,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import xgrammar as xgr
-
 from compiler.closing.closer import Closable
 from compiler.grammar.grammar import Expr, concat, union
 from compiler.guard.guard import GuardState
@@ -77,7 +75,7 @@ class OutputDispatcher(Dispatcher):
         if num_consumed is None:
             return None
         start = text[:num_consumed]
-        matcher = xgr.GrammarMatcher(unit.compiled)
+        matcher = unit.inner_matcher()
         guard_state = None if unit.guard is None else GuardState.begin(unit.guard)
         if start:
             matcher.accept_string(start if guard_state is None else guard_state.marked(start))

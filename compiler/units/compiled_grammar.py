@@ -6,6 +6,7 @@ from functools import cached_property
 
 import xgrammar as xgr
 
+from compiler.free_matcher import FreeMatcher
 from compiler.grammar.grammar import Grammar
 from compiler.guard.guard import Guard, GuardState, accept_as_read
 from compiler.matcher import Bitmask
@@ -14,7 +15,6 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
-from compiler.timed_fills import TimedFills
 from compiler.vocabulary import Vocabulary
 
 
@@ -53,10 +53,12 @@ class CompiledGrammar:
         """Whether a client wrote the rules, so that very many derivations may fit a text."""
         return self.grammar.is_free
 
-    @property
-    def timed_fills(self) -> TimedFills | None:
-        """What fills its masks within limits of time; None where no mask takes long."""
-        return self.prepared.timed_fills if self.is_free else None
+    def inner_matcher(self) -> xgr.GrammarMatcher | FreeMatcher:
+        """A matcher at the beginning, without the guard."""
+        matcher = xgr.GrammarMatcher(self.compiled)
+        if not self.is_free:
+            return matcher
+        return FreeMatcher(matcher, self.prepared.timed_fills, self.prepared.held_memory)
 
     @cached_property
     def network(self) -> Network:
@@ -84,13 +86,11 @@ class GuardedMatcher:
 
     def __init__(
         self,
-        compiled: xgr.CompiledGrammar,
+        matcher: xgr.GrammarMatcher | FreeMatcher,
         guard: Guard | None,
         vocabulary: Vocabulary,
-        fills: TimedFills | None = None,
     ) -> None:
-        self._fills = fills
-        self._matcher = xgr.GrammarMatcher(compiled)
+        self._matcher = matcher
         self._guarded = [] if guard is None else [GuardState.begin(guard)]
         self._tokens = vocabulary.tokens
         self._accepted: list[int] = []
@@ -126,9 +126,6 @@ class GuardedMatcher:
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
         matcher = self._matcher
-        if self._fills is not None:
-            self._fills.fill(matcher, bitmask, row)
-            return
         if not self._guarded:
             matcher.fill_next_token_bitmask(bitmask, row)
             return
@@ -137,7 +134,7 @@ class GuardedMatcher:
 
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, unless there is a guard, or its masks may take long."""
-        return None if self._guarded or self._fills else self._matcher
+        return None if self._guarded or isinstance(self._matcher, FreeMatcher) else self._matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Do nothing: the mask of xgrammar's matcher is complete."""

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TypeVar
 
 from compiler.cache.single_flight import to_the_end
-from compiler.errors import MaskTooSlow
+from compiler.errors import MatchingTooSlow
 from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequests
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
@@ -96,7 +96,7 @@ class OutputWriter:
                 await self._continue(request, output, affinity, delivery)
         except RuntimeFault as fault:
             queue.put_nowait(fault)
-        except MaskTooSlow as error:
+        except MatchingTooSlow as error:
             queue.put_nowait(GrammarTooSlow(error.seconds))
         except Exception as error:  # noqa: BLE001 - a fault of ours ends its own request
             if isinstance(error, TimeoutError) and deadline.expired():

@@ -84,7 +84,7 @@ class _XgrammarConversion:
     vocabulary: Vocabulary
 
     def matcher(self, *, is_thinking: bool = False) -> Matcher:  # noqa: ARG002 - the protocol's
-        return GuardedMatcher(self.compiled, None, self.vocabulary)
+        return GuardedMatcher(xgr.GrammarMatcher(self.compiled), None, self.vocabulary)
 
     def closer(self, *, is_thinking: bool = False) -> None:
         """The shortest completions are not known."""

@@ -22,7 +22,7 @@ from engine_models import (
 )
 from random_decoding import flags
 
-from compiler.errors import MaskTooSlow
+from compiler.errors import MatchingTooSlow
 from compiler.matcher import allocate_bitmask
 from runtime.engines.engine_hooks import UnknownEngine
 from runtime.engines.grammar_loader import GrammarUnavailable
@@ -175,7 +175,7 @@ def test_a_mask_that_cannot_be_filled_ends_no_engine_that_speculates(start, look
 
     def fail(*_):
         filled.append(1)
-        raise MaskTooSlow(0.5)
+        raise MatchingTooSlow(0.5)
 
     assert grammar.validate_tokens(first) == first
     monkeypatch.setattr(grammar.output.matcher, "fill_bitmask", fail)

@@ -11,7 +11,8 @@ import torch
 
 from compiler import compile_schema, timed_fills
 from compiler.cache_entry import CacheEntry
-from compiler.errors import MaskTooSlow
+from compiler.errors import MatchingTooSlow
+from compiler.free_matcher import FreeMatcher
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat
@@ -44,7 +45,14 @@ class Runner:
 
     def __init__(self, settings, clocks):
         self.cache = type(
-            "Cache", (), {"num_pages": settings.num_pages, "page_size": 4, "clear": lambda *_: None}
+            "Cache",
+            (),
+            {
+                "num_pages": settings.num_pages,
+                "page_size": 4,
+                "clear": lambda *_: None,
+                "copy": lambda *_: None,
+            },
         )
         self.clocks = clocks
         self.batches = []
@@ -82,9 +90,11 @@ class SlowMatcher:
 class Machine:
     """An engine on a clock of its own."""
 
-    def __init__(self):
+    def __init__(self, max_sequences=8):
         self.clocks = Clocks()
-        settings = EngineSettings(page_size=4, num_pages=4096, max_sequences=8, max_batch_tokens=64)
+        settings = EngineSettings(
+            page_size=4, num_pages=4096, max_sequences=max_sequences, max_batch_tokens=64
+        )
         self.runner = Runner(settings, self.clocks)
         self.engine = Engine(self.runner, VOCABULARY, settings, context_length=4000)
         self.engine.scheduler.slow = SlowGrammars(self.clocks, self.clocks)
@@ -192,7 +202,7 @@ def test_a_mask_that_takes_too_long_is_given_up_and_its_row_stays(monkeypatch):
     monkeypatch.setattr(timed_fills, "MAX_LEFT_BEHIND", 2)
     fills, stuck, bitmask = TimedFills(), StuckMatcher(), allocate_bitmask(2, 64)
     for _ in range(3):
-        with pytest.raises(MaskTooSlow):
+        with pytest.raises(MatchingTooSlow):
             fills.fill(stuck, bitmask, 1)
     assert len(fills._left_behind) == 2  # the third was not begun
     assert (bitmask == -1).all()
@@ -218,7 +228,7 @@ def test_masks_that_one_client_leaves_behind_take_no_time_from_others(monkeypatc
         ("victim", 0.01),
     ]:
         fills.begin_for(client)
-        with pytest.raises(MaskTooSlow) as refused:
+        with pytest.raises(MatchingTooSlow) as refused:
             fills.fill(stuck, bitmask, 0)
         assert refused.value.seconds == seconds
     assert [fill.client for fill in fills._left_behind] == ["attacker", "attacker", "victim"]
@@ -248,7 +258,7 @@ def test_a_mask_is_not_given_up_because_the_machine_is_busy(monkeypatch):
 def test_a_sequence_whose_mask_is_given_up_fails_and_no_other():
     machine = Machine()
     stuck, quick = machine.add("attacker"), machine.add("victim")
-    with patch.object(stuck.matcher, "fill_bitmask", side_effect=MaskTooSlow(0.5)):
+    with patch.object(stuck.matcher, "fill_bitmask", side_effect=MatchingTooSlow(0.5)):
         while stuck not in machine.errors:
             machine.step()
     assert isinstance(machine.errors.pop(stuck), GrammarTooSlow)
@@ -263,7 +273,7 @@ def test_a_matcher_whose_mask_was_given_up_is_not_used_again(is_complete):
     sequence = Machine().add("attacker")
     masks = TokenMasks(VOCABULARY, 257)
     with patch.object(sequence, "matcher") as matcher:
-        matcher.fill_bitmask.side_effect = MaskTooSlow(0.5)
+        matcher.fill_bitmask.side_effect = MatchingTooSlow(0.5)
         assert not masks.allows_only(sequence, [1])
         matcher.is_completed.return_value = is_complete
         matcher.reset_mock()
@@ -318,8 +328,9 @@ def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
     tool = custom_tool("t", "", CustomInput("lark", "start: WORD*\nWORD: /[a-z ]{1,3}/"))
     entry = CacheEntry.of_tool(tool, find_syntax(name), VOCABULARY)
     again = Unit.from_bytes(entry.unit.to_bytes(), VOCABULARY)
-    assert again.timed_fills is entry.unit.timed_fills is VOCABULARY.timed_fills
     assert again.grammar.is_free
+    for unit in (entry.unit, again):
+        assert isinstance(unit.inner_matcher(), FreeMatcher)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +340,7 @@ def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
 def test_the_masks_of_grammars_that_clients_write_are_timed(kind, content, is_timed):
     compiled = CacheEntry.of_format(ResponseFormat(kind, content), VOCABULARY).compiled_schema
     again = CompiledSchema.from_bytes(compiled.to_bytes(), compiled.report, VOCABULARY)
-    assert (again.timed_fills is not None) is again.may_search is is_timed
+    assert isinstance(again.inner_matcher(), FreeMatcher) is again.may_search is is_timed
     bitmask = allocate_bitmask(1, 257)
     with patch.object(TimedFills, "fill", autospec=True, side_effect=TimedFills.fill) as timed:
         again.matcher().fill_bitmask(bitmask, 0)
