@@ -14,7 +14,7 @@ from toolspecs.tool import Tool, ToolCall
 NO_CALL, PARALLEL, RESULT, SYSTEM, STRANGERS = 0.08, 0.1, 0.25, 0.2, 0.35
 """Shares: of turns that call nothing, that call several tools, and whose results come back; of conversations
 with a system prompt, and with tools of a second domain."""
-TURNS = 8
+TURNS = 12
 """At most so many turns: definitions of tools are most of a conversation's tokens, and all turns share them."""
 
 _SYSTEMS = ("You are a helpful assistant.", "Use the tools when they fit.", "Answer briefly.")

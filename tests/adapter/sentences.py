@@ -1,4 +1,4 @@
-"""Reads `requests.txt`: domains of tools, and the sentences that ask for them.
+"""Reads the files of `requests/`: domains of tools, and the sentences that ask for them.
 
 A sentence is a tree of parts. To write it is to walk the tree: words are copied, one of several alternatives
 is chosen, a part that may be left out is written or not, and a parameter is drawn and said.
@@ -15,7 +15,7 @@ from typing import Any
 
 from adapter.values import KINDS, PARAMETRIC, Kind, Value, choices, several
 
-REQUESTS_FILE = Path(__file__).parent / "requests.txt"
+REQUESTS = Path(__file__).parent / "requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def domains() -> dict[str, tuple[Template, ...]]:
     """
     found: dict[str, list[Template]] = {}
     tool, asks = "", []
-    lines = REQUESTS_FILE.read_text(encoding="utf-8").splitlines()
-    for line in [*lines, "= end"]:
+    texts = [path.read_text(encoding="utf-8") for path in sorted(REQUESTS.glob("*.txt"))]
+    for line in [*"".join(texts).splitlines(), "= end"]:
         if line.startswith("  "):
             asks.append(line.strip())
         elif line.strip() and not line.startswith("#"):

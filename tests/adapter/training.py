@@ -39,12 +39,12 @@ class AdapterRecipe:
     rank: int = 12
     alpha: int = 24
     synthetic: float = 0.15
-    learning_rate: float = 5e-4
+    learning_rate: float = 4e-4
     final_share: float = 0.05
-    warmup_steps: int = 40
-    batch_tokens: int = 4096
+    warmup_steps: int = 20
+    batch_tokens: int = 2048
     micro_tokens: int = 2048
-    max_length: int = 1536
+    max_length: int = 2048
     pool_size: int = 96
     clip: float = 1.0
 

@@ -1,6 +1,6 @@
 """Values of everyday parameters: what stands in the call, and the words in which people say it.
 
-A kind is the name of a function here, as `requests.txt` uses it. Values mix known words with invented ones, so
+A kind is the name of a function here, as `requests/` uses it. Values mix known words with invented ones, so
 that a model learns to copy what it reads, not to remember what it saw.
 """
 

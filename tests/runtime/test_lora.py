@@ -80,7 +80,7 @@ def test_nothing_of_the_everyday_questions_is_trained_on():
     asked = {question.messages[0].content.lower() for question in questions}
     said = {
         message.content.lower()
-        for number in range(500)
+        for number in range(2_000)
         for message in converse(0, number).messages
         if message.role == "user"
     }
