@@ -259,7 +259,7 @@ def string_automaton(dfa: Dfa, min_length: int, *, is_whole: bool = False) -> St
     """
     if len(dfa.table) * min_length > MAX_ENTRIES:
         raise TooManyStates(MAX_ENTRIES)
-    return _compressed(dfa.at_least(min_length), is_whole=is_whole)
+    return _compressed(dfa.of_length(min_length), is_whole=is_whole)
 
 
 def _compressed(dfa: Dfa, *, is_whole: bool) -> StringAutomaton:

@@ -9,10 +9,10 @@ from typing import Any
 
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.regular.formats import COMPILED_AHEAD
 from compiler.scalars.strings import SHORTEST_GUARDED
 from compiler.schema import lower_schema
 
-_FORMATS = ("date-time", "date", "time", "uuid", "uri", "uri-reference", "ipv4", "ipv6", "hostname", "email")
 _BOUNDS = ({"maxLength": SHORTEST_GUARDED - 1}, {"minLength": 12})
 """The rules of each bound include those of all lower bounds; guards keep higher upper bounds.
 
@@ -48,7 +48,7 @@ def _shared() -> Iterator[Any]:
     yield {"type": "object", "properties": {name: {"type": name} for name in ("string", "number", "integer")}}
     yield from ({"type": name} for name in ("string", "array", "object"))
     values = [{"type": "string", **bound} for bound in _BOUNDS]
-    values += [{"type": "string", "format": name} for name in _FORMATS]
+    values += [{"type": "string", "format": name} for name in COMPILED_AHEAD]
     values += [{"type": "number", **interval} for interval in _INTERVALS]
     for value in values:  # in an object, so that `,` or `}` is known to follow
         yield {"type": "object", "additionalProperties": False, "properties": {"value": value}}

@@ -131,18 +131,22 @@ def strings_only(schema: CanonicalSchema) -> StringConstraint | None:
 
 
 def joinable(schemas: Iterable[CanonicalSchema]) -> list[list[CanonicalSchema]]:
-    """Schemas in groups: those of strings that `StringConstraint.any_of` joins, every other one by itself."""
+    """Schemas in groups: those of strings that `StringConstraint.any_of` joins, every other one by itself.
+
+    Formats are joined where one of them needs a guard, which could not tell it from the others.
+    """
+    pairs = [(schema, strings_only(schema)) for schema in schemas]
+    guarded = {strings.max_length for _, strings in pairs if strings is not None and strings.needs_guard}
     groups: list[list[CanonicalSchema]] = []
-    of_lengths: dict[tuple[int, int | None], list[CanonicalSchema]] = {}
-    for schema in schemas:
-        strings = strings_only(schema)
-        if strings is None or not strings.can_be_joined:
+    by_bound: dict[int | None, list[CanonicalSchema]] = {}
+    for schema, strings in pairs:
+        is_joined = strings is not None and strings.can_be_joined
+        if strings is None or not is_joined or (strings.formats and strings.max_length not in guarded):
             groups.append([schema])
             continue
-        lengths = strings.min_length, strings.max_length
-        if lengths not in of_lengths:
-            groups.append(of_lengths.setdefault(lengths, []))
-        of_lengths[lengths].append(schema)
+        if strings.max_length not in by_bound:
+            groups.append(by_bound.setdefault(strings.max_length, []))
+        by_bound[strings.max_length].append(schema)
     return groups
 
 

@@ -188,18 +188,20 @@ class Dfa:
 
         return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
 
-    def at_least(self, length: int) -> "Dfa":
-        """The automaton of the texts that have `length` characters or more."""
-        if not length:
+    def of_length(self, low: int, high: int | None = None) -> "Dfa":
+        """The automaton of the texts that have `low` to `high` characters; None is no bound."""
+        highest = low if high is None else high
+        if not low and high is None:
             return self
 
         def successors(counted: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
             state, count = counted
-            return (None if t == DEAD else (t, min(count + 1, length)) for t in self.table[state])
+            is_full = count == high
+            return (None if is_full or t == DEAD else (t, min(count + 1, highest)) for t in self.table[state])
 
         def is_accepting(counted: tuple[int, int]) -> bool:
             state, count = counted
-            return state in self.accepting and count == length
+            return state in self.accepting and count >= low
 
         return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
 

@@ -15,7 +15,7 @@ from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
 from compiler.regular.transition_pruning import prune_transitions
-from compiler.scalars.counted_repetition import SHORT
+from compiler.scalars.counted_repetition import BLOCK, SHORT
 
 CountedState = tuple[int, int]
 """A state of the DFA, and how many characters were read, at most the highest number that matters."""
@@ -53,6 +53,13 @@ class Suffix(NamedTuple):
         """Whether no text is left."""
         return self.high is not None and self.low > self.high
 
+    @property
+    def cost(self) -> int:
+        """What compiling its rules costs, in the same units; rules of all characters are compiled ahead."""
+        if self.ranges == charset.ALL:
+            return 0
+        return _cost(self.ranges) * min(self.low if self.high is None else self.high, BLOCK + SHORT)
+
 
 @dataclass(frozen=True)
 class BoundedAutomaton:
@@ -65,6 +72,11 @@ class BoundedAutomaton:
     transitions: Mapping[CountedState, Mapping[CountedState, Ranges]]
     accepting: frozenset[CountedState]
     suffixes: Mapping[CountedState, Suffix]
+
+    @property
+    def cost_of_suffixes(self) -> int:
+        """What compiling the suffixes costs; patterns share them, so `cost` leaves it out."""
+        return max((suffix.cost for suffix in self.suffixes.values()), default=0)
 
     @property
     def cost(self) -> int:

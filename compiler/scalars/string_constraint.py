@@ -43,7 +43,7 @@ class StringConstraint:
     content_encodings: tuple[str, ...] = ()
     draft: int = NEWEST_DRAFT
     alternatives: "tuple[StringConstraint, ...]" = ()
-    """If there are any, the string must satisfy one of these; they bound no lengths."""
+    """If there are any, the string must satisfy one of these; they have no `maxLength`."""
 
     @property
     def values(self) -> Mapping[str, Collection[Any]]:
@@ -54,7 +54,7 @@ class StringConstraint:
             "pattern": [
                 pattern for constraint in (self, *self.alternatives) for pattern in constraint.patterns
             ],
-            "format": self.formats,
+            "format": [name for constraint in (self, *self.alternatives) for name in constraint.formats],
         }
 
     @property
@@ -81,17 +81,30 @@ class StringConstraint:
         return bool(self.patterns or self.excluded_patterns or self.alternatives)
 
     @property
+    def has_formats(self) -> bool:
+        """Whether a format that has force must match."""
+        return any(name in FORMATS for name in self.values["format"])
+
+    @property
+    def needs_guard(self) -> bool:
+        """Whether rules of one of its formats, which count, take a second to compile."""
+        return any(name in FORMATS and FORMATS[name].lengths is not None for name in self.formats)
+
+    @property
     def can_be_joined(self) -> bool:
-        """Whether it is made of patterns, besides lengths, so that it can be an alternative of others."""
-        has_others = self.formats or self.excluded_formats or self.content_media_types
-        return self.has_patterns and not has_others and not self.content_encodings
+        """Whether it is made of patterns and formats, besides lengths, so that it can be an alternative."""
+        describes_content = self.content_media_types or self.content_encodings
+        return (self.has_patterns or self.has_formats) and not describes_content
 
     @classmethod
     def any_of(cls, alternatives: "Sequence[StringConstraint]") -> "StringConstraint":
-        """What satisfies one of the alternatives, which `can_be_joined` and have the same lengths."""
-        first = alternatives[0]
-        unbounded = tuple(replace(constraint, min_length=0, max_length=None) for constraint in alternatives)
-        return cls(first.min_length, first.max_length, draft=first.draft, alternatives=unbounded)
+        """What satisfies one of the alternatives, which `can_be_joined` and have the same upper bound."""
+        low, first = min(constraint.min_length for constraint in alternatives), alternatives[0]
+        unbounded = (
+            replace(c, min_length=0 if c.min_length == low else c.min_length, max_length=None)
+            for c in alternatives
+        )
+        return cls(low, first.max_length, draft=first.draft, alternatives=tuple(unbounded))
 
     @property
     def blamed_keyword(self) -> str:
@@ -194,8 +207,10 @@ class StringConstraint:
         """
         if not self.alternatives:
             return language(conditions, self.excluded, most=most)
+        bounded = [alternative.with_countable_length()[0] for alternative in self.alternatives]
         return union_of(
-            alternative.language(alternative.conditions()[0], most) for alternative in self.alternatives
+            one.language(one.conditions()[0], most).of_length(one.min_length, one.max_length)
+            for one in bounded
         )
 
     def automaton(self) -> Dfa:

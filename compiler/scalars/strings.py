@@ -27,6 +27,7 @@ from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
+from compiler.regular.formats import COMPILED_AHEAD
 from compiler.regular.language import PatternCondition, language
 from compiler.report import Note, Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
@@ -57,18 +58,14 @@ class LoweredString:
     """Whether from the second character on any character, or the end, may follow."""
 
 
-LONGEST_BY_RULES = 32
-"""The largest `minLength` that rules count where a guard could: priming compiles the rules up to it."""
-LONGEST_COUNTED = 1 << 13
-"""The largest `maxLength` that rules count: a thousand characters take 60 ms to compile at each place."""
+LONGEST_BY_RULES = 16
+"""The largest `minLength` that rules count where a guard could: priming compiles the rules up to 12."""
 MAX_COST_OF_COUNTS = 100
 """The largest cost of rules of patterns that must not match; if they cost more, their counts are lowered."""
 MAX_COST_EXCLUDED = 40
 """The same limit where texts can be left out instead: the exact rules take ten times as long to compile."""
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
-_BY_PATTERN = ("pattern", "minLength", "maxLength")
-"""The keywords that a guard keeps when it keeps a whole pattern."""
 SHORTEST_GUARDED = 8
 """Rules count bounds below this one: with a short bound most tokens are too long, and a guard is slow."""
 _VALUE_END = CharClass.of(",", "}", "]")
@@ -129,7 +126,9 @@ class StringLowering:
         conditions, notes = constraint.conditions()
         notes += length_notes
         if not conditions and not constraint.excluded and not constraint.alternatives:
-            return self._lower_lengths(constraint, notes)
+            low, high = constraint.min_length, constraint.max_length
+            body = self._lower_suffix(Suffix(charset.ALL, low, high))
+            return LoweredString(body, tuple(notes), is_plain=low < 2 and high is None)
         try:
             if self.is_guarded:
                 conditions, constraint = constraint.with_counts_as_lengths(conditions)
@@ -139,16 +138,6 @@ class StringLowering:
         except TooManyStates as error:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
-
-    def _lower_lengths(self, constraint: StringConstraint, notes: list[Note]) -> LoweredString:
-        """All strings within the length bounds, which rules count."""
-        low, high = constraint.min_length, constraint.max_length
-        if high is not None and high > (most := max(low, LONGEST_COUNTED)):
-            others = [note for note in notes if note[0] != "maxLength"]  # these say a higher number
-            notes = [*others, ("maxLength", Verdict.NARROWED, f"at most {most} characters")]
-            high = most
-        body = self._lower_suffix(Suffix(charset.ALL, low, high))
-        return LoweredString(body, tuple(notes), is_plain=low < 2 and high is None)
 
     def lower_dfa(self, dfa: Dfa) -> Expr | None:
         """The texts of an automaton, each followed by `close`; None if there are none.
@@ -221,7 +210,7 @@ class StringLowering:
         with suppress(PatternError, TooManyStates):
             texts = language(conditions, constraint.excluded)
             if any(known.lengths is not None for known in formats):
-                lowered = self._lower_guarded_pattern(texts, low, high, ("format", *_BY_PATTERN))
+                lowered = self._lower_guarded_pattern(texts, low, high, _guarded_keywords(constraint))
             elif (bound := _guarded_bound(texts, low, high)) is not None:
                 lowered = self._lower_bounded(bounded_by_count(texts, low, None))
                 lowered = lowered and _with_guarded_bound(lowered, bound)
@@ -235,7 +224,7 @@ class StringLowering:
         if (
             self.is_guarded
             and _is_costly(dfa, constraint)
-            and (whole := self._lower_guarded_pattern(dfa, low, high))
+            and (whole := self._lower_guarded_pattern(dfa, low, high, _guarded_keywords(constraint)))
         ):
             return whole
         bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
@@ -252,7 +241,7 @@ class StringLowering:
         return self._lower_in_part(dfa, low, high)
 
     def _lower_guarded_pattern(
-        self, dfa: Dfa, low: int, high: int | None, keywords: tuple[str, ...] = _BY_PATTERN
+        self, dfa: Dfa, low: int, high: int | None, keywords: tuple[str, ...]
     ) -> LoweredString | None:
         """Strings whose pattern and lengths a guard keeps; None if it cannot, or there are none.
 
@@ -371,17 +360,19 @@ def _attempts(constraint: StringConstraint) -> list[_Attempt]:
 
 
 def _is_costly(dfa: Dfa, constraint: StringConstraint) -> bool:
-    """Whether rules of the patterns, `minLength` counted, take longer to compile than a guard may cost.
-
-    Formats do not count: their rules are compiled ahead.
-    """
-    if not constraint.has_patterns:
+    """Whether rules of the patterns, `minLength` counted, take longer to compile than a guard may cost."""
+    if not constraint.has_patterns and set(constraint.formats) <= {*COMPILED_AHEAD}:
         return False
     try:
-        bounded_by_count(dfa, constraint.min_length, None, max_cost=MAX_COST_BESIDE_GUARD)
+        texts = bounded_by_count(dfa, constraint.min_length, None, max_cost=MAX_COST_BESIDE_GUARD)
     except TooManyStates:
         return True
-    return False
+    return texts is not None and texts.cost_of_suffixes > MAX_COST_BESIDE_GUARD
+
+
+def _guarded_keywords(constraint: StringConstraint) -> tuple[str, ...]:
+    """The keywords that a guard keeps when it keeps a whole pattern."""
+    return (*(["format"] if constraint.has_formats else ()), "pattern", "minLength", "maxLength")
 
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:

@@ -60,6 +60,34 @@ def test_alternatives_of_patterns_become_one_automaton():
     assert sum(state.bound is not None for state in grammar.plan.states) == 1
 
 
+NAMES = (
+    *("a", "a.b-c", "-a", "1.2.3.4", "1.2.3.400", "1.2.3.4.", "::1", "fe80::1:2", "g::", "1:2:3:4:5:6:7:8"),
+    *("", "A", "ab@c.de", "ab@c", "$x", "$", "$ab}", "a" * 63, "a" * 64, f"{'a' * 64}@c.de"),
+)
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+@pytest.mark.parametrize(
+    ("alternatives", "written"),
+    [
+        ([{"format": "hostname"}, {"format": "ipv4"}, {"format": "ipv6"}], ["a.b-c", "::1", "a" * 63]),
+        (
+            [{"format": "email"}, {"pattern": r"^\$[a-z]*\}?$", "minLength": 2}],
+            ["ab@c.de", "$x"],
+        ),
+    ],
+)
+def test_alternatives_of_formats_that_need_a_guard_become_one_automaton(keyword, alternatives, written):
+    schema = {"type": "string", keyword: alternatives}
+    compiled, judges = compile_schema(schema), Judges(schema)
+    assert len(compiled.grammar.plan.bounds) == 1
+    accepted = {text for text in NAMES if compiled.accepts(json.dumps(text))}
+    assert {*written} <= accepted
+    assert accepted <= {text for text in NAMES if judges.faults(json.dumps(text).encode()) == []}
+    verdicts = {entry.keyword: entry.verdict for entry in compiled.report if entry.pointer == f"/{keyword}/0"}
+    assert verdicts == {"format": Verdict.GUARDED}
+
+
 def test_of_counts_in_what_must_not_match_less_is_left():
     texts = ["", "aa", "aab", "aaaa", "b"]
     exact, lowered = (

@@ -54,18 +54,42 @@ def test_strings_that_others_stand_in_for_are_counted_exactly(name):
     assert not any(map(compiled.accepts, invalid))
 
 
-@pytest.mark.parametrize(("high", "most"), [(8192, 8192), (20_000, 8192)])
+@pytest.mark.parametrize(("high", "most"), [(32_768, 32_768), (40_000, 32_768)])
 def test_rules_count_so_far_and_no_further(high, most):
     kinds = [
         {"properties": {"k": {"const": kind}, "s": {**STRING, **bounds}}, "required": ["k", "s"]}
         for kind, bounds in ((1, {"maxLength": high}), (2, {}))
     ]
     compiled = compile_schema({"type": "object", "anyOf": kinds})
-    lengths = (8191, 8192, 8193, 20_000)
-    assert [n for n in lengths if compiled.accepts(f'{{"k":1,"s":"{"x" * n}"}}')] == [8191, 8192]
-    assert compiled.accepts(f'{{"k":2,"s":"{"x" * 20_000}"}}')
+    lengths = (most - 1, most, most + 1, high + 1)
+    assert [n for n in lengths if compiled.accepts(f'{{"k":1,"s":"{"x" * n}"}}')] == [most - 1, most]
+    assert compiled.accepts(f'{{"k":2,"s":"{"x" * 50_000}"}}')
     (entry,) = [entry for entry in compiled.report if entry.keyword == "maxLength"]
-    assert ("8192" in entry.note) == (most < high)
+    assert (str(most) in entry.note) == (most < high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        *((0, 48), (0, 79), (0, 399), (31, 400), (32, 400), (33, 1000), (399, 400), (500, 500), (0, 5000)),
+        *((48, None), (64, None), (85, None), (256, None), (1_000, None)),
+    ],
+)
+def test_blocks_are_counted_exactly_by_few_rules(low, high):
+    bounds = {"minLength": low} if high is None else {"minLength": low, "maxLength": high}
+    kinds = [
+        {"properties": {"k": {"const": kind}, "s": {**STRING, **of_kind}}, "required": ["k", "s"]}
+        for kind, of_kind in ((1, bounds), (2, {}))
+    ]
+    compiled = compile_schema({"type": "object", "anyOf": kinds})
+    most = low + 100 if high is None else high
+    lengths = {low - 1, low, low + 1, 47, 48, most // 2, most - 33, most - 1, most, most + 1} - {-1}
+    written = {n for n in lengths if compiled.accepts(f'{{"k":1,"s":"{"x" * n}"}}')}
+    assert written == {n for n in lengths if low <= n and (high is None or n <= high)}
+    assert (
+        len([name for name in compiled.grammar.rules if name.startswith("blocks")]) <= 5 * most.bit_length()
+    )
+    assert not any(name.endswith("_22_or_more") for name in compiled.grammar.rules)
 
 
 def test_bounds_that_turn_out_ambiguous_one_after_another_cost_one_more_lowering(monkeypatch):

@@ -148,8 +148,16 @@ def test_masks_of_any_pattern_are_those_of_rules(looks, body, least, longest, se
 
 def test_a_guard_keeps_only_what_costs_too_much(monkeypatch):
     monkeypatch.undo()
-    assert is_whole(compile_schema({**STRING, "pattern": PASSWORDS[0]}))
-    assert not is_whole(compile_schema({**STRING, "pattern": r"^(?=.*\d)[a-z0-9]{3,9}$"}))
+    costly = [{"pattern": PASSWORDS[0]}, {"pattern": "^[a-z]{1,60}$"}, {"format": "regex"}, {"minLength": 17}]
+    cheap = [
+        {"pattern": r"^(?=.*\d)[a-z0-9]{3,9}$"},
+        {"pattern": "^[a-z]{1,30}$"},
+        {"pattern": "^[0-9a-f]{64}$"},
+        {"format": "uri"},
+        {"minLength": 16},
+    ]
+    assert [is_whole(compile_schema({**STRING, **costs})) for costs in costly] == [True] * len(costly)
+    assert [is_whole(compile_schema({**STRING, **costs})) for costs in cheap] == [False] * len(cheap)
 
 
 def test_a_guarded_text_is_stored_and_read_back():
