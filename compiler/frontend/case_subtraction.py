@@ -21,6 +21,7 @@ from compiler.frontend.symbolic_forms import (
     are_disjoint,
     branches_of,
     has_one_of,
+    has_one_of_in_property,
 )
 
 MAX_CASES = 120
@@ -112,7 +113,7 @@ class CaseSubtraction:
         """The values that `schema` admits and `excluded` does not, or some of them."""
         if are_disjoint(schema, excluded):
             return [schema]
-        if not _has_one_of_in_property(excluded):
+        if not has_one_of_in_property(excluded):
             with suppress(canonical.CanonicalizationError):
                 exact = schema.subtract(excluded)
                 if not self._takes_first or not isinstance(exact.view(), canonical.AnyOfView):
@@ -160,15 +161,6 @@ class CaseSubtraction:
         for key, schema in view.properties.items():
             if (negation := self._negations.of(schema)) is not None:
                 yield {"type": "object", "required": [key], "properties": {key: negation}}
-
-
-def _has_one_of_in_property(schema: CanonicalSchema) -> bool:
-    """Whether it is an object with a property in which a symbolic `oneOf` is combined."""
-    match schema.view():
-        case canonical.ObjectView() as view:
-            return any(map(has_one_of, view.properties.values()))
-        case _:
-            return False
 
 
 def _other_values(value: Any, prefix: str) -> list[Any]:

@@ -129,5 +129,14 @@ def has_one_of(schema: CanonicalSchema) -> bool:
             return False
 
 
+def has_one_of_in_property(schema: CanonicalSchema) -> bool:
+    """Whether it is an object with a property in which a symbolic `oneOf` is combined."""
+    match schema.view():
+        case canonical.ObjectView() as view:
+            return any(map(has_one_of, view.properties.values()))
+        case _:
+            return False
+
+
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -122,3 +122,26 @@ def test_of_many_choices_which_keys_fail_some_are_written_and_told():
     assert [judges.faults(text.encode()) for text in accepted] == [[]] * len(accepted)
     told = [entry for entry in compiled.report if "24 of the many choices" in entry.note]
     assert [(entry.keyword, entry.verdict) for entry in told] == [("not", Verdict.NARROWED)]
+
+
+def test_a_large_object_with_alternatives_in_a_property_is_not_subtracted_as_a_whole(monkeypatch):
+    nodes = {
+        "n": {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}},
+        "m": {"type": "object", "properties": {"m": {"type": "integer"}}, "required": ["m"]},
+    }
+    one_of = {"oneOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/m"}]}
+    objects = [
+        {"type": "object", "properties": {"x": one_of, "y": {"type": "integer"}}},
+        {"type": "object", "properties": {"x": {"type": "string"}, "y": {"type": "boolean"}}},
+    ]
+    schema = {"$defs": nodes, "oneOf": objects}
+    members = product((None, "x", {}, {"m": 1}, {"n": {}}), (None, 1, True))
+    texts = [
+        json.dumps({key: v for key, v in zip("xy", pair, strict=True) if v is not None}) for pair in members
+    ]
+    judges = Judges(schema)
+    valid = {text for text in texts if judges.faults(text.encode()) == []}
+    assert {text for text in texts if compile_schema(schema).accepts(text)} == valid
+    monkeypatch.setattr(single_form, "MAX_NEGATED", 0)
+    in_cases = compile_schema(schema)
+    assert {text for text in texts if in_cases.accepts(text)} < valid
