@@ -21,8 +21,10 @@ MAX_GROWN_BYTES = 2**30
 """By so much the process may grow while such texts are written; each token of a usual grammar takes 2 kB."""
 LOOK_S = 0.01
 """The system is asked after tokens that took so long together."""
-_BYTES_PER_S = 2**30
+_USUAL_BYTES_PER_S = 2**30
 """What is assumed where the system does not tell."""
+_MOST_BYTES_PER_S = 4 * 2**30
+"""What else the process has grown by is not the texts' fault: no states are made faster."""
 
 
 @dataclass(eq=False)
@@ -86,10 +88,11 @@ class HeldMemory:
             raise MatchingTooSlow(time.seconds)
 
     def _grown_bytes(self, times: list[AcceptTime]) -> float:
+        total_s = sum(time.seconds for time in times)
         now_bytes = _own_bytes()
         if not now_bytes:
-            return _BYTES_PER_S * sum(time.seconds for time in times)
-        return now_bytes - self._begin_bytes
+            return _USUAL_BYTES_PER_S * total_s
+        return min(now_bytes - self._begin_bytes, _MOST_BYTES_PER_S * total_s)
 
 
 def _is_largest(own: AcceptTime, times: list[AcceptTime]) -> bool:
