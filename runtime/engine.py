@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -96,7 +96,7 @@ class Engine:
         self.scheduler = Scheduler(settings, self.pool, slow)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
-        self.writer = TokenWriter(self.masks, stop_ids, jump_forward)
+        self.writer = TokenWriter(self.masks, stop_ids, jump_forward, slow.has_time)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self.num_steps = 0
@@ -215,6 +215,7 @@ class Engine:
         if not batch.chunks:
             time.sleep(IDLE_S)  # slow sequences rest, and no other sequence has work
             return []
+        self.scheduler.slow.begin_step()
         self.num_steps += 1
         self.num_stepped_sequences += len(batch.chunks)
         try:
@@ -305,13 +306,31 @@ class Engine:
             sequence.weight.count_forced(probability)
         return logits[[i for i, token_id in enumerate(token_ids) if token_id is None]]
 
-    def _mask_and_sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-        """Sample one token per sequence. All masks are filled before `sample` first waits for the device."""
+    def _mask_and_sample(
+        self, logits: Tensor, sequences: list[Sequence]
+    ) -> dict[Sequence, SampledToken | None]:
+        """Sample one token for each sequence but those that have to wait for the next step."""
+        rows = self._fill_masks(sequences)
+        if len(rows) < len(sequences):
+            logits, sequences = logits[rows], [sequences[row] for row in rows]
+        return dict(zip(sequences, self._sample(logits, sequences), strict=True))
+
+    def _fill_masks(self, sequences: list[Sequence]) -> list[int]:
+        """Fill masks while the step has time, those of quick sequences first; returns the numbers filled."""
+        slow, resting = self.scheduler.slow, self.scheduler.resting(sequences)
+        filled = []
+        for number in sorted(range(len(sequences)), key=lambda number: slow.expected_s(sequences[number])):
+            sequence = sequences[number]
+            if sequence not in resting and slow.has_time():
+                with slow.timed(sequence):
+                    self.masks.fill(sequence)
+                filled.append(number)
+        return sorted(filled)
+
+    def _sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
+        """Sample one token per sequence. All masks are filled, so that only `sample` waits for the device."""
         if not sequences:
             return []
-        for sequence in sequences:
-            with self.scheduler.slow.timed(sequence):
-                self.masks.fill(sequence)
         adjust(logits, sequences)
         masked = self.masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
@@ -353,17 +372,20 @@ class Engine:
         self.scheduler.lift_limit()
         return [self._fail(preempted[0], Unforeseen())]
 
-    def _postprocess(self, batch: Batch, tokens: list[SampledToken | None]) -> list[Output]:
-        """Extend the sampled sequences, except those that were stopped in the meantime."""
+    def _postprocess(self, batch: Batch, tokens: Mapping[Sequence, SampledToken | None]) -> list[Output]:
+        """Extend the sampled sequences, except those that were stopped in the meantime.
+
+        The last token of those that wait is computed again, for new logits.
+        """
         for chunk in batch.chunks:
             if chunk.sequence.status is SequenceStatus.RUNNING:
                 chunk.sequence.num_computed = chunk.end
             chunk.sequence.counters.num_computed += chunk.num_tokens
-        return [
-            self._extend(sequence, token)
-            for sequence, token in zip(batch.sampled, tokens, strict=True)
-            if sequence.status is SequenceStatus.RUNNING
-        ]
+        running = [sequence for sequence in batch.sampled if sequence.status is SequenceStatus.RUNNING]
+        for sequence in running:
+            if sequence not in tokens:
+                sequence.num_computed -= 1
+        return [self._extend(sequence, tokens[sequence]) for sequence in running if sequence in tokens]
 
     def _extend(self, sequence: Sequence, token: SampledToken | None) -> Output:
         """Write a sampled token and the tokens forced after it; end the sequence if it is done."""

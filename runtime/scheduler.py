@@ -1,7 +1,7 @@
 """The scheduler: which tokens of which sequences the next step computes."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -256,6 +256,10 @@ class Scheduler:
         slow = self.slow.resting(due, self.waiting, self.shares.served)
         due = [sequence for sequence in due if sequence not in slow]
         return set(due) - self.shares.resting(due, self.settings.max_stepped_per_share)
+
+    def resting(self, sampled: list[Sequence]) -> Collection[Sequence]:
+        """The sequences of a step that wait with their next token, beside others that are quick."""
+        return self.slow.resting(sampled, (*self.running, *self.waiting), self.shares.served)
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:
         """Take a running sequence's pages, and put it at the head of the queue."""

@@ -4,7 +4,7 @@ The engine samples a token (`runtime.sampling`). The writer appends it to its se
 tokens that the grammar forces, which need no sampling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 from compiler.closing.closer import Closer
@@ -29,8 +29,15 @@ class TokenWriter:
     matchers and closers raise, and GenerationFailed if a matcher refuses a token that its mask allowed.
     """
 
-    def __init__(self, masks: TokenMasks, stop_ids: frozenset[int], jump_forward: JumpForward | None) -> None:
+    def __init__(
+        self,
+        masks: TokenMasks,
+        stop_ids: frozenset[int],
+        jump_forward: JumpForward | None,
+        has_time: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._masks = masks
+        self._has_time = has_time
         self.stop_ids = stop_ids
         self._jump_forward = jump_forward
 
@@ -76,8 +83,8 @@ class TokenWriter:
         return FinishReason.LENGTH if sequence.remaining == 0 else None
 
     def _is_exhausted(self, sequence: Sequence) -> bool:
-        """Whether only a stop token may follow. A weighed sequence samples it nevertheless."""
-        return sequence.weight is None and self._masks.is_exhausted(sequence)
+        """Whether only a stop token may follow; it is sampled if a sequence is weighed, or time is short."""
+        return sequence.weight is None and self._has_time() and self._masks.is_exhausted(sequence)
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the output parts that the matcher found in it."""

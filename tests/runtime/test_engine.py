@@ -1,6 +1,8 @@
 """The engine's promises, with a small random model over bytes."""
 
 import math
+from itertools import cycle
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,6 +12,8 @@ from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, Promp
 from runtime.events import FinishReason
 from runtime.request import Sampling
 from runtime.sequence import SequenceStatus
+from runtime.slow_grammars import SlowGrammars
+from runtime.weights import Weight
 
 PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
 
@@ -58,6 +62,28 @@ def test_a_seeded_sequence_does_not_depend_on_its_company(make_engine, make_sequ
     others = [make_sequence(p, 25, temperature=1.0, seed=i) for i, p in enumerate(PROMPTS)]
     finish(make_engine(max_batch_tokens=16), *others[:2], crowded, *others[2:])
     assert crowded.output_ids == alone.output_ids
+
+
+@pytest.mark.parametrize("weigh", [False, True])
+def test_sequences_that_wait_for_time_write_the_same_tokens(make_engine, make_sequence, finish, weigh):
+    """A step with no time left fills no more masks: the last token of the others is computed again."""
+
+    def sequences():
+        made = [make_sequence(p, 25, temperature=1.0, seed=i) for i, p in enumerate(PROMPTS)]
+        for sequence in made:
+            sequence.weight = Weight(len(sequence.prompt_ids)) if weigh else None
+        return made
+
+    expected = sequences()
+    finish(make_engine(), *expected)
+    engine, waiting = make_engine(), sequences()
+    with patch.object(SlowGrammars, "has_time", side_effect=cycle([True, True, False, False, True])):
+        finish(engine, *waiting)
+    assert [s.output_ids for s in waiting] == [s.output_ids for s in expected]
+    assert engine.num_stepped_sequences > 1.3 * 25 * len(PROMPTS)
+    if weigh:
+        for sequence, other in zip(waiting, expected, strict=True):
+            assert sequence.weight.log == pytest.approx(other.weight.log, abs=1e-4)
 
 
 def test_seed_and_choice_both_change_the_noise(make_engine, make_sequence, finish):

@@ -28,7 +28,7 @@ from runtime.masks import TokenMasks
 from runtime.request import GenerationRequest, Sampling
 from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
-from runtime.slow_grammars import MAX_SLOW_S, REST, SLOW_S, STEP_S, SlowGrammars
+from runtime.slow_grammars import MAX_SLOW_S, RECENT_S, REST, SLOW_S, STEP_S, SlowGrammars
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 from toolspecs.tool import CustomInput, custom_tool
@@ -133,6 +133,49 @@ def test_ten_tokens_beside_slow_grammars_take_few_times_as_long_as_alone():
     while victim.num_output < 10:
         machine.step()
     assert machine.clocks.seconds - start < 0.1 + 0.8  # ten steps, and all masks of one step at most
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 4])
+def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_tokens):
+    """They ended before it was known that they are slow: all of a step's were filled, and ten tokens took 71 s."""
+    machine = Machine(max_sequences=64)
+    victim, seconds = machine.add("victim"), 0.45
+    for _ in range(5):
+        machine.step()
+    start, steps_s = machine.clocks.seconds, []
+    while victim.num_output < 25:
+        while sum(sequence.share == "attacker" for sequence in machine.engine.scheduler) < 100:
+            machine.add("attacker", seconds, max_tokens)
+        before = machine.clocks.seconds
+        machine.step()
+        steps_s.append(machine.clocks.seconds - before)
+    assert max(steps_s) < STEP_S + seconds + 0.02
+    assert machine.clocks.seconds - start < 2 * (STEP_S + seconds)
+
+
+def test_masks_just_under_the_limit_do_not_fill_a_step():
+    machine = Machine(max_sequences=64)
+    for _ in range(60):
+        machine.add("attacker", 0.9 * SLOW_S)
+    for _ in range(9):
+        before = machine.clocks.seconds
+        machine.step()
+        assert machine.clocks.seconds - before < STEP_S + 0.03
+    assert machine.runner.batches
+
+
+def test_a_client_is_slow_for_a_while_after_its_last_slow_token():
+    machine = Machine()
+    slow, quick = machine.add("attacker", 0.2, 2), machine.add("victim")
+    while slow.status is not SequenceStatus.FINISHED:
+        machine.step()
+    counted, again = machine.engine.scheduler.slow, machine.add("attacker")
+    assert counted.expected_s(again) == pytest.approx(0.2)
+    assert counted.expected_s(quick) == 0
+    again.matcher = None
+    assert counted.expected_s(again) == 0
+    machine.clocks.seconds += RECENT_S
+    assert counted.expected_s(machine.add("attacker")) == 0
 
 
 def test_slow_sequences_take_turns_beside_quick_ones_of_others():
