@@ -31,11 +31,11 @@ from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
 from runtime.protocol import EngineLoad
-from runtime.sampling import adjust, own_probabilities, record_drawn, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import MAX_SLOW_S, SlowGrammars
+from runtime.step_sampler import StepSampler
 from runtime.token_writer import TokenWriter
 from runtime.written_token import SampledToken, WrittenToken
 
@@ -96,6 +96,7 @@ class Engine:
         self.scheduler = Scheduler(settings, self.pool, slow)
         self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
+        self.sampler = StepSampler(self.masks, self.scheduler)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward, slow.has_time)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
@@ -221,7 +222,7 @@ class Engine:
         try:
             logits = self.runner.run(batch)
             meanwhile()
-            tokens = self._mask_and_sample(self._weigh_forced(logits, batch), batch.sampled)
+            tokens = self.sampler.sample(logits, batch)
         except Exception as error:  # noqa: BLE001 - raised again where it is not a sequence's
             return self._undo(batch, error)
         self._num_failed_alone = 0
@@ -290,64 +291,6 @@ class Engine:
                 self.stop(sequence)
                 self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
-
-    def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Weigh forced tokens by the logits before them; returns the logits of the rows to sample from."""
-        rows = batch.rows
-        token_ids = [row.forced_id for row in rows]
-        forced = [i for i, token_id in enumerate(token_ids) if token_id is not None]
-        if not forced:
-            return logits
-        sequences = [rows[i].sequence for i in forced]
-        ids = [token_id for token_id in token_ids if token_id is not None]
-        probabilities = own_probabilities(logits[forced], sequences, ids)
-        for sequence, probability in zip(sequences, probabilities, strict=True):
-            assert sequence.weight is not None, "only weighed sequences have such rows"
-            sequence.weight.count_forced(probability)
-        return logits[[i for i, token_id in enumerate(token_ids) if token_id is None]]
-
-    def _mask_and_sample(
-        self, logits: Tensor, sequences: list[Sequence]
-    ) -> dict[Sequence, SampledToken | None]:
-        """Sample one token for each sequence but those that have to wait for the next step."""
-        rows = self._fill_masks(sequences)
-        if len(rows) < len(sequences):
-            logits, sequences = logits[rows], [sequences[row] for row in rows]
-        return dict(zip(sequences, self._sample(logits, sequences), strict=True))
-
-    def _fill_masks(self, sequences: list[Sequence]) -> list[int]:
-        """Fill masks while the step has time, those of quick sequences first; returns the numbers filled."""
-        slow, resting = self.scheduler.slow, self.scheduler.resting(sequences)
-        filled = []
-        for number in sorted(range(len(sequences)), key=lambda number: slow.expected_s(sequences[number])):
-            sequence = sequences[number]
-            if sequence not in resting and slow.has_time():
-                with slow.timed(sequence):
-                    self.masks.fill(sequence)
-                filled.append(number)
-        return sorted(filled)
-
-    def _sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-        """Sample one token per sequence. All masks are filled, so that only `sample` waits for the device."""
-        if not sequences:
-            return []
-        adjust(logits, sequences)
-        masked = self.masks.apply(logits, sequences)
-        tokens = sample(masked.probabilities, sequences)
-        record_drawn(masked.probabilities, sequences, tokens)
-        if rows := self.masks.count(masked, sequences):
-            recomputed = self._sample_recomputed(logits[rows], [sequences[row] for row in rows])
-            for row, token in zip(rows, recomputed, strict=True):
-                tokens[row] = token
-        self.masks.inspect(masked, sequences, tokens)
-        return tokens
-
-    def _sample_recomputed(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-        """Sample where the mask allows so little probability that float32 cannot represent it well."""
-        probabilities = self.masks.recompute(logits, sequences)
-        tokens = sample(probabilities, sequences)
-        record_drawn(probabilities, sequences, tokens)
-        return tokens
 
     def _undo(self, batch: Batch, error: Exception) -> list[Output]:
         """Preempt a batch that failed for want of memory, or by a fault that one of its sequences met.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from runtime import engine as engine_module
+from runtime import step_sampler
 from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong, Unforeseen
 from runtime.events import FinishReason
 from runtime.request import Sampling
@@ -296,14 +297,14 @@ def test_memory_that_was_short_once_is_used_again(make_engine, make_sequence):
 def test_out_of_memory_while_sampling_preempts_and_goes_on(make_engine, make_sequence, finish, monkeypatch):
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     engine = make_engine()
-    sample = engine_module.sample
+    sample = step_sampler.sample
 
     def cramped(probabilities, sequences):
         if len(sequences) > 2:
             raise torch.OutOfMemoryError("too many")
         return sample(probabilities, sequences)
 
-    monkeypatch.setattr(engine_module, "sample", cramped)
+    monkeypatch.setattr(step_sampler, "sample", cramped)
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
     assert engine.scheduler.num_preempted >= 3
 
@@ -315,7 +316,7 @@ def test_out_of_memory_after_a_sequence_was_stopped(
     others = [make_sequence(p) for p in PROMPTS[:num_others]]
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS[:num_others]])
     engine = make_engine()
-    sample = engine_module.sample
+    sample = step_sampler.sample
     stopped = make_sequence("stopped by what it wrote a step before", 40)
     for sequence in (stopped, *others):
         engine.add(sequence)
@@ -323,10 +324,10 @@ def test_out_of_memory_after_a_sequence_was_stopped(
     written = stopped.output_ids
 
     def cramped(probabilities, sequences):
-        monkeypatch.setattr(engine_module, "sample", sample)
+        monkeypatch.setattr(step_sampler, "sample", sample)
         raise torch.OutOfMemoryError("too many")
 
-    monkeypatch.setattr(engine_module, "sample", cramped)
+    monkeypatch.setattr(step_sampler, "sample", cramped)
     assert engine.step(meanwhile=lambda: engine.stop(stopped, FinishReason.TOOL_CALLS)) == []
     assert engine.scheduler.max_running == (engine.scheduler.settings.max_sequences if not others else 1)
     assert [o.error for o in finish(engine) if o.error] == []
@@ -341,14 +342,14 @@ def test_a_sequence_that_breaks_its_batch_fails_alone(
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     engine = make_engine(max_sequences=8)
     culprit = make_sequence("what torch has no number for", 40)
-    sample = engine_module.sample
+    sample = step_sampler.sample
 
     def broken(probabilities, sequences):
         if culprit in sequences and len(culprit.output_ids) == 2:
             raise OverflowError("int too big to convert")
         return sample(probabilities, sequences)
 
-    monkeypatch.setattr(engine_module, "sample", broken)
+    monkeypatch.setattr(step_sampler, "sample", broken)
     (failed,) = [output for output in finish(engine, *others[:2], culprit, *others[2:]) if output.error]
     assert failed.sequence is culprit
     assert isinstance(failed.error, Unforeseen)

@@ -1,0 +1,77 @@
+"""Samples the tokens of a step: masks are filled while it has time, applied to the logits, and drawn from."""
+
+from torch import Tensor
+
+from runtime.masks import TokenMasks
+from runtime.sampling import adjust, own_probabilities, record_drawn, sample
+from runtime.scheduler import Batch, Scheduler
+from runtime.sequence import Sequence
+from runtime.written_token import SampledToken
+
+
+class StepSampler:
+    """Samples for the sequences of one engine; the scheduler says which of them wait for slow masks."""
+
+    def __init__(self, masks: TokenMasks, scheduler: Scheduler) -> None:
+        self._masks = masks
+        self._scheduler = scheduler
+
+    def sample(self, logits: Tensor, batch: Batch) -> dict[Sequence, SampledToken | None]:
+        """A token for each sequence of the batch that samples one, but those that wait for the next step.
+
+        It is None where no token is allowed. `logits` is [len(batch.rows), columns] and is overwritten.
+        """
+        logits, sequences = self._weigh_forced(logits, batch), batch.sampled
+        rows = self._fill_masks(sequences)
+        if len(rows) < len(sequences):
+            logits, sequences = logits[rows], [sequences[row] for row in rows]
+        return dict(zip(sequences, self._sample(logits, sequences), strict=True))
+
+    def _fill_masks(self, sequences: list[Sequence]) -> list[int]:
+        """Fill masks while the step has time, those of quick sequences first; returns the numbers filled."""
+        slow, resting = self._scheduler.slow, self._scheduler.resting(sequences)
+        filled = []
+        for number in sorted(range(len(sequences)), key=lambda number: slow.expected_s(sequences[number])):
+            sequence = sequences[number]
+            if sequence not in resting and slow.has_time():
+                with slow.timed(sequence):
+                    self._masks.fill(sequence)
+                filled.append(number)
+        return sorted(filled)
+
+    def _sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
+        """Sample one token per sequence. All masks are filled, so that only `sample` waits for the device."""
+        if not sequences:
+            return []
+        adjust(logits, sequences)
+        masked = self._masks.apply(logits, sequences)
+        tokens = sample(masked.probabilities, sequences)
+        record_drawn(masked.probabilities, sequences, tokens)
+        if rows := self._masks.count(masked, sequences):
+            recomputed = self._sample_recomputed(logits[rows], [sequences[row] for row in rows])
+            for row, token in zip(rows, recomputed, strict=True):
+                tokens[row] = token
+        self._masks.inspect(masked, sequences, tokens)
+        return tokens
+
+    def _sample_recomputed(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
+        """Sample where the mask allows so little probability that float32 cannot represent it well."""
+        probabilities = self._masks.recompute(logits, sequences)
+        tokens = sample(probabilities, sequences)
+        record_drawn(probabilities, sequences, tokens)
+        return tokens
+
+    def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Weigh forced tokens by the logits before them; returns the logits of the rows to sample from."""
+        rows = batch.rows
+        token_ids = [row.forced_id for row in rows]
+        forced = [i for i, token_id in enumerate(token_ids) if token_id is not None]
+        if not forced:
+            return logits
+        sequences = [rows[i].sequence for i in forced]
+        ids = [token_id for token_id in token_ids if token_id is not None]
+        probabilities = own_probabilities(logits[forced], sequences, ids)
+        for sequence, probability in zip(sequences, probabilities, strict=True):
+            assert sequence.weight is not None, "only weighed sequences have such rows"
+            sequence.weight.count_forced(probability)
+        return logits[[i for i, token_id in enumerate(token_ids) if token_id is None]]
