@@ -35,7 +35,7 @@ from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import MAX_SLOW_S, SlowGrammars
-from runtime.step_sampler import StepSampler
+from runtime.step_sampler import StepSampler, waited_longest
 from runtime.token_writer import TokenWriter
 from runtime.written_token import SampledToken, WrittenToken
 
@@ -216,7 +216,6 @@ class Engine:
         if not batch.chunks:
             time.sleep(IDLE_S)  # slow sequences rest, and no other sequence has work
             return []
-        self.scheduler.slow.begin_step()
         self.num_steps += 1
         self.num_stepped_sequences += len(batch.chunks)
         try:
@@ -316,7 +315,7 @@ class Engine:
         return [self._fail(preempted[0], Unforeseen())]
 
     def _postprocess(self, batch: Batch, tokens: Mapping[Sequence, SampledToken | None]) -> list[Output]:
-        """Extend the sampled sequences, except those that were stopped in the meantime.
+        """Extend the sampled sequences while there is time, but not those that were stopped in the meantime.
 
         The last token of those that wait is computed again, for new logits.
         """
@@ -324,11 +323,18 @@ class Engine:
             if chunk.sequence.status is SequenceStatus.RUNNING:
                 chunk.sequence.num_computed = chunk.end
             chunk.sequence.counters.num_computed += chunk.num_tokens
-        running = [sequence for sequence in batch.sampled if sequence.status is SequenceStatus.RUNNING]
-        for sequence in running:
-            if sequence not in tokens:
+        slow, outputs = self.scheduler.slow, []
+        slow.begin_half()
+        for sequence in sorted(batch.sampled, key=waited_longest):
+            if sequence.status is not SequenceStatus.RUNNING:
+                continue
+            if sequence in tokens and (sequence.matcher is None or slow.has_time()):
+                sequence.num_waits = 0
+                outputs.append(self._extend(sequence, tokens[sequence]))
+            else:
+                sequence.num_waits += 1
                 sequence.num_computed -= 1
-        return [self._extend(sequence, tokens[sequence]) for sequence in running if sequence in tokens]
+        return outputs
 
     def _extend(self, sequence: Sequence, token: SampledToken | None) -> Output:
         """Write a sampled token and the tokens forced after it; end the sequence if it is done."""

@@ -253,13 +253,13 @@ class Scheduler:
     def _due_sequences(self, running: list[Sequence]) -> set[Sequence]:
         """The running sequences of this step: those with tokens to compute, except resting ones."""
         due = [sequence for sequence in running if sequence.num_due]
-        slow = self.slow.resting(due, self.waiting, self.shares.served)
+        slow = self.slow.resting(due, self.waiting)
         due = [sequence for sequence in due if sequence not in slow]
         return set(due) - self.shares.resting(due, self.settings.max_stepped_per_share)
 
     def resting(self, sampled: list[Sequence]) -> Collection[Sequence]:
         """The sequences of a step that wait with their next token, beside others that are quick."""
-        return self.slow.resting(sampled, (*self.running, *self.waiting), self.shares.served)
+        return self.slow.resting(sampled, (*self.running, *self.waiting))
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:
         """Take a running sequence's pages, and put it at the head of the queue."""

@@ -131,6 +131,8 @@ class Sequence:
     """The time of its last token if that was slow, else 0."""
     slow_s: float = 0.0
     """The time of all its slow tokens."""
+    num_waits: int = 0
+    """How many steps in a row it has waited because others took long."""
     is_too_slow: bool = False
     """One of its masks took too long, and a thread still uses its matcher."""
     counters: SequenceCounters = field(default_factory=SequenceCounters)

@@ -4,22 +4,25 @@ A mask usually takes a tenth of a millisecond. If very many derivations fit a te
 grammar is ambiguous, perhaps by malice. All sequences share the engine's only thread. So the thread's
 processor time is counted for each sequence: for its masks, its closer and its forced tokens.
 
-- A sequence is slow if its last token took more than `SLOW_S`, or if the last slow token of its client is
-  less than `RECENT_S` ago: a short answer ends before it is known that it is slow. A step has only as many
-  slow sequences as took `STEP_S` together, but at least one. The client that has had fewest tokens comes
-  first.
-- Once a step has spent `STEP_S`, it fills no more masks: the other sequences wait for the next step.
-- While other clients have quick sequences, slow ones rest for `REST` times as long as they took.
+- A sequence is slow if its last token took more than `SLOW_S`. So are its first tokens, if its client had a
+  slow one less than `RECENT_S` ago: a short answer ends before it is known that it is slow.
+- A step has only as many slow sequences as take `STEP_S` together, but at least one. The client whose recent
+  slow tokens took least comes first.
+- Once half of a step, that of the masks or that of the tokens, has spent `STEP_S`, the other sequences wait.
+  Those that have waited longest come first in the next step.
+- While other clients have quick sequences, slow ones rest for `REST` times as long as the last of them took,
+  but for those of clients that took far less than another one.
 - A sequence whose slow tokens took more than `MAX_SLOW_S` fails. A schema that takes as long to compile is
   refused too.
 """
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
-from itertools import accumulate, chain
+from itertools import accumulate
+from typing import NamedTuple
 
 from runtime.sequence import Sequence
 
@@ -27,9 +30,21 @@ SLOW_S = 0.01
 STEP_S = 0.1
 REST = 4
 RECENT_S = 5.0
+FIRST_TOKENS = 4
+LIGHT = 8
+"""A client is light whose recent slow tokens took less than this part of those of another one."""
 MAX_SLOW_S = 3.0
 _USUAL_S = 0.001
 """So much time of each token does not count in a step: a step has hundreds of usual tokens."""
+
+
+class _SlowShare(NamedTuple):
+    """The slow tokens of a share: what the last one and all recent ones took, and when that is forgotten."""
+
+    last_s: float = 0.0
+    total_s: float = 0.0
+    forgotten_at: float = -math.inf
+
 
 Clock = Callable[[], float]
 
@@ -48,17 +63,16 @@ class SlowGrammars:
         self._clock = clock
         self._processor_clock = processor_clock
         self._resumes_at = -math.inf
-        self._step_s = 0.0
-        self._slow_shares: dict[str, tuple[float, float]] = {}
-        """What the last slow token of a share took, and when that is forgotten."""
+        self._half_s = 0.0
+        self._slow_shares: dict[str, _SlowShare] = {}
 
-    def begin_step(self) -> None:
-        """A step begins: it may spend `STEP_S`."""
-        self._step_s = 0.0
+    def begin_half(self) -> None:
+        """A half of a step begins, that of the masks or that of the tokens: it may spend `STEP_S`."""
+        self._half_s = 0.0
 
     def has_time(self) -> bool:
-        """Whether this step may fill one more mask."""
-        return self._step_s <= STEP_S
+        """Whether this half of the step may go on with one more sequence."""
+        return self._half_s <= STEP_S
 
     @contextmanager
     def timed(self, sequence: Sequence) -> Iterator[None]:
@@ -70,7 +84,7 @@ class SlowGrammars:
         finally:
             taken_s = self._processor_clock() - start
             sequence.token_s += taken_s
-            self._step_s += max(0.0, taken_s - _USUAL_S)
+            self._half_s += max(0.0, taken_s - _USUAL_S)
 
     def end_token(self, sequence: Sequence) -> bool:
         """End the counting of one token; returns whether the sequence's slow tokens have taken too long."""
@@ -78,36 +92,47 @@ class SlowGrammars:
         sequence.slow_token_s = taken_s if taken_s > SLOW_S else 0.0
         if sequence.slow_token_s:
             sequence.slow_s += taken_s
-            now = self._clock()
-            self._resumes_at = now + REST * taken_s
-            self._slow_shares = {share: slow for share, slow in self._slow_shares.items() if slow[1] > now}
-            self._slow_shares[sequence.share] = taken_s, now + RECENT_S
+            self._note(sequence.share, taken_s)
         return sequence.slow_s > MAX_SLOW_S
+
+    def _note(self, share: str, taken_s: float) -> None:
+        """Note a slow token of a share."""
+        now = self._clock()
+        self._resumes_at = now + REST * taken_s
+        recent = {name: slow for name, slow in self._slow_shares.items() if slow.forgotten_at > now}
+        total_s = recent.get(share, _SlowShare()).total_s + taken_s
+        self._slow_shares = recent | {share: _SlowShare(taken_s, total_s, now + RECENT_S)}
 
     def expected_s(self, sequence: Sequence) -> float:
         """What the next token of a slow sequence will take; 0 for a quick one."""
-        if sequence.slow_token_s or sequence.matcher is None:
+        if sequence.slow_token_s or sequence.matcher is None or sequence.num_output >= FIRST_TOKENS:
             return sequence.slow_token_s
-        recent = self._slow_shares.get(sequence.share)
-        return recent[0] if recent and self._clock() < recent[1] else 0.0
+        return self._recent(sequence.share).last_s
 
-    def resting(
-        self, due: Several[Sequence], waiting: Several[Sequence], served: Callable[[str], float]
-    ) -> Collection[Sequence]:
-        """The sequences that sit out the next step, of those with tokens to compute.
+    def _recent(self, share: str) -> _SlowShare:
+        slow = self._slow_shares.get(share)
+        return slow if slow and self._clock() < slow.forgotten_at else _SlowShare()
 
-        `served` says how many tokens a share has had.
-        """
+    def resting(self, due: Several[Sequence], others: Iterable[Sequence]) -> Collection[Sequence]:
+        """The sequences that sit out the next step, of those with tokens to compute."""
         expected_s = {sequence: self.expected_s(sequence) for sequence in due}
         slow = [sequence for sequence in due if expected_s[sequence]]
         if not slow:
             return ()
-        others = (sequence for sequence in waiting if sequence not in expected_s)
-        quick = chain((s for s in due if not expected_s[s]), (s for s in others if not self.expected_s(s)))
-        quick_shares = {sequence.share for sequence in quick}
+        quick_shares = {
+            sequence.share
+            for sequence in (*due, *others)
+            if not expected_s.get(sequence, sequence.slow_token_s)
+        }
+        totals_s = {sequence.share: self._recent(sequence.share).total_s for sequence in slow}
+        most_s = max(slow.total_s for slow in (*self._slow_shares.values(), _SlowShare()))
         have_rested = self._clock() >= self._resumes_at
-        candidates = [s for s in slow if have_rested or not quick_shares - {s.share}]
-        candidates.sort(key=lambda sequence: served(sequence.share))
-        totals_s = accumulate(expected_s[sequence] for sequence in candidates)
-        num_stepped = max(1, sum(total_s <= STEP_S for total_s in totals_s))
+        candidates = [
+            sequence
+            for sequence in slow
+            if have_rested or LIGHT * totals_s[sequence.share] < most_s or not quick_shares - {sequence.share}
+        ]
+        candidates.sort(key=lambda sequence: totals_s[sequence.share])
+        sums_s = accumulate(expected_s[sequence] for sequence in candidates)
+        num_stepped = max(1, sum(sum_s <= STEP_S for sum_s in sums_s))
         return frozenset(slow).difference(candidates[:num_stepped])

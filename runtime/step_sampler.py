@@ -5,8 +5,13 @@ from torch import Tensor
 from runtime.masks import TokenMasks
 from runtime.sampling import adjust, own_probabilities, record_drawn, sample
 from runtime.scheduler import Batch, Scheduler
-from runtime.sequence import Sequence
+from runtime.sequence import Sequence, SequenceStatus
 from runtime.written_token import SampledToken
+
+
+def waited_longest(sequence: Sequence) -> tuple[bool, int]:
+    """A key that sorts text without a grammar first, then those that have waited longest."""
+    return sequence.matcher is not None, -sequence.num_waits
 
 
 class StepSampler:
@@ -28,12 +33,19 @@ class StepSampler:
         return dict(zip(sequences, self._sample(logits, sequences), strict=True))
 
     def _fill_masks(self, sequences: list[Sequence]) -> list[int]:
-        """Fill masks while the step has time, those of quick sequences first; returns the numbers filled."""
-        slow, resting = self._scheduler.slow, self._scheduler.resting(sequences)
+        """Fill masks while the step has time; returns the numbers of the sequences that have one.
+
+        Of those that have waited equally long, quick ones come first. Text without a grammar never waits.
+        """
+        slow = self._scheduler.slow
+        numbers = [i for i, sequence in enumerate(sequences) if sequence.status is SequenceStatus.RUNNING]
+        resting = self._scheduler.resting([sequences[i] for i in numbers])
+        numbers.sort(key=lambda i: (*waited_longest(sequences[i]), slow.expected_s(sequences[i])))
+        slow.begin_half()
         filled = []
-        for number in sorted(range(len(sequences)), key=lambda number: slow.expected_s(sequences[number])):
+        for number in numbers:
             sequence = sequences[number]
-            if sequence not in resting and slow.has_time():
+            if sequence not in resting and (sequence.matcher is None or slow.has_time()):
                 with slow.timed(sequence):
                     self._masks.fill(sequence)
                 filled.append(number)

@@ -84,7 +84,8 @@ class TokenWriter:
 
     def _is_exhausted(self, sequence: Sequence) -> bool:
         """Whether only a stop token may follow; it is sampled if a sequence is weighed, or time is short."""
-        return sequence.weight is None and self._has_time() and self._masks.is_exhausted(sequence)
+        may_ask = self._has_time() or sequence.remaining == 0
+        return sequence.weight is None and may_ask and self._masks.is_exhausted(sequence)
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the output parts that the matcher found in it."""

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from scripted import Digits
 
 from runtime import engine as engine_module
 from runtime import step_sampler
@@ -70,7 +71,9 @@ def test_sequences_that_wait_for_time_write_the_same_tokens(make_engine, make_se
     """A step with no time left fills no more masks: the last token of the others is computed again."""
 
     def sequences():
-        made = [make_sequence(p, 25, temperature=1.0, seed=i) for i, p in enumerate(PROMPTS)]
+        made = [
+            make_sequence(p, 25, temperature=1.0, seed=i, matcher=Digits()) for i, p in enumerate(PROMPTS)
+        ]
         for sequence in made:
             sequence.weight = Weight(len(sequence.prompt_ids)) if weigh else None
         return made

@@ -24,6 +24,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import GrammarTooSlow
+from runtime.events import FinishReason
 from runtime.masks import TokenMasks
 from runtime.request import GenerationRequest, Sampling
 from runtime.sequence import Sequence, SequenceStatus
@@ -97,7 +98,8 @@ class Machine:
         )
         self.runner = Runner(settings, self.clocks)
         self.engine = Engine(self.runner, VOCABULARY, settings, context_length=4000)
-        self.engine.scheduler.slow = SlowGrammars(self.clocks, self.clocks)
+        self.engine.scheduler.slow = slow = SlowGrammars(self.clocks, self.clocks)
+        self.engine.writer._has_time = slow.has_time
         self.errors = {}
 
     def add(self, share, seconds=0.0, num_tokens=300):
@@ -153,15 +155,92 @@ def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_token
     assert machine.clocks.seconds - start < 2 * (STEP_S + seconds)
 
 
-def test_masks_just_under_the_limit_do_not_fill_a_step():
+@pytest.mark.parametrize("has_grammar", [False, True])
+def test_masks_just_under_the_limit_neither_fill_a_step_nor_starve_others(has_grammar):
+    """Those that waited came last again in the next step."""
     machine = Machine(max_sequences=64)
     for _ in range(60):
         machine.add("attacker", 0.9 * SLOW_S)
-    for _ in range(9):
+    victim = machine.add("victim")
+    victim.matcher = victim.matcher if has_grammar else None
+    num_steps = 40
+    for _ in range(num_steps):
         before = machine.clocks.seconds
         machine.step()
         assert machine.clocks.seconds - before < STEP_S + 0.03
-    assert machine.runner.batches
+    assert victim.num_output > (num_steps // 8 if has_grammar else 0.9 * num_steps)
+
+
+class SlowCloser:
+    """A closer that takes `seconds` for each token."""
+
+    def __init__(self, seconds, clocks):
+        self.seconds, self.clocks = seconds, clocks
+
+    def fits(self, budget):
+        return True
+
+    def minimum(self):
+        return 1
+
+    def admits(self, token_id, budget):
+        self.clocks.seconds += self.seconds
+        return True
+
+    def accepted(self, token_id):
+        pass
+
+
+def test_closers_that_take_long_do_not_fill_a_step():
+    """All tokens of a step were written, however long their closers took: 15 s in one step."""
+    machine = Machine(max_sequences=64)
+    for _ in range(60):
+        machine.add("attacker", num_tokens=3).closer = SlowCloser(0.2, machine.clocks)
+    victim = machine.add("victim")
+    start = machine.clocks.seconds
+    while victim.num_output < 10:
+        before = machine.clocks.seconds
+        machine.step()
+        assert machine.clocks.seconds - before < STEP_S + 0.25
+    assert machine.clocks.seconds - start < 2
+
+
+def test_an_honest_first_mask_does_not_rest_for_the_slow_tokens_of_others():
+    machine = Machine()
+    machine.add("attacker", 0.45)
+    for _ in range(3):
+        machine.step()
+    honest, quick = machine.add("honest"), machine.add("quick")
+    machine.step()
+    honest.matcher.seconds = 0.012
+    machine.step()
+    honest.matcher.seconds = 0.0
+    start = machine.clocks.seconds
+    while honest.num_output < 30:
+        machine.step()
+    assert machine.clocks.seconds - start < 1.5
+    assert quick.num_output >= 28
+
+
+def test_sequences_that_the_client_stops_meanwhile_are_not_sampled():
+    machine = Machine()
+    stopped, other = machine.add("attacker", 0.2), machine.add("victim")
+    for _ in range(4):
+        machine.step()
+    machine.engine.step(meanwhile=lambda: machine.engine.stop(stopped))
+    machine.step()
+    assert machine.engine.scheduler.max_running == machine.engine.scheduler.settings.max_sequences
+    assert other.num_output >= 5
+
+
+def test_an_output_that_is_complete_with_its_last_token_stops_also_where_time_is_short():
+    machine = Machine()
+    sequence = machine.add("attacker", num_tokens=1)
+    sequence.matcher = compile_schema({"const": 1}, tokenizer=VOCABULARY).matcher()
+    with patch.object(machine.engine.writer, "_has_time", lambda: False):
+        while sequence.status is not SequenceStatus.FINISHED:
+            machine.step()
+    assert sequence.finish_reason is FinishReason.STOP
 
 
 def test_a_client_is_slow_for_a_while_after_its_last_slow_token():
