@@ -125,7 +125,7 @@ class SlowGrammars:
             if not expected_s.get(sequence, sequence.slow_token_s)
         }
         totals_s = {sequence.share: self._recent(sequence.share).total_s for sequence in slow}
-        most_s = max(slow.total_s for slow in (*self._slow_shares.values(), _SlowShare()))
+        most_s = max((share.total_s for share in self._slow_shares.values()), default=0.0)
         have_rested = self._clock() >= self._resumes_at
         candidates = [
             sequence
