@@ -181,7 +181,7 @@ class CompiledSchema(CompiledGrammar):
 
     def matcher(self, *, is_thinking: bool = False) -> GuardedMatcher:  # noqa: ARG002 - the protocol's
         """A fresh matcher at the start; no thought comes before the text."""
-        return GuardedMatcher(self.inner_matcher(), self.guard, self.vocabulary)
+        return GuardedMatcher(self.unguarded_matcher(), self.guard, self.vocabulary)
 
     def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
         """A fresh budget closer at the start."""

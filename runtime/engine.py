@@ -328,7 +328,7 @@ class Engine:
         for sequence in sorted(batch.sampled, key=waited_longest):
             if sequence.status is not SequenceStatus.RUNNING:
                 continue
-            if sequence in tokens and (sequence.matcher is None or slow.has_time()):
+            if sequence in tokens and slow.has_time_for(sequence):
                 sequence.num_waits = 0
                 outputs.append(self._extend(sequence, tokens[sequence]))
             else:

@@ -4,7 +4,7 @@ A mask usually takes a tenth of a millisecond. If very many derivations fit a te
 grammar is ambiguous, perhaps by malice. All sequences share the engine's only thread. So the thread's
 processor time is counted for each sequence: for its masks, its closer and its forced tokens.
 
-- A sequence is slow if its last token took more than `SLOW_S`. So are its first tokens, if its client had a
+- A sequence is slow if its last token took more than `SLOW_S`. So are its `FIRST_TOKENS`, if its client had a
   slow one less than `RECENT_S` ago: a short answer ends before it is known that it is slow.
 - A step has only as many slow sequences as take `STEP_S` together, but at least one. The client whose recent
   slow tokens took least comes first.
@@ -73,6 +73,10 @@ class SlowGrammars:
     def has_time(self) -> bool:
         """Whether this half of the step may go on with one more sequence."""
         return self._half_s <= STEP_S
+
+    def has_time_for(self, sequence: Sequence) -> bool:
+        """Whether this half may go on with a sequence. Text without a grammar never waits."""
+        return sequence.matcher is None or self.has_time()
 
     @contextmanager
     def timed(self, sequence: Sequence) -> Iterator[None]:

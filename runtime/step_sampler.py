@@ -35,7 +35,7 @@ class StepSampler:
     def _fill_masks(self, sequences: list[Sequence]) -> list[int]:
         """Fill masks while the step has time; returns the numbers of the sequences that have one.
 
-        Of those that have waited equally long, quick ones come first. Text without a grammar never waits.
+        Of those that have waited equally long, quick ones come first.
         """
         slow = self._scheduler.slow
         numbers = [i for i, sequence in enumerate(sequences) if sequence.status is SequenceStatus.RUNNING]
@@ -45,7 +45,7 @@ class StepSampler:
         filled = []
         for number in numbers:
             sequence = sequences[number]
-            if sequence not in resting and (sequence.matcher is None or slow.has_time()):
+            if sequence not in resting and slow.has_time_for(sequence):
                 with slow.timed(sequence):
                     self._masks.fill(sequence)
                 filled.append(number)

@@ -75,7 +75,7 @@ class OutputDispatcher(Dispatcher):
         if num_consumed is None:
             return None
         start = text[:num_consumed]
-        matcher = unit.inner_matcher()
+        matcher = unit.unguarded_matcher()
         guard_state = None if unit.guard is None else GuardState.begin(unit.guard)
         if start:
             matcher.accept_string(start if guard_state is None else guard_state.marked(start))

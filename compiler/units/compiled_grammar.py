@@ -53,8 +53,8 @@ class CompiledGrammar:
         """Whether a client wrote the rules, so that very many derivations may fit a text."""
         return self.grammar.is_free
 
-    def inner_matcher(self) -> xgr.GrammarMatcher | FreeMatcher:
-        """A matcher at the beginning, without the guard."""
+    def unguarded_matcher(self) -> xgr.GrammarMatcher | FreeMatcher:
+        """A matcher at the beginning that knows nothing of the guard."""
         matcher = xgr.GrammarMatcher(self.compiled)
         if not self.is_free:
             return matcher

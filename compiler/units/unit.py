@@ -90,10 +90,10 @@ class Unit(CompiledGrammar):
     def forced_start(self) -> bytes:
         """What every sentence begins with."""
         guard_state = None if self.guard is None else GuardState.begin(self.guard)
-        return forced_text(self.inner_matcher(), guard_state)
+        return forced_text(self.unguarded_matcher(), guard_state)
 
     def _consume(self, start: bytes) -> int | None:
-        matcher = GuardedMatcher(self.inner_matcher(), self.guard, self.vocabulary)
+        matcher = GuardedMatcher(self.unguarded_matcher(), self.guard, self.vocabulary)
         if matcher.read(start):
             return len(start)
         for at in range(len(start)):
