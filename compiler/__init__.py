@@ -17,6 +17,7 @@ A compiler in three parts. To read it in order, begin with the docstring of each
 """
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
+from compiler.compiled_format import CompiledFormat
 from compiler.errors import (
     CompilerError,
     CorruptUnit,
@@ -30,12 +31,12 @@ from compiler.matcher import Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary, prepare
 from compiler.report import EnforcementReport, ReportEntry, ToolReport, Verdict
 from compiler.response_format import ResponseFormat, compile_format
-from compiler.schema import CompiledSchema, compile_schema
+from compiler.schema import compile_schema
 from compiler.toolset_compiler import compile_toolset
 from compiler.vocabulary import Vocabulary
 
 __all__ = [
-    "CompiledSchema",
+    "CompiledFormat",
     "CompilerError",
     "CorruptUnit",
     "EnforcementReport",

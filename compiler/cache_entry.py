@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
+from compiler.compiled_format import CompiledFormat
 from compiler.errors import CorruptUnit
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
-from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
@@ -31,7 +31,7 @@ class CacheEntry:
     `num_bytes` is the memory that it takes once all of it is compiled.
     """
 
-    unit: Unit | CompiledSchema
+    compiled: Unit | CompiledFormat
     report: EnforcementReport
     compile_ms: float
     num_bytes: int
@@ -40,24 +40,29 @@ class CacheEntry:
     @property
     def can_compile_lazily(self) -> bool:
         """Whether it is compiled only when a call of its tool first begins."""
-        return isinstance(self.unit, Unit) and self.compile_ms < LAZY_COMPILE_MS
+        return self.is_of_tool and self.compile_ms < LAZY_COMPILE_MS
 
     @property
-    def tool_unit(self) -> Unit:
+    def is_of_tool(self) -> bool:
+        """Whether it holds the unit of a tool, not a response format."""
+        return self.kind == TOOL
+
+    @property
+    def unit(self) -> Unit:
         """The unit of a tool's entry."""
-        assert isinstance(self.unit, Unit), "a tool's entry holds a unit"
-        return self.unit
+        assert isinstance(self.compiled, Unit), "a tool's entry holds a unit"
+        return self.compiled
 
     @property
-    def compiled_schema(self) -> CompiledSchema:
+    def compiled_format(self) -> CompiledFormat:
         """The grammar of a response format's entry."""
-        assert isinstance(self.unit, CompiledSchema), "a format's entry holds its grammar"
-        return self.unit
+        assert isinstance(self.compiled, CompiledFormat), "a format's entry holds its grammar"
+        return self.compiled
 
     def prepare(self) -> None:
         """Compile it and build what the budget closer needs, if not done yet; takes about `compile_ms`."""
-        assert self.unit.compiled is not None
-        assert self.unit.network is not None
+        self.compiled.compile()
+        _ = self.compiled.network
 
     @classmethod
     def of_tool(cls, tool: Tool, syntax: Syntax, prepared: PreparedVocabulary) -> "CacheEntry":
@@ -78,17 +83,17 @@ class CacheEntry:
 
     @classmethod
     def _compiled_since(
-        cls, start: float, unit: Unit | CompiledSchema, report: EnforcementReport, kind: str
+        cls, start: float, compiled: Unit | CompiledFormat, report: EnforcementReport, kind: str
     ) -> "CacheEntry":
-        entry = cls(unit, report, 0.0, unit.num_bytes, kind)
+        entry = cls(compiled, report, 0.0, compiled.num_bytes, kind)
         entry.prepare()
         return replace(entry, compile_ms=milliseconds_since(start))
 
     def to_bytes(self) -> bytes:
-        """The stored form: a line of JSON with kind, time and size, one with the report, the unit's bytes."""
+        """The stored form: a line of JSON with kind, time and size, one with the report, the grammar."""
         head = json.dumps([self.kind, self.compile_ms, self.num_bytes])
         report = json.dumps([asdict(entry) for entry in self.report.entries])
-        return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes()])
+        return b"\n".join([head.encode(), report.encode(), self.compiled.to_bytes()])
 
     @classmethod
     def from_bytes(cls, data: bytes, prepared: PreparedVocabulary, expected_kind: str) -> "CacheEntry":
@@ -108,12 +113,12 @@ class CacheEntry:
         if kind != expected_kind:
             raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
         report = EnforcementReport(verdicts)
-        unit: Unit | CompiledSchema
+        compiled: Unit | CompiledFormat
         if kind == TOOL:
-            unit = Unit.from_bytes(body, prepared)
+            compiled = Unit.from_bytes(body, prepared)
         else:
-            unit = CompiledSchema.from_bytes(body, report, prepared)
-        return cls(unit, report, compile_ms, num_bytes, kind)
+            compiled = CompiledFormat.from_bytes(body, report, prepared)
+        return cls(compiled, report, compile_ms, num_bytes, kind)
 
 
 def milliseconds_since(start: float) -> float:

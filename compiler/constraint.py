@@ -14,7 +14,7 @@ ParameterTypes = Mapping[str, tuple[str, ...]]
 class Constraint(Protocol):
     """What one output may be; immutable and shared.
 
-    `LinkedGrammar`, `FramedFormat` and `CompiledSchema` are Callgate's own. Grammars of other engines are
+    `LinkedGrammar`, `FramedFormat` and `CompiledFormat` are Callgate's own. Grammars of other engines are
     constraints too; they need not have closers, syntaxes or types.
     """
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import msgspec
 
 from compiler.cache_entry import TOOL, CacheEntry
+from compiler.compiled_format import CompiledFormat
 from compiler.linker.linker import FramedFormat, LinkedGrammar, link, link_format
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.schema import CompiledSchema
 from compiler.syntaxes import find_syntax
 from toolspecs.tool import ChoiceMode, ToolChoice
 
-OwnGrammar = LinkedGrammar | FramedFormat | CompiledSchema
+OwnGrammar = LinkedGrammar | FramedFormat | CompiledFormat
 """A constraint of Callgate's own."""
 
 
@@ -97,14 +97,14 @@ class GrammarRecipe:
                 `compiler.linker.linker.link` and `link_format` say.
         """
         assert prepared.vocabulary.digest == self.vocabulary, "entries are of one vocabulary"
-        answer = entries[self.answer.key].compiled_schema if self.answer else None
+        answer = entries[self.answer.key].compiled_format if self.answer else None
         if self.choice is None:
             return self._link_answer(answer, prepared)
         assert self.syntax is not None, "calls are written in a syntax"
-        units = {name: entries[key].tool_unit for name, key in self.tools}
+        units = {name: entries[key].unit for name, key in self.tools}
         syntax = find_syntax(self.syntax)
         return link(units, syntax, prepared, self.choice, parallel=self.is_parallel, answer=answer)
 
-    def _link_answer(self, answer: CompiledSchema | None, prepared: PreparedVocabulary) -> OwnGrammar:
+    def _link_answer(self, answer: CompiledFormat | None, prepared: PreparedVocabulary) -> OwnGrammar:
         assert answer is not None, "there are no calls, so there is an answer"
         return link_format(answer, find_syntax(self.syntax), prepared) if self.syntax else answer

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.compiled_format import CompiledFormat
 from compiler.frontend.depth import too_deep
 from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import Grammar
@@ -11,7 +12,7 @@ from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.prepared_vocabulary import VocabularySource, prepare
 from compiler.report import EnforcementReport
 from compiler.scalars.unquoted_strings import choice_grammar, pattern_grammar
-from compiler.schema import CompiledSchema, compile_schema
+from compiler.schema import compile_schema
 from toolspecs.tool import KeyOrder
 
 
@@ -50,7 +51,7 @@ def compile_format(
     tokenizer: VocabularySource = None,
     key_order: KeyOrder = "declared",
     formatting: JsonFormatting = FLEXIBLE,
-) -> CompiledSchema:
+) -> CompiledFormat:
     """Compile a response format for a tokenizer's vocabulary, of bytes if none is given.
 
     Objects of a schema are closed, as those of tools are: an answer with its declared keys is complete, and a
@@ -78,6 +79,6 @@ def compile_format(
         grammar = _LOWERINGS[response_format.kind](response_format.content)
     except RecursionError:
         raise too_deep() from None
-    compiled = CompiledSchema(grammar, EnforcementReport(()), prepare(tokenizer))
-    assert compiled.compiled is not None
+    compiled = CompiledFormat(grammar, EnforcementReport(()), prepare(tokenizer))
+    compiled.compile()
     return compiled

@@ -7,32 +7,26 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from compiler.closing.closer import Closer, ParsedText
-from compiler.constraint import ParameterTypes
-from compiler.errors import CorruptUnit, UnsupportedSchema
+from compiler.compiled_format import CompiledFormat
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, form_and_dependent_keys
 from compiler.frontend.definitions import DefinedSchema, with_definitions
 from compiler.frontend.expansion import Expander
 from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
-from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.ambiguities import Ambiguities, AmbiguousPaths
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
-from compiler.prepared_vocabulary import PreparedVocabulary, VocabularySource, prepare
-from compiler.recogniser.recogniser import Recogniser
+from compiler.prepared_vocabulary import VocabularySource, prepare
 from compiler.report import EnforcementReport
-from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
-from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
 from toolspecs.tool import KeyOrder
 
 MAX_GRAMMAR_CHARS = 3_000_000
 """A larger grammar takes longer than ten seconds to compile."""
 
 Objects = Literal["schema", "closed"]
-_STORED_KIND = "schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,78 +123,6 @@ def _lowered(
     return LoweredSchema(grammar, EnforcementReport(tuple(lowering.reporter.report())), types)
 
 
-@dataclass(frozen=True)
-class CompiledSchema(CompiledGrammar):
-    """A schema, or another response format, compiled for one vocabulary; shared and immutable.
-
-    A `Constraint` whose outputs are the answer alone, without thoughts or calls.
-    """
-
-    grammar: Grammar
-    report: EnforcementReport
-    prepared: PreparedVocabulary
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the grammar; it does not depend on the vocabulary."""
-        return self.grammar.digest
-
-    @property
-    def num_bytes(self) -> int:
-        """The memory of the compiled grammar and of what is read from its source."""
-        return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.grammar.ebnf)
-
-    def to_bytes(self) -> bytes:
-        """The bytes that a store keeps, without the report."""
-        return pack(self.digest, _STORED_KIND, grammar_to_json(self.grammar), self.vocabulary)
-
-    @classmethod
-    def from_bytes(
-        cls, data: bytes, report: EnforcementReport, prepared: PreparedVocabulary
-    ) -> "CompiledSchema":
-        """Read what `to_bytes` wrote; the caller has authenticated the bytes.
-
-        Raises:
-            CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
-        """
-        _, kind, source = unpack(data, prepared.vocabulary)
-        if kind != _STORED_KIND:
-            raise CorruptUnit(f"a stored unit of {kind!r}; a schema's was expected")
-        try:
-            return cls(grammar_from_json(source), report, prepared)
-        except ValueError as error:
-            raise CorruptUnit(f"not a stored schema: {error}") from error
-
-    @property
-    def syntax(self) -> None:
-        """None: all of an output is the answer."""
-
-    def parameter_types(self, name: str) -> ParameterTypes:  # noqa: ARG002 - the protocol's
-        """No tool is called."""
-        return {}
-
-    def matcher(self, *, is_thinking: bool = False) -> GuardedMatcher:  # noqa: ARG002 - the protocol's
-        """A fresh matcher at the start; no thought comes before the text."""
-        return GuardedMatcher(self.unguarded_matcher(), self.guard, self.vocabulary)
-
-    def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
-        """A fresh budget closer at the start."""
-        return Closer(self.prepared, ParsedText(Recogniser.of(self.network), self.shortest_texts))
-
-    def fits(self, text: bytes) -> bool:
-        """Whether some sentence begins with `text`."""
-        return self.matcher().read(text)
-
-    def accepts(self, text: str) -> bool:
-        """Whether the mask lets a model write `text` and then stop."""
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            return False
-        matcher = self.matcher()
-        return matcher.read(data) and matcher.is_completed()
-
-
 def compile_schema(
     schema: Any,
     *,
@@ -209,7 +131,7 @@ def compile_schema(
     objects: Objects = "schema",
     key_order: KeyOrder = "declared",
     formatting: JsonFormatting = FLEXIBLE,
-) -> CompiledSchema:
+) -> CompiledFormat:
     """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary, of bytes if none is given.
 
     `objects="closed"` leaves out undeclared keys of objects that declare some, unless the schema explicitly
@@ -229,6 +151,6 @@ def compile_schema(
     lowered = lower_schema(
         schema, documents=documents, objects=objects, key_order=key_order, formatting=formatting
     )
-    compiled = CompiledSchema(lowered.grammar, lowered.report, prepare(tokenizer))
-    assert compiled.compiled is not None
+    compiled = CompiledFormat(lowered.grammar, lowered.report, prepare(tokenizer))
+    compiled.compile()
     return compiled

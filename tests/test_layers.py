@@ -30,7 +30,16 @@ COMPILER = (
         "token_index",
     ),
     *("regular", "guard", "grammar", "prepared_vocabulary", "frontend", "scalars", "lark", "lowering"),
-    *("recogniser", "closing", "constraint", "units", "schema", "response_format", "linker"),
+    *(
+        "recogniser",
+        "closing",
+        "constraint",
+        "units",
+        "compiled_format",
+        "schema",
+        "response_format",
+        "linker",
+    ),
     *("toolset_compiler", "argument_faults", "cache_entry", "recipe", "isolation", "cache", "__init__"),
 )
 """The packages of the compiler, and the modules beside them, each after those that it imports."""

@@ -28,7 +28,6 @@ from compiler.isolation.compile_job import CompileJob, CompilePool
 from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.units.unit import Unit
 from toolspecs.lru_cache import LruCache
 
 _SLOW_MS = 200.0
@@ -271,4 +270,4 @@ def _flight_key(share: str, key: str) -> str:
 
 
 def _is_quick_unit(entry: CacheEntry) -> bool:
-    return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
+    return entry.is_of_tool and entry.compile_ms < _SLOW_MS

@@ -11,7 +11,6 @@ from compiler.cache_entry import TOOL, CacheEntry
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json
 from compiler.recipe import GrammarRecipe
-from compiler.units.unit import Unit
 from toolspecs.lru_cache import LruCache
 
 _INDEX_BYTES = 8 << 20
@@ -54,7 +53,7 @@ class GrammarIndex:
 
     def add_part(self, key: str, entry: CacheEntry) -> None:
         """Remember the key of an entry that came into memory."""
-        self._keys.put(entry.unit.digest, (key, entry.kind), _BYTES_PER_PART)
+        self._keys.put(entry.compiled.digest, (key, entry.kind), _BYTES_PER_PART)
 
     def find(self, digest: str) -> tuple[GrammarRecipe | None, list[tuple[str, str, str]]]:
         """The recipe, and the name, kind and key of each part; no parts if the digest is not known."""
@@ -69,5 +68,4 @@ class GrammarIndex:
 
 def grammar_of(entry: CacheEntry) -> Grammar:
     """The grammar of an entry. A unit keeps none in memory, so it is read from the unit's source."""
-    unit = entry.unit
-    return grammar_from_json(unit.source) if isinstance(unit, Unit) else unit.grammar
+    return grammar_from_json(entry.unit.source) if entry.is_of_tool else entry.compiled_format.grammar

@@ -68,7 +68,7 @@ class CompileJob:
 
     @classmethod
     def format(cls, response_format: ResponseFormat, key_order: KeyOrder = "declared") -> "CompileJob":
-        """Compile a response format; the result is a `CacheEntry` with a `CompiledSchema`.
+        """Compile a response format; the result is a `CacheEntry` with a `CompiledFormat`.
 
         Only schemas have keys, so `key_order` is left out of the jobs of other formats.
         """

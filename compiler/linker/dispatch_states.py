@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from compiler.schema import CompiledSchema
+from compiler.compiled_format import CompiledFormat
 from compiler.token_index import Row, SparseMask, TokenIndex, successor
 
 MAX_CACHED_MASKS = 8192
@@ -108,7 +108,7 @@ class FreeText:
         return positions
 
 
-HeaderTarget = str | FreeText | CompiledSchema
+HeaderTarget = str | FreeText | CompiledFormat
 """What a header leads to: the unit of the tool of that name, the text of a message, or an answer."""
 
 

@@ -15,12 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from compiler.compiled_format import CompiledFormat
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText
 from compiler.linker.linked_matcher import Position
 from compiler.output_parts import ArgumentsPart, OutputPart
-from compiler.schema import CompiledSchema
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ class CallOrAnswer:
     """An output begins with a call or an answer, and no answer begins with the trigger of a call."""
 
     calls: DispatchState
-    answer: CompiledSchema
+    answer: CompiledFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Dispatcher(ABC):
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
-    start: FreeText | DispatchState | CompiledSchema | CallOrAnswer
+    start: FreeText | DispatchState | CompiledFormat | CallOrAnswer
     boundary: BoundaryTokens | None
     call_text: CallText
     thought: Thought | None = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import xgrammar as xgr
 
 from compiler.closing.closer import Closable, ParsedText, ShortestTexts
+from compiler.compiled_format import CompiledFormat
 from compiler.free_matcher import FreeMatcher
 from compiler.grammar.grammar import Expr, concat
 from compiler.guard.guard import GuardState
@@ -23,7 +24,6 @@ from compiler.output_parts import CallEnd, OutputPart, TextPart
 from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
-from compiler.schema import CompiledSchema
 from compiler.units.compiled_grammar import GuardedMatcher, forced_text
 from compiler.units.unit import Unit
 
@@ -191,7 +191,7 @@ class InAnswer(Position):
     position before it.
     """
 
-    compiled: CompiledSchema = field(repr=False)
+    compiled: CompiledFormat = field(repr=False)
     matcher: GuardedMatcher
     token: bytes
     depth: int = 0
@@ -199,7 +199,7 @@ class InAnswer(Position):
 
     @classmethod
     def begin(
-        cls, compiled: CompiledSchema, text: bytes, parts: tuple[OutputPart, ...] = ()
+        cls, compiled: CompiledFormat, text: bytes, parts: tuple[OutputPart, ...] = ()
     ) -> "InAnswer | None":
         """The position in an answer that begins with `text`; None if none does.
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from compiler.closing.closer import Closer
+from compiler.compiled_format import CompiledFormat
 from compiler.constraint import ParameterTypes
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.linker.boundary_tokens import BoundaryTokens
@@ -22,7 +23,6 @@ from compiler.linker.dispatcher import CallOrAnswer, Thought
 from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.linker.outer_positions import OutputDispatcher
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.schema import CompiledSchema
 from compiler.syntax import MessageFrame, Syntax
 from compiler.units.unit import Unit, argument_starts, unit_tail
 from compiler.vocabulary import Vocabulary
@@ -50,7 +50,7 @@ class LinkedGrammar:
     parallel: bool
     dispatcher: OutputDispatcher = field(repr=False)
     """The fixed part that its matchers and closers share."""
-    answer: CompiledSchema | None = field(default=None, repr=False)
+    answer: CompiledFormat | None = field(default=None, repr=False)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -92,7 +92,7 @@ class FramedFormat:
     the last of them, and only thoughts into the others. `syntax` tells thoughts and answer apart.
     """
 
-    answer: CompiledSchema = field(repr=False)
+    answer: CompiledFormat = field(repr=False)
     syntax: Syntax
     prepared: PreparedVocabulary
     dispatcher: OutputDispatcher = field(repr=False)
@@ -133,7 +133,7 @@ def link(
     choice: ToolChoice,
     *,
     parallel: bool = True,
-    answer: CompiledSchema | None = None,
+    answer: CompiledFormat | None = None,
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
 
@@ -176,8 +176,8 @@ def link(
 
 
 def link_format(
-    compiled: CompiledSchema, syntax: Syntax, prepared: PreparedVocabulary
-) -> FramedFormat | CompiledSchema:
+    compiled: CompiledFormat, syntax: Syntax, prepared: PreparedVocabulary
+) -> FramedFormat | CompiledFormat:
     """An answer as models of a syntax write it; `compiled` itself where they write nothing around it.
 
     Raises:
@@ -187,7 +187,7 @@ def link_format(
     if thought is None and not syntax.messages:
         return compiled
     _check_answer(compiled, syntax)
-    start: DispatchState | CompiledSchema = compiled
+    start: DispatchState | CompiledFormat = compiled
     if syntax.messages:
         builder = _DispatchBuilder((), {}, syntax, prepared, parallel=False)
         start = builder.messages(has_last=True, answer=compiled)
@@ -196,7 +196,7 @@ def link_format(
     return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
 
 
-def _check_answer(answer: CompiledSchema, syntax: Syntax, *, with_calls: bool = False) -> None:
+def _check_answer(answer: CompiledFormat, syntax: Syntax, *, with_calls: bool = False) -> None:
     """Refuse a format whose answers a reader could take for something else.
 
     Raises:
@@ -269,7 +269,7 @@ class _DispatchBuilder:
         self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
 
     def start(
-        self, choice: ToolChoice, answer: CompiledSchema | None
+        self, choice: ToolChoice, answer: CompiledFormat | None
     ) -> FreeText | DispatchState | CallOrAnswer:
         """Where an output begins under a tool choice, with calls or an `answer` if there is one."""
         is_required = choice.mode is ChoiceMode.REQUIRED
@@ -292,7 +292,7 @@ class _DispatchBuilder:
         text.exit = first
         return text
 
-    def messages(self, *, has_last: bool, answer: CompiledSchema | None = None) -> DispatchState:
+    def messages(self, *, has_last: bool, answer: CompiledFormat | None = None) -> DispatchState:
         """An output is messages, and in the end a call or (`has_last`) a last message.
 
         With an `answer` that is the last message's text, and the others are thoughts.

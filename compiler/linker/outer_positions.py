@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from compiler.closing.closer import Closable
+from compiler.compiled_format import CompiledFormat
 from compiler.grammar.grammar import Expr, concat, union
 from compiler.guard.guard import GuardState
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
@@ -25,7 +26,6 @@ from compiler.matcher import Bitmask
 from compiler.output_parts import CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
-from compiler.schema import CompiledSchema
 from compiler.token_index import SparseMask
 
 
@@ -65,7 +65,7 @@ class OutputDispatcher(Dispatcher):
     def _enter_target(self, match: HeaderMatch, parts: tuple[OutputPart, ...]) -> Position | None:
         if isinstance(match.target, FreeText):
             return InText(self, match.target, 0).read(match.rest, parts)
-        if isinstance(match.target, CompiledSchema):
+        if isinstance(match.target, CompiledFormat):
             return InAnswer.begin(match.target, match.rest, parts)
         return self._enter_unit(match.target, match.rest, parts)
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from compiler.compiled_format import CompiledFormat
 from compiler.grammar.grammar import EMPTY, Expr, Literal, concat, union
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderTarget
 from compiler.linker.dispatcher import Dispatcher, Thought
 from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
-from compiler.schema import CompiledSchema
 from compiler.vocabulary import MARKER_START
 
 
@@ -41,7 +41,7 @@ def completions_after(
         if isinstance(target, str):
             for call in dispatcher.units[target].shortest_texts(budget):
                 yield header + call + dispatcher.shortest_closing
-        elif isinstance(target, CompiledSchema):
+        elif isinstance(target, CompiledFormat):
             yield from (header + answer for answer in target.shortest_texts(budget))
         elif target.may_stop or is_each_open:
             rests = completions_of_text(dispatcher, target, 0, budget)
@@ -90,7 +90,7 @@ def _rest_of_target(dispatcher: Dispatcher, target: HeaderTarget, rules: RestRul
     """What a header leads to."""
     if isinstance(target, FreeText):
         return rules.rule(target, lambda: rest_of_text(dispatcher, target, 0, rules))
-    if isinstance(target, CompiledSchema):
+    if isinstance(target, CompiledFormat):
         return rules.whole(target.network)
     after = rules.rule(
         dispatcher.after_call, lambda: rest_after(dispatcher, dispatcher.after_call, b"", rules)

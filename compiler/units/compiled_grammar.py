@@ -34,6 +34,10 @@ class CompiledGrammar:
         """The grammar as xgrammar compiles it."""
         return self.prepared.backend.compile_grammar(self.grammar)
 
+    def compile(self) -> None:
+        """Compile the grammar now, if that was not done yet; raises UnsupportedGrammar."""
+        _ = self.compiled
+
     @cached_property
     def guard(self) -> Guard | None:
         """The guard of what the rules cannot keep; None if they keep everything."""

@@ -184,7 +184,7 @@ def _part_json(part: CachedPart, are_stored: Mapping[str, bool]) -> JSON:
     return {
         "name": part.name or None,
         "kind": part.kind,
-        "digest": entry.unit.digest if entry else None,
+        "digest": entry.compiled.digest if entry else None,
         "bytes": entry.num_bytes if entry else None,
         "compile_ms": round(entry.compile_ms, 3) if entry else None,
         "in_memory": entry is not None,

@@ -240,8 +240,8 @@ async def _opened(open_store: Callable[[], Store]) -> Store:
 
 def _compiled(entry: CacheEntry) -> None:
     """Compile only what masks need: the budget closer runs in the gateway."""
-    assert entry.unit.compiled is not None
-    _ = entry.unit.guard
+    entry.compiled.compile()
+    _ = entry.compiled.guard
 
 
 def _named(keys: Iterable[str], recipe: GrammarRecipe) -> str:

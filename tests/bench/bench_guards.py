@@ -16,13 +16,14 @@ import numpy as np
 from corpus import corpus
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from compiler.compiled_format import CompiledFormat
 from compiler.errors import CompilerError
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardPlan
 from compiler.isolation.priming import prime
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.schema import CompiledSchema, compile_schema
+from compiler.schema import compile_schema
 from compiler.vocabulary import Vocabulary
 
 STRING = {"type": "string"}
@@ -57,7 +58,7 @@ class Bench:
         for label in ("first time", "again"):
             self._walk(f"    masks, {label}", compiled, value)
 
-    def _walk(self, name: str, compiled: CompiledSchema, value: Any) -> None:
+    def _walk(self, name: str, compiled: CompiledFormat, value: Any) -> None:
         matcher, mask = compiled.matcher(), allocate_bitmask(1, self._vocabulary.width)
         seconds = []
         for token_id in self._tokenizer.encode(json.dumps(value), add_special_tokens=False):

@@ -15,26 +15,27 @@ from bench_compile import tools
 from random_decoding import RandomDecoder
 from vocabularies import named_vocabulary
 
+from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import CACHE_LIMIT_BYTES, Backend, PreparedVocabulary, prepare
-from compiler.schema import CompiledSchema, lower_schema
+from compiler.schema import lower_schema
 from compiler.token_index import TokenIndex
 from toolspecs.tool import KeyOrder, Tool
 
 ORDERS: tuple[KeyOrder, ...] = get_args(KeyOrder)
 
 
-def compiled(tool: Tool, order: KeyOrder, prepared: PreparedVocabulary) -> CompiledSchema:
+def compiled(tool: Tool, order: KeyOrder, prepared: PreparedVocabulary) -> CompiledFormat:
     """Everything that a tool's first call needs, the budget closer's network included."""
     lowered = lower_schema(tool.parameters, objects="closed", only_objects=True, key_order=order)
-    found = CompiledSchema(lowered.grammar, lowered.report, prepared)
-    assert found.compiled is not None
+    found = CompiledFormat(lowered.grammar, lowered.report, prepared)
+    found.compile()
     assert found.network is not None
     return found
 
 
-def mask_times(grammar: CompiledSchema, text: bytes, index: TokenIndex) -> list[float]:
+def mask_times(grammar: CompiledFormat, text: bytes, index: TokenIndex) -> list[float]:
     """Seconds of each mask along a text, spelled in the longest tokens that the mask allows."""
     ids = dict(zip(index.spellings, index.ids, strict=True))
     mask = allocate_bitmask(1, grammar.vocabulary.width)
@@ -64,7 +65,7 @@ def main() -> None:
         vars(each)["index"], vars(each)["guarded"] = index, prepare(vocabulary).guarded
         vars(each)["backend"] = Backend(each.tokenizer_info, cache_limit_bytes=CACHE_LIMIT_BYTES)
     for tool in tools():
-        grammars: dict[KeyOrder, CompiledSchema] = {}
+        grammars: dict[KeyOrder, CompiledFormat] = {}
         try:
             for order in rng.sample(ORDERS, len(ORDERS)):
                 start = time.thread_time()

@@ -27,7 +27,7 @@ from compiler.errors import CompilerError
 from compiler.isolation.priming import prime
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import CACHE_LIMIT_BYTES, Backend, prepare
-from compiler.schema import CompiledSchema, Objects, compile_schema
+from compiler.schema import Objects, compile_schema
 from compiler.vocabulary import Vocabulary
 
 SEED = 5
@@ -169,7 +169,7 @@ def from_memory(vocabulary: Vocabulary, cases: list[Any]) -> None:
     firsts, rows, sizes = [], [], []
     for case in cases:
         try:
-            compiled: CompiledSchema = compile_schema(case["schema"], tokenizer=vocabulary)
+            compiled = compile_schema(case["schema"], tokenizer=vocabulary)
         except CompilerError:
             continue
         start = time.thread_time()

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from compiler.prepared_vocabulary import prepare
-from compiler.schema import CompiledSchema, compile_schema
+from compiler.schema import compile_schema
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
@@ -116,7 +116,7 @@ class Bench:
             self.weight_bytes -= self.model.get_input_embeddings().weight.nbytes
         self.vocabulary = vocabulary
         self.engine = self._engine()
-        self.schema: CompiledSchema = compile_schema(SCHEMA, tokenizer=vocabulary)
+        self.schema = compile_schema(SCHEMA, tokenizer=vocabulary)
 
     def compile_layers(self) -> float:
         """Replace the engine by one of compiled layers; seconds it takes to start, graphs included."""

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from random_decoding import flags
 
+from compiler.compiled_format import CompiledFormat
 from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
 from compiler.guard.ambiguities import Ambiguities
@@ -16,7 +17,6 @@ from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.schema import CompiledSchema
 from compiler.vocabulary import Vocabulary
 
 STRING = {"type": "string"}
@@ -66,7 +66,7 @@ def in_object(string):
     }
 
 
-def bounds_of(compiled: CompiledSchema):
+def bounds_of(compiled: CompiledFormat):
     return frozenset() if compiled.grammar.plan is None else compiled.grammar.plan.bounds
 
 
@@ -86,7 +86,7 @@ def made_up_vocabulary() -> Vocabulary:
 
 def counted_by_rules(
     schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
-) -> CompiledSchema:
+) -> CompiledFormat:
     lowering = SchemaLowering(
         canonical_form(schema),
         SourceMap(schema),
@@ -94,7 +94,7 @@ def counted_by_rules(
         formatting=FLEXIBLE,
         ambiguities=Ambiguities(counted=frozenset(pointers)),
     )
-    return CompiledSchema(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
+    return CompiledFormat(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
 
 
 def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
@@ -111,7 +111,7 @@ def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> 
             return sampled[0]
 
 
-def compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: random.Random) -> None:
+def compare(guarded: CompiledFormat, counting: CompiledFormat, schema, rng: random.Random) -> None:
     """Walk, and see at every step that both allow the same tokens; go back now and then."""
     vocabulary, matcher, other = guarded.vocabulary, guarded.matcher(), counting.matcher()
     bitmask = allocate_bitmask(2, vocabulary.width)
@@ -137,7 +137,7 @@ def compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: rand
         assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
 
 
-def close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> None:
+def close(guarded: CompiledFormat, schema, rng: random.Random, slack: int) -> None:
     """Write until the closer will have no more, and close."""
     vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), guarded.closer()
     bitmask = allocate_bitmask(1, vocabulary.width)

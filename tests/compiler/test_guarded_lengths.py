@@ -12,12 +12,13 @@ from random_decoding import flags
 from vocabularies import named_vocabulary, spelled
 
 from compiler import compile_schema
+from compiler.compiled_format import CompiledFormat
 from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.report import Verdict
-from compiler.schema import CompiledSchema, lower_schema
+from compiler.schema import lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
@@ -85,7 +86,7 @@ def vocabulary(request) -> Vocabulary:
 
 
 @cache
-def _compiled(name: str, vocabulary: Vocabulary) -> CompiledSchema:
+def _compiled(name: str, vocabulary: Vocabulary) -> CompiledFormat:
     return compile_schema(SCHEMAS[name], tokenizer=vocabulary)
 
 

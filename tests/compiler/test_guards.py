@@ -13,6 +13,7 @@ from soundness.judges import without_repeats
 from vocabularies import named_vocabulary, spelled
 
 from compiler import UnsupportedSchema, compile_schema
+from compiler.compiled_format import CompiledFormat
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardPlan, plan_from_json, plan_to_json
@@ -21,7 +22,7 @@ from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.schema import CompiledSchema, lower_schema
+from compiler.schema import lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
@@ -280,7 +281,7 @@ def test_the_report_says_where_objects_have_one_undeclared_key(items, pointer):
 
 def test_compiled_schemas_without_repeats_have_no_guard():
     compiled = compile_schema(POINT)
-    assert isinstance(compiled, CompiledSchema)
+    assert isinstance(compiled, CompiledFormat)
     assert compiled.guard is None
 
 

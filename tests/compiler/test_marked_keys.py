@@ -15,6 +15,7 @@ from random_decoding import RandomDecoder, flags
 from soundness.judges import without_repeats
 
 from compiler import compile_schema, compile_toolset
+from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import form_and_dependent_keys
 from compiler.frontend.source_map import SourceMap
@@ -26,7 +27,7 @@ from compiler.lowering.schema_lowering import SchemaLowering
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.recogniser import Recogniser
-from compiler.schema import CompiledSchema, lower_schema
+from compiler.schema import lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import KEY_MARK, Vocabulary
@@ -143,7 +144,7 @@ class _Everywhere(frozenset[str]):
         return True
 
 
-def _told_apart_by_rules(schema, vocabulary) -> CompiledSchema:
+def _told_apart_by_rules(schema, vocabulary) -> CompiledFormat:
     canonical, dependent_keys = form_and_dependent_keys(schema)
     lowering = SchemaLowering(
         canonical,
@@ -155,7 +156,7 @@ def _told_apart_by_rules(schema, vocabulary) -> CompiledSchema:
     )
     grammar = lowering.grammar()
     assert grammar.plan is None or not grammar.plan.marks_keys
-    return CompiledSchema(grammar, lowering.reporter.report(), prepare(vocabulary))
+    return CompiledFormat(grammar, lowering.reporter.report(), prepare(vocabulary))
 
 
 @pytest.mark.parametrize("name", [*MARKED, *AMBIGUOUS])

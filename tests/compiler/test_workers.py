@@ -144,7 +144,7 @@ async def test_a_vocabulary_is_learned_when_it_is_first_used(workers):
     )
     job = CompileJob.format(ResponseFormat("schema", {"type": "boolean"}))
     found = CacheEntry.from_bytes(await workers.run(job, other), other, "schema")
-    assert found.unit.matcher().accept(256)
+    assert found.compiled_format.matcher().accept(256)
     assert await is_fine(workers)
 
 

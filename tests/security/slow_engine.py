@@ -13,7 +13,7 @@ from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
-GRAMMAR = CacheEntry.of_format(ResponseFormat("pattern", "[a-z]{400}"), VOCABULARY).compiled_schema
+GRAMMAR = CacheEntry.of_format(ResponseFormat("pattern", "[a-z]{400}"), VOCABULARY).compiled_format
 
 
 class Runner:

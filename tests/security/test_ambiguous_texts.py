@@ -47,7 +47,7 @@ def process(monkeypatch):
 
 
 def compiled(prepared, grammar=AMBIGUOUS):
-    return CacheEntry.of_format(ResponseFormat("grammar", grammar), prepared).compiled_schema
+    return CacheEntry.of_format(ResponseFormat("grammar", grammar), prepared).compiled_format
 
 
 def accept(matcher, num_tokens):

@@ -11,11 +11,11 @@ from slow_engine import VOCABULARY, Machine
 
 from compiler import compile_schema, timed_fills
 from compiler.cache_entry import CacheEntry
+from compiler.compiled_format import CompiledFormat
 from compiler.errors import MatchingTooSlow
 from compiler.free_matcher import FreeMatcher
 from compiler.matcher import allocate_bitmask
 from compiler.response_format import ResponseFormat
-from compiler.schema import CompiledSchema
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.timed_fills import TimedFills
 from compiler.units.unit import Unit
@@ -188,8 +188,8 @@ def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
     [("grammar", 'root ::= ("a" | "b")*', True), ("pattern", "[ab]*", False), ("schema", {}, False)],
 )
 def test_the_masks_of_grammars_that_clients_write_are_timed(kind, content, is_timed):
-    compiled = CacheEntry.of_format(ResponseFormat(kind, content), VOCABULARY).compiled_schema
-    again = CompiledSchema.from_bytes(compiled.to_bytes(), compiled.report, VOCABULARY)
+    compiled = CacheEntry.of_format(ResponseFormat(kind, content), VOCABULARY).compiled_format
+    again = CompiledFormat.from_bytes(compiled.to_bytes(), compiled.report, VOCABULARY)
     assert isinstance(again.unguarded_matcher(), FreeMatcher) is again.may_search is is_timed
     bitmask = allocate_bitmask(1, 257)
     with patch.object(TimedFills, "fill", autospec=True, side_effect=TimedFills.fill) as timed:

@@ -9,11 +9,11 @@ from soundness.comparison import spellings
 from soundness.judges import Judges
 from soundness.schemas import KEYS, STRINGS
 
-from compiler.schema import CompiledSchema
+from compiler.compiled_format import CompiledFormat
 
 
 def wrongly_accepted(
-    compiled: CompiledSchema, judges: Judges, values: Iterable[Any]
+    compiled: CompiledFormat, judges: Judges, values: Iterable[Any]
 ) -> list[tuple[str, list[str]]]:
     """The texts of `values` that are invalid and yet accepted, and what is wrong with each."""
     accepted = (text for value in values for text in spellings(value) if compiled.accepts(text))
