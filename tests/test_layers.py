@@ -21,7 +21,7 @@ COMPILER = (
         "matcher",
         "held_memory",
         "timed_fills",
-        "free_matcher",
+        "client_grammar_matcher",
         "report",
         "syntax",
         "syntaxes",

@@ -62,7 +62,7 @@ def ebnf_grammar(text: str) -> Grammar:
         source = json.loads(xgr.Grammar.from_ebnf(text).serialize_json())
     except (RuntimeError, ValueError) as error:
         raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
-    grammar = replace(_SerializedGrammar(source).grammar(), is_free=True)
+    grammar = replace(_SerializedGrammar(source).grammar(), is_client_grammar=True)
     pruned = prune(inlined(grammar))
     assert pruned is not None, "every rule is productive"
     return pruned

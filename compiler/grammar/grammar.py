@@ -139,7 +139,7 @@ class Grammar:
     root: str = "root"
     plan: GuardPlan | None = None
     """What guards must check; None if the rules say everything."""
-    is_free: bool = False
+    is_client_grammar: bool = False
     """A client wrote the rules, so very many derivations may fit a text."""
 
     def __post_init__(self) -> None:

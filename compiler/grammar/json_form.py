@@ -23,7 +23,7 @@ from compiler.guard.string_automaton import automaton_from_json, automaton_to_js
 def grammar_to_json(grammar: Grammar) -> str:
     """The JSON form: `{"root": name, "rules": {name: [body, lookahead or null]}, "plan": plan or null}`.
 
-    A free grammar's form begins with `"is_free": true`.
+    The form of a client's grammar begins with `"is_free": true`.
 
     An expression is an array that begins with its kind. `root ::= "a" | [0-9]*` is
     `{"root":"root","rules":{"root":[["choice",["text","a"],["repeat",["class",48,57],0,null]],null]},"plan":null}`.
@@ -33,7 +33,7 @@ def grammar_to_json(grammar: Grammar) -> str:
         for name, rule in grammar.rules.items()
     }
     plan = None if grammar.plan is None else plan_to_json(grammar.plan)
-    content: dict[str, Any] = {"is_free": True} if grammar.is_free else {}
+    content: dict[str, Any] = {"is_free": True} if grammar.is_client_grammar else {}
     content |= {"root": grammar.root, "rules": rules, "plan": plan}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
@@ -52,12 +52,12 @@ def grammar_from_json(text: str) -> Grammar:
         }
         plan = content["plan"]
         read = None if plan is None else plan_from_json(plan)
-        return Grammar(rules, content["root"], read, is_free=content.get("is_free", False))
+        return Grammar(rules, content["root"], read, is_client_grammar=content.get("is_free", False))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not the JSON form of a grammar: {error}") from error
 
 
-def is_of_free(text: str) -> bool:
+def is_of_client_grammar(text: str) -> bool:
     """Whether a JSON form is that of a grammar whose rules a client wrote; it is not read for this."""
     return text.startswith('{"is_free":true')
 

@@ -56,7 +56,7 @@ def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> G
     if pruned is None:
         raise refusal("no text can be written that a lexer reads as the rules say", "Separate the terminals.")
     _check(source, pruned, lowering.names)
-    return replace(pruned, is_free=True)
+    return replace(pruned, is_client_grammar=True)
 
 
 class _LarkLowering:

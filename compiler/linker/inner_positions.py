@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import xgrammar as xgr
 
+from compiler.client_grammar_matcher import ClientGrammarMatcher
 from compiler.closing.closer import Closable, ParsedText, ShortestTexts
 from compiler.compiled_format import CompiledFormat
-from compiler.free_matcher import FreeMatcher
 from compiler.grammar.grammar import Expr, concat
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
@@ -38,7 +38,7 @@ class InUnit(Position):
 
     dispatcher: Dispatcher = field(repr=False)
     unit: Unit
-    matcher: xgr.GrammarMatcher | FreeMatcher
+    matcher: xgr.GrammarMatcher | ClientGrammarMatcher
     guard_state: GuardState | None
     call: CallText
     token: bytes
@@ -60,7 +60,7 @@ class InUnit(Position):
     @property
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, unless there is a guard, or its masks may take long."""
-        return None if self.guard_state or isinstance(self.matcher, FreeMatcher) else self.matcher
+        return None if self.guard_state or isinstance(self.matcher, ClientGrammarMatcher) else self.matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Allow the tokens that end the unit here."""

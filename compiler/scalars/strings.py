@@ -377,15 +377,15 @@ def _guarded_keywords(constraint: StringConstraint) -> tuple[str, ...]:
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:
     """The upper bound if a guard can keep it for the texts of an automaton; None if rules must."""
-    free_after = dfa.always_accepts_after
-    if free_after is not None and max(free_after, low, SHORTEST_GUARDED) <= high:
+    accepts_after = dfa.always_accepts_after
+    if accepts_after is not None and max(accepts_after, low, SHORTEST_GUARDED) <= high:
         return LengthBound(high)
     try:
         pattern = string_automaton(dfa, low)
     except TooManyStates:
         return None
-    is_free = pattern.num_unchecked(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
-    return LengthBound(high, pattern) if is_free and pattern.is_shortest_in_bytes else None
+    starts_unchecked = pattern.num_unchecked(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
+    return LengthBound(high, pattern) if starts_unchecked and pattern.is_shortest_in_bytes else None
 
 
 def _with_guarded_bound(lowered: LoweredString, bound: LengthBound) -> LoweredString:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import xgrammar as xgr
 
-from compiler.free_matcher import FreeMatcher
+from compiler.client_grammar_matcher import ClientGrammarMatcher
 from compiler.grammar.grammar import Grammar
 from compiler.guard.guard import Guard, GuardState, accept_as_read
 from compiler.matcher import Bitmask
@@ -50,19 +50,19 @@ class CompiledGrammar:
 
         So may a mask of rules that a client wrote.
         """
-        return self.is_free or (self.grammar.plan is not None and self.grammar.plan.can_run_out)
+        return self.is_client_grammar or (self.grammar.plan is not None and self.grammar.plan.can_run_out)
 
     @property
-    def is_free(self) -> bool:
+    def is_client_grammar(self) -> bool:
         """Whether a client wrote the rules, so that very many derivations may fit a text."""
-        return self.grammar.is_free
+        return self.grammar.is_client_grammar
 
-    def unguarded_matcher(self) -> xgr.GrammarMatcher | FreeMatcher:
+    def unguarded_matcher(self) -> xgr.GrammarMatcher | ClientGrammarMatcher:
         """A matcher at the beginning that knows nothing of the guard."""
         matcher = xgr.GrammarMatcher(self.compiled)
-        if not self.is_free:
+        if not self.is_client_grammar:
             return matcher
-        return FreeMatcher(matcher, self.prepared.timed_fills, self.prepared.held_memory)
+        return ClientGrammarMatcher(matcher, self.prepared.timed_fills, self.prepared.held_memory)
 
     @cached_property
     def network(self) -> Network:
@@ -90,7 +90,7 @@ class GuardedMatcher:
 
     def __init__(
         self,
-        matcher: xgr.GrammarMatcher | FreeMatcher,
+        matcher: xgr.GrammarMatcher | ClientGrammarMatcher,
         guard: Guard | None,
         vocabulary: Vocabulary,
     ) -> None:
@@ -138,7 +138,7 @@ class GuardedMatcher:
 
     def inner_matcher(self) -> xgr.GrammarMatcher | None:
         """The matcher of xgrammar, unless there is a guard, or its masks may take long."""
-        return None if self._guarded or isinstance(self._matcher, FreeMatcher) else self._matcher
+        return None if self._guarded or isinstance(self._matcher, ClientGrammarMatcher) else self._matcher
 
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Do nothing: the mask of xgrammar's matcher is complete."""

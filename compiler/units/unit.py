@@ -27,7 +27,7 @@ from compiler.grammar.grammar import (
     concat,
     subexpressions,
 )
-from compiler.grammar.json_form import grammar_from_json, grammar_to_json, is_of_free
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json, is_of_client_grammar
 from compiler.guard.guard import GuardState
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntax import Syntax
@@ -65,9 +65,9 @@ class Unit(CompiledGrammar):
         return grammar_from_json(self.source)
 
     @property
-    def is_free(self) -> bool:
+    def is_client_grammar(self) -> bool:
         """Whether a client wrote the rules, known without reading them."""
-        return is_of_free(self.source)
+        return is_of_client_grammar(self.source)
 
     @cached_property
     def num_bytes(self) -> int:

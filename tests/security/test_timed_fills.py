@@ -11,9 +11,9 @@ from slow_engine import VOCABULARY, Machine
 
 from compiler import compile_schema, timed_fills
 from compiler.cache_entry import CacheEntry
+from compiler.client_grammar_matcher import ClientGrammarMatcher
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import MatchingTooSlow
-from compiler.free_matcher import FreeMatcher
 from compiler.matcher import allocate_bitmask
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES, find_syntax
@@ -178,9 +178,9 @@ def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
     tool = custom_tool("t", "", CustomInput("lark", "start: WORD*\nWORD: /[a-z ]{1,3}/"))
     entry = CacheEntry.of_tool(tool, find_syntax(name), VOCABULARY)
     again = Unit.from_bytes(entry.unit.to_bytes(), VOCABULARY)
-    assert again.grammar.is_free
+    assert again.grammar.is_client_grammar
     for unit in (entry.unit, again):
-        assert isinstance(unit.unguarded_matcher(), FreeMatcher)
+        assert isinstance(unit.unguarded_matcher(), ClientGrammarMatcher)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_masks_of_custom_tools_with_grammars_are_timed(name):
 def test_the_masks_of_grammars_that_clients_write_are_timed(kind, content, is_timed):
     compiled = CacheEntry.of_format(ResponseFormat(kind, content), VOCABULARY).compiled_format
     again = CompiledFormat.from_bytes(compiled.to_bytes(), compiled.report, VOCABULARY)
-    assert isinstance(again.unguarded_matcher(), FreeMatcher) is again.may_search is is_timed
+    assert isinstance(again.unguarded_matcher(), ClientGrammarMatcher) is again.may_search is is_timed
     bitmask = allocate_bitmask(1, 257)
     with patch.object(TimedFills, "fill", autospec=True, side_effect=TimedFills.fill) as timed:
         again.matcher().fill_bitmask(bitmask, 0)

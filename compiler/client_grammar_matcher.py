@@ -14,7 +14,7 @@ from compiler.matcher import Bitmask
 from compiler.timed_fills import TimedFills
 
 
-class FreeMatcher:
+class ClientGrammarMatcher:
     """What is used of xgrammar's matcher.
 
     The methods that advance, copy or fill raise MatchingTooSlow. After a mask took too long, the matcher must
@@ -35,10 +35,10 @@ class FreeMatcher:
         self._steps_s: list[float] = []
         """The time of each step that was accepted."""
 
-    def fork(self) -> "FreeMatcher":
+    def fork(self) -> "ClientGrammarMatcher":
         """A second matcher at the same point, which cannot be rolled back to before that point."""
         time = self._held.begin(self._fills.client, self._time.seconds)
-        return FreeMatcher(self._matcher.fork(), self._fills, self._held, time)
+        return ClientGrammarMatcher(self._matcher.fork(), self._fills, self._held, time)
 
     def accept_token(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if it is not allowed."""
