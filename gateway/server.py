@@ -13,22 +13,17 @@ from contextlib import suppress
 
 import uvicorn
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
-from gateway.access.access_control import read_allowed_hosts
 from gateway.access.api_keys import ApiKeys
-from gateway.access.configured_keys import ConfiguredKeys
-from gateway.access.cors import read_origins
-from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.app import connect
 from gateway.connections import BACKLOG, ServerConfig
-from gateway.data_dir import open_store_of, read_secret
+from gateway.data_dir import open_store_of
 from gateway.errors import SettingsError
-from gateway.served_models import load_embedder
+from gateway.resources import Loaded, Resources
 from gateway.settings import Settings
-from gateway.telemetry.exporters import Meters, open_meters, open_provider
 from gateway.telemetry.log_lines import set_up_logging
-from gateway.telemetry.redaction import read_redactor
+from gateway.telemetry.recorders import Recorders
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
 
@@ -45,8 +40,7 @@ class Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         runtime: Runtime,
-        provider: TracerProvider | None = None,
-        meters: Meters | None = None,
+        recorders: Recorders | None = None,
         *,
         drain_s: float,
     ) -> None:
@@ -54,8 +48,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._runtime = runtime
         self._drain_s = drain_s
-        self._provider = provider
-        self._meters = meters
+        self._recorders = recorders
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and exclude everything loaded so far from garbage collection, which stops every thread."""
@@ -73,11 +66,10 @@ class Server(uvicorn.Server):
             if self.force_exit:
                 self._log_forced_exit()
             gc.unfreeze()  # otherwise libraries complain about objects that are left at the end
-            # Done here, because uvicorn passes SIGTERM on afterwards, which ends the process.
-            if self._provider:
-                await asyncio.to_thread(self._provider.shutdown)
-            if self._meters:
-                await asyncio.to_thread(self._meters.close)
+            # After a second interrupt, the application has not closed them. Done here, because uvicorn
+            # passes SIGTERM on afterwards, which ends the process.
+            if self._recorders:
+                await self._recorders.close()
 
     async def _abort_answers(self) -> None:
         await asyncio.sleep(self._drain_s)
@@ -92,38 +84,24 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, console: Console) -> None:
     """Serve until interrupted; the model is loaded before the first connection is accepted.
 
-    Keys, hosts, store, secret and address are checked before the model is loaded.
+    What the settings name, the store and the address are checked before the model is loaded.
 
     Raises:
         SettingsError: the address cannot be listened on, the store cannot be reached, or another setting
             is wrong.
+        ExtraMissing: the telemetry cannot be opened.
         ModelLoadError, UnusableDevice: the model cannot be loaded.
     """
     set_up_logging(settings)
-    ConfiguredKeys.read(settings)
-    read_redactor(settings)
-    read_allowed_hosts(settings)
-    read_origins(settings)
+    resources = Resources.open(settings)
     asyncio.run(reach_store(settings))
-    read_secret(settings)
     served = ", ".join(model.model for model in settings.served_models)
     with listen(settings) as listener:
-        provider = open_provider(settings)
-        if provider:
-            trace.set_tracer_provider(provider)
-        meters = open_meters(settings)
+        if resources.recorders.provider:
+            trace.set_tracer_provider(resources.recorders.provider)
         with console.status(f"loading {served} …"):
-            embedder = load_embedder(settings)
-            compile_pool = open_compile_pool(settings)
-            runtime = load_runtime(settings, compile_pool)
-        app = create_app(
-            settings,
-            runtime=runtime,
-            compile_pool=compile_pool,
-            tracer_provider=provider,
-            meters=meters,
-            embedder=embedder,
-        )
+            loaded = Loaded.load(settings)
+        app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
         console.print(f"Callgate serves {served} at [bold]http://{shown_host}:{port}[/]", highlight=False)
@@ -135,7 +113,8 @@ def serve(settings: Settings, console: Console) -> None:
             log_config=None,  # so that its lines are like all others
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
-            Server(config, runtime, provider, meters, drain_s=settings.drain_seconds).run(sockets=[listener])
+            server = Server(config, loaded.runtime, resources.recorders, drain_s=settings.drain_seconds)
+            server.run(sockets=[listener])
     end_with_computing_threads()
 
 

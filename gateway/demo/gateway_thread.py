@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import httpx
 import uvicorn
 
-from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.app import connect
 from gateway.connections import ServerConfig
+from gateway.resources import Loaded, Resources
 from gateway.server import listen
 from gateway.settings import Settings
 
@@ -33,10 +34,10 @@ class GatewayThread(threading.Thread):
     def run(self) -> None:
         """Serve until `stop`."""
         try:
-            compile_pool = open_compile_pool(self._settings)
-            runtime = load_runtime(self._settings, compile_pool)
+            resources = Resources.open(self._settings)
+            loaded = Loaded.load(self._settings)
             self.stage = "starting the server"
-            app = create_app(self._settings, runtime=runtime, compile_pool=compile_pool)
+            app = connect(resources, loaded)
             self._server = uvicorn.Server(ServerConfig(app, self._settings, log_level="warning"))
             self._server.should_exit = self._is_stopping
             self._server.run(sockets=[self._listener])

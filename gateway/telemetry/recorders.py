@@ -1,6 +1,7 @@
 """All recorders of an application, wired in one place."""
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from opentelemetry import trace
@@ -25,39 +26,41 @@ class Recorders:
     engines: EngineMeasures
     meters: Meters
     ring: RequestRing
-    _own_provider: TracerProvider | None
-    _has_own_meters: bool
+    provider: trace.TracerProvider | None
+    """Where spans go; None if the settings ask for no traces."""
+    _closing: ExitStack
 
     @classmethod
-    def open(
-        cls, settings: Settings, provider: trace.TracerProvider | None = None, meters: Meters | None = None
-    ) -> "Recorders":
-        """Make the recorders that the settings ask for; `close` closes what this made.
+    def open(cls, settings: Settings, tracer_provider: trace.TracerProvider | None = None) -> "Recorders":
+        """Make the recorders that the settings ask for; `close` closes the provider, given or not.
 
         Raises:
             SettingsError: there is no such redactor.
             ExtraMissing: an exporter is not installed.
         """
         redact = read_redactor(settings)
-        own_provider = open_provider(settings) if provider is None else None
-        tracer = (provider or own_provider or trace.NoOpTracerProvider()).get_tracer("callgate")
-        open_meter = open_meters(settings) if meters is None else meters
-        meter = open_meter.provider.get_meter("callgate")
+        provider = tracer_provider or open_provider(settings)
+        tracer = (provider or trace.NoOpTracerProvider()).get_tracer("callgate")
+        meters = open_meters(settings)
+        meter = meters.provider.get_meter("callgate")
         metrics = Metrics(meter, labels_toolsets=settings.metrics_toolsets)
-        ring = RequestRing(settings.recent_requests)
+        closing = ExitStack()
+        closing.callback(meters.close)
+        if isinstance(provider, TracerProvider):
+            closing.callback(provider.shutdown)
         return cls(
             Telemetry(tracer, metrics, conventions=settings.genai_conventions, redact=redact),
             ServedRequests(tracer, metrics),
             EngineMeasures(meter),
-            open_meter,
-            ring,
-            own_provider,
-            _has_own_meters=meters is None,
+            meters,
+            RequestRing(settings.recent_requests),
+            provider,
+            closing,
         )
 
     async def close(self) -> None:
-        """Send what is left, in threads: this waits for a collector and for the event loop."""
-        if self._own_provider:
-            await asyncio.to_thread(self._own_provider.shutdown)
-        if self._has_own_meters:
-            await asyncio.to_thread(self.meters.close)
+        """Send what is left, in a thread: this waits for a collector and for the event loop.
+
+        Once closed, this does nothing.
+        """
+        await asyncio.to_thread(self._closing.close)

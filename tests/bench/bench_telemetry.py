@@ -30,7 +30,8 @@ from fake_runtime import FakeRuntime, call
 from otlp_receiver import receiving_http
 from serving import server_of
 
-from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.app import create_app
+from gateway.resources import Loaded
 from gateway.settings import Settings
 
 TOOLS = [
@@ -84,7 +85,7 @@ def serve(folder, collector, kind):
     played = FakeRuntime(
         script=call("tool_1", '{"city": "', *("a" for _ in range(34)), '", "days": ', "3", "}")
     )
-    runtime = Shared(played if kind == PLAYED else load_runtime(own[1], open_compile_pool(own[1])))
+    runtime = Shared(played if kind == PLAYED else Loaded.load(own[1]).runtime)
     servers = [server_of(create_app(settings, runtime=runtime), settings) for settings in own]
 
     async def both():

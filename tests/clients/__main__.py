@@ -21,7 +21,7 @@ from clients.client_table import CLIENTS, SNIPPET, STEPS, Client
 from clients.environments import Environment
 from clients.recorder import Recorder
 from clients.snippets import PRINTED, snippets
-from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.app import create_app
 from gateway.connections import ServerConfig
 from gateway.settings import Settings
 
@@ -46,9 +46,7 @@ def gateway() -> Iterator[tuple[str, Recorder]]:
     """A gateway with the demo model on a free port of loopback, as `callgate serve` starts it."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=folder)
-        compile_pool = open_compile_pool(settings)
-        runtime = load_runtime(settings, compile_pool)
-        recorder = Recorder(create_app(settings, runtime=runtime, compile_pool=compile_pool))
+        recorder = Recorder(create_app(settings))
         config = ServerConfig(recorder, settings, port=0, log_level="warning")
         with served(uvicorn.Server(config)) as client:
             yield str(client.base_url), recorder

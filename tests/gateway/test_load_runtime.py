@@ -3,11 +3,11 @@
 import json
 import shutil
 
-import msgspec
 import pytest
 
 from compiler.isolation.limits import CompileLimits
-from gateway.app import create_app, load_runtime
+from gateway.app import create_app
+from gateway.resources import Loaded
 from gateway.served_models import start_runtime
 from gateway.settings import Settings
 from runtime.errors import ModelLoadError
@@ -31,7 +31,7 @@ class FakeCompiling:
 def test_what_compiles_begins_before_the_model_is_loaded_and_ends_if_there_is_none(tmp_path):
     compile_pool = FakeCompiling()
     with pytest.raises(ModelLoadError):
-        load_runtime(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool)
+        Loaded.load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool)
     assert compile_pool.happened == ["launched", "closed"]
 
 
@@ -70,17 +70,6 @@ async def test_a_start_that_fails_closes_what_was_opened(settings):
             pass
     assert str(error.value.exceptions[0]) == "the models cannot be listed"
     assert closed == ["runtime", "pool", "store"]
-
-
-async def test_a_model_that_cannot_be_loaded_closes_what_was_opened(settings, tmp_path):
-    closed = []
-    compile_pool, store = Recorded("pool", closed), Recorded("store", closed)
-    missing = msgspec.structs.replace(settings, model=str(tmp_path / "none"))
-    with pytest.raises(ExceptionGroup) as error:
-        async with create_app(missing, compile_pool=compile_pool, store=store).lifespan():
-            pass
-    assert isinstance(error.value.exceptions[0], ModelLoadError)
-    assert closed == ["pool", "store"]
 
 
 @pytest.mark.parametrize(("defaults", "temperature"), [("model", 0.3), ("openai", 1.0)])

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from compiler.isolation.pools import ThreadPool
-from gateway.app import open_compile_pool
 from gateway.processors import num_usable_cores
+from gateway.resources import open_compile_pool
 from gateway.settings import Settings
 
 ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -58,7 +58,7 @@ def test_threads_wait_passively_unless_the_environment_says_otherwise(given, exp
 
 @pytest.mark.parametrize(("num_cores", "num_workers"), [(1, 2), (2, 3), (3, 4), (64, 4)])
 def test_there_is_one_compile_worker_more_than_cores_and_at_most_four(monkeypatch, num_cores, num_workers):
-    monkeypatch.setattr("gateway.app.num_usable_cores", lambda: num_cores)
+    monkeypatch.setattr("gateway.resources.num_usable_cores", lambda: num_cores)
     assert open_compile_pool(Settings()).num_workers == num_workers
 
 

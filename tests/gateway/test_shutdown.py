@@ -120,10 +120,10 @@ def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
             await super().shutdown(sockets)
             sent.extend(span.name for span in spans.get_finished_spans())
 
-    app = create_app(settings, runtime=runtime, tracer_provider=provider)
-    with served(
-        Observed(uvicorn.Config(app, port=0, log_level="warning"), runtime, provider, drain_s=5)
-    ) as client:
+    config = uvicorn.Config(
+        create_app(settings, runtime=runtime, tracer_provider=provider), port=0, log_level="warning"
+    )
+    with served(Observed(config, runtime, drain_s=5)) as client:
         client.get("/v1/models")
         assert not spans.get_finished_spans()
     assert sent == ["GET /v1/models"]
