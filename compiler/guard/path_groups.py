@@ -4,57 +4,57 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from compiler.guard.ambiguities import Ambiguities
-from compiler.guard.draft_states import DraftState
+from compiler.guard.path_state_builder import PathStateBuilder
 from compiler.guard.string_bounds import LengthBound
 
 
 class PathGroup(NamedTuple):
     """The states of the values that are at one path; those of guarded strings, and those with marked keys."""
 
-    drafts: list[DraftState]
+    builders: list[PathStateBuilder]
     is_in_unknown: bool
-    guarded: list[DraftState]
-    marking: list[DraftState]
+    guarded: list[PathStateBuilder]
+    marking: list[PathStateBuilder]
 
     @classmethod
-    def of(cls, drafts: list[DraftState], *, is_in_unknown: bool) -> "PathGroup":
+    def of(cls, builders: list[PathStateBuilder], *, is_in_unknown: bool) -> "PathGroup":
         """The group of these states."""
-        guarded = [draft for draft in drafts if draft.bounds and draft.guarded_bounds]
-        marking = [draft for draft in drafts if draft.objects and draft.marked_keys]
-        return cls(drafts, is_in_unknown, guarded, marking)
+        guarded = [builder for builder in builders if builder.bounds and builder.guarded_bounds]
+        marking = [builder for builder in builders if builder.objects and builder.marked_keys]
+        return cls(builders, is_in_unknown, guarded, marking)
 
     def ambiguous_bounds(self, counted: set[str]) -> set[str]:
         """The pointers of guarded strings that a guard cannot tell from others here.
 
         Rules count those at the pointers `counted`.
         """
-        guarded = {draft.pointer for draft in self.guarded} - counted
+        guarded = {builder.pointer for builder in self.guarded} - counted
         if not guarded:
             return guarded
         bounds = set[LengthBound | None]()
-        for draft in self.drafts:
-            bounds |= {None} if draft.bounds and draft.pointer in counted else draft.bounds
+        for builder in self.builders:
+            bounds |= {None} if builder.bounds and builder.pointer in counted else builder.bounds
         is_unclear = self.is_in_unknown and any(bound and bound.automaton for bound in bounds)
         return guarded if len(bounds) > 1 or is_unclear else set()
 
     def marking_beside_listed(self) -> Iterator[str]:
         """The pointers of objects with marked keys, if a listed object here has one of these keys."""
-        marked = frozenset[str]().union(*(draft.marked_keys for draft in self.marking))
-        listed = (keys for draft in self.drafts for keys in draft.objects if keys.is_listed)
+        marked = frozenset[str]().union(*(builder.marked_keys for builder in self.marking))
+        listed = (keys for builder in self.builders for keys in builder.objects if keys.is_listed)
         if any(keys.unreadable(marked) for keys in listed):
-            yield from (draft.pointer for draft in self.marking)
+            yield from (builder.pointer for builder in self.marking)
 
     def unreadable(self, separated: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
         """The keys after which objects here must read marks too, with the pointer of each object.
 
         No keys are marked at the pointers `separated`.
         """
-        marking = (draft for draft in self.marking if draft.pointer not in separated)
-        marked = frozenset[str]().union(*(draft.marked_keys for draft in marking))
-        for draft in self.drafts:
-            for keys in draft.objects:
-                if missing := keys.unreadable(marked, is_separated=draft.pointer in separated):
-                    yield draft.pointer, missing
+        marking = (builder for builder in self.marking if builder.pointer not in separated)
+        marked = frozenset[str]().union(*(builder.marked_keys for builder in marking))
+        for builder in self.builders:
+            for keys in builder.objects:
+                if missing := keys.unreadable(marked, is_separated=builder.pointer in separated):
+                    yield builder.pointer, missing
 
 
 def find_ambiguities(groups: list[PathGroup]) -> Ambiguities:
@@ -73,8 +73,8 @@ def _ambiguous_bounds(groups: list[PathGroup]) -> frozenset[str]:
     """The pointers that are ambiguous in any group; those found may make others ambiguous."""
     groups_of: dict[str, list[PathGroup]] = {}
     for group in groups:
-        for draft in group.drafts:
-            groups_of.setdefault(draft.pointer, []).append(group)
+        for builder in group.builders:
+            groups_of.setdefault(builder.pointer, []).append(group)
     pending, ambiguous = {id(group): group for group in groups}, set[str]()
     while pending:
         _, group = pending.popitem()

@@ -5,17 +5,17 @@ from collections.abc import Iterable
 from compiler.digraph import coreachable, reachable
 from compiler.errors import UnsupportedSchema
 from compiler.guard.ambiguities import Ambiguities, AmbiguousPaths
-from compiler.guard.draft_states import (
+from compiler.guard.path_groups import PathGroup, find_ambiguities
+from compiler.guard.path_state_builder import (
     ContainerType,
-    DraftState,
     ItemStep,
     KeyStep,
     ObjectKeys,
     OtherKeyStep,
+    PathStateBuilder,
     PathStep,
     successors,
 )
-from compiler.guard.path_groups import PathGroup, find_ambiguities
 from compiler.guard.plan import GuardedTags, GuardPlan, PathStates
 from compiler.guard.string_bounds import LengthBound
 
@@ -31,39 +31,39 @@ class Planner:
         self.tags: GuardedTags | None = None
         self.kept_distinct: set[int] = set()
         """The states of arrays that may repeat items, but never do: others at the same path must not."""
-        self._drafts: list[DraftState] = []
+        self._builders: list[PathStateBuilder] = []
 
     def new_state(self, pointer: str = "") -> int:
         """Add a state and return its number; messages name it by `pointer`."""
-        self._drafts.append(DraftState(pointer))
-        return len(self._drafts) - 1
+        self._builders.append(PathStateBuilder(pointer))
+        return len(self._builders) - 1
 
     def link(self, outer: int, step: PathStep, inner: Iterable[int]) -> None:
         """Let `step` lead from one state to others; to none if a guard has nothing to do there."""
-        draft = self._drafts[outer]
+        builder = self._builders[outer]
         match step:
             case KeyStep(key):
-                draft.keys.setdefault(key, set()).update(inner)
+                builder.keys.setdefault(key, set()).update(inner)
             case OtherKeyStep():
-                draft.other_keys.update(inner)
+                builder.other_keys.update(inner)
             case ItemStep(index):
-                draft.items.setdefault(index, set()).update(inner)
+                builder.items.setdefault(index, set()).update(inner)
             case None:
-                draft.same.update(inner)
+                builder.same.update(inner)
 
     def mark_string(self, state: int, bound: LengthBound | None = None, *, is_plain: bool = False) -> None:
         """Note that there can be a string; a guard must keep it to `bound` if there is one.
 
         `is_plain`: what may follow inside it does not depend on the text so far, the first character aside.
         """
-        draft = self._drafts[state]
-        draft.bounds.add(bound)
-        draft.is_plain &= is_plain
+        builder = self._builders[state]
+        builder.bounds.add(bound)
+        builder.is_plain &= is_plain
 
     def mark_array(self, state: int, min_items: int, *, is_distinct: bool) -> None:
         """Note that there can be an array of at least `min_items` items; `is_distinct`: they must differ."""
-        self._drafts[state].min_items = min_items
-        self._drafts[state].is_distinct = is_distinct
+        self._builders[state].min_items = min_items
+        self._builders[state].is_distinct = is_distinct
 
     def mark_object(
         self,
@@ -80,29 +80,29 @@ class Planner:
         """
         known = None if readable is None else frozenset(readable)
         keys = ObjectKeys(frozenset(declared), frozenset(marked), known, is_open, is_listed=False)
-        self._drafts[state].objects.append(keys)
+        self._builders[state].objects.append(keys)
 
     def mark_listed_object(self, state: int, keys: Iterable[str]) -> None:
         """Note that there can be one object with these keys, after which no marks are read."""
         none = frozenset[str]()
         listed = ObjectKeys(frozenset(keys), none, none, is_open=False, is_listed=True)
-        self._drafts[state].objects.append(listed)
+        self._builders[state].objects.append(listed)
 
     def pointer_of(self, state: int) -> str:
         """The pointer of a state."""
-        return self._drafts[state].pointer
+        return self._builders[state].pointer
 
     def mark_unknown(self, state: int, containers: Iterable[ContainerType]) -> None:
         """Note which containers can be there that hold anything."""
-        self._drafts[state].unknown |= frozenset(containers)
+        self._builders[state].unknown |= frozenset(containers)
 
     def mark_can_run_out(self, state: int) -> None:
         """Note that the keys or items there can run out (see `PathState.can_run_out`)."""
-        self._drafts[state].can_run_out = True
+        self._builders[state].can_run_out = True
 
     def may_be_ambiguous(self, state: int) -> bool:
         """Whether a guard looks at strings or objects of the value there, which it may fail to tell apart."""
-        return any(self._drafts[other].is_looked_at for other in self._closure({state}))
+        return any(self._builders[other].is_looked_at for other in self._closure({state}))
 
     def forget(self, ambiguities: Ambiguities) -> set[int]:
         """Forget what is in the states of values that must be lowered again; return their numbers.
@@ -112,12 +112,14 @@ class Planner:
         """
         concerned = [
             state
-            for state, draft in enumerate(self._drafts)
-            if draft.is_concerned(ambiguities) or (ambiguities.counted and draft.is_distinct)
+            for state, builder in enumerate(self._builders)
+            if builder.is_concerned(ambiguities) or (ambiguities.counted and builder.is_distinct)
         ]
-        stale = coreachable(concerned, ((state, draft.same) for state, draft in enumerate(self._drafts)))
+        stale = coreachable(
+            concerned, ((state, builder.same) for state, builder in enumerate(self._builders))
+        )
         for state in stale:
-            self._drafts[state] = DraftState(self._drafts[state].pointer)
+            self._builders[state] = PathStateBuilder(self._builders[state].pointer)
         return stale
 
     def plan(self, start: int) -> GuardPlan | None:
@@ -127,21 +129,23 @@ class Planner:
             UnsupportedSchema: items that must differ are at the same path as items that must repeat.
             AmbiguousPaths: a guard cannot tell strings or objects that it looks at from others.
         """
-        drafts = {state: self._drafts[state] for state in reachable({start}, self._next_states)}
-        if any(draft.guarded_bounds or draft.marked_keys for draft in drafts.values()):
+        builders = {state: self._builders[state] for state in reachable({start}, self._next_states)}
+        if any(builder.guarded_bounds or builder.marked_keys for builder in builders.values()):
             self._check_paths(start)
-        for group in ({start}, *(inner for draft in drafts.values() for inner in draft.inside())):
+        for group in ({start}, *(inner for builder in builders.values() for inner in builder.inside())):
             self._make_all_distinct(self._closure(group))
-        if not self.repeats_keys and not any(draft.is_guarded for draft in drafts.values()):
+        if not self.repeats_keys and not any(builder.is_guarded for builder in builders.values()):
             return None
-        relevant = {state for state, draft in drafts.items() if draft.is_guarded or not draft.is_plain}
-        leading = coreachable(relevant, ((state, self._next_states(state)) for state in drafts))
+        relevant = {
+            state for state, builder in builders.items() if builder.is_guarded or not builder.is_plain
+        }
+        leading = coreachable(relevant, ((state, self._next_states(state)) for state in builders))
         numbers = {state: number for number, state in enumerate(sorted(leading))}
 
         def numbered(states: set[int]) -> PathStates:
             return frozenset(numbers[state] for state in self._closure(states) if state in numbers)
 
-        states = tuple(self._drafts[state].state(numbered) for state in numbers)
+        states = tuple(self._builders[state].build(numbered) for state in numbers)
         return GuardPlan(states, numbered({start}), self.tags, self.repeats_keys)
 
     def _check_paths(self, start: int) -> None:
@@ -168,10 +172,10 @@ class Planner:
         groups: list[PathGroup] = []
         while pending:
             states, is_in_unknown = pending.pop()
-            drafts = [self._drafts[state] for state in states]
-            groups.append(PathGroup.of(drafts, is_in_unknown=is_in_unknown))
-            for container, inner in successors(drafts):
-                is_unknown = is_in_unknown or any(container in draft.unknown for draft in drafts)
+            builders = [self._builders[state] for state in states]
+            groups.append(PathGroup.of(builders, is_in_unknown=is_in_unknown))
+            for container, inner in successors(builders):
+                is_unknown = is_in_unknown or any(container in builder.unknown for builder in builders)
                 following = (frozenset(self._closure(inner)), is_unknown)
                 if len(seen) > MAX_PATHS:
                     raise AmbiguousPaths(self._all_as_ambiguous())
@@ -182,29 +186,31 @@ class Planner:
 
     def _all_as_ambiguous(self) -> Ambiguities:
         """Whatever may be ambiguous, when there are too many paths to tell."""
-        counted = frozenset(draft.pointer for draft in self._drafts if draft.guarded_bounds)
-        separated = frozenset(draft.pointer for draft in self._drafts if draft.marked_keys)
+        counted = frozenset(builder.pointer for builder in self._builders if builder.guarded_bounds)
+        separated = frozenset(builder.pointer for builder in self._builders if builder.marked_keys)
         return Ambiguities(counted, separated)
 
     def _make_all_distinct(self, states: Iterable[int]) -> None:
         """Keep all arrays at one path distinct if some of them must be: the guard cannot tell them apart."""
-        arrays = {state: self._drafts[state] for state in states if self._drafts[state].min_items is not None}
-        if not any(draft.is_distinct for draft in arrays.values()):
+        arrays = {
+            state: self._builders[state] for state in states if self._builders[state].min_items is not None
+        }
+        if not any(builder.is_distinct for builder in arrays.values()):
             return
-        for state, draft in arrays.items():
-            if draft.is_distinct:
+        for state, builder in arrays.items():
+            if builder.is_distinct:
                 continue
             self.kept_distinct.add(state)
-            draft.can_run_out = True  # its lowering did not ask how many distinct items there are
-            if (draft.min_items or 0) > 1:
+            builder.can_run_out = True  # its lowering did not ask how many distinct items there are
+            if (builder.min_items or 0) > 1:
                 reason = "cannot be told apart from arrays at the same place that may repeat items"
-                raise UnsupportedSchema(draft.pointer, "uniqueItems", reason, "Set it for all or for none.")
+                raise UnsupportedSchema(builder.pointer, "uniqueItems", reason, "Set it for all or for none.")
 
     def _closure(self, states: set[int]) -> set[int]:
         """The states, and those of all other schemas for the same value."""
-        return reachable(states, lambda state: self._drafts[state].same)
+        return reachable(states, lambda state: self._builders[state].same)
 
     def _next_states(self, state: int) -> set[int]:
         """The states of other schemas for the same value, and of the values in a container there."""
-        draft = self._drafts[state]
-        return draft.same.union(*draft.inside())
+        builder = self._builders[state]
+        return builder.same.union(*builder.inside())

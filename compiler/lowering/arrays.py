@@ -13,7 +13,7 @@ from math import prod
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
-from compiler.guard.draft_states import ItemStep
+from compiler.guard.path_state_builder import ItemStep
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
 from compiler.lowering.constraints import ArrayConstraint, Context, intersection
 from compiler.lowering.lowering import Lowering

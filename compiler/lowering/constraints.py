@@ -10,7 +10,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.source_map import SchemaLocation
-from compiler.guard.draft_states import KeyStep, PathStep
+from compiler.guard.path_state_builder import KeyStep, PathStep
 from compiler.regular.formats import FORMATS
 from compiler.regular.language import is_valid_for_all
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint

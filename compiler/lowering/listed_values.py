@@ -5,7 +5,7 @@ from typing import Any
 
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Expr, choice
-from compiler.guard.draft_states import ItemStep, KeyStep, PathStep
+from compiler.guard.path_state_builder import ItemStep, KeyStep, PathStep
 from compiler.guard.planner import Planner
 from compiler.lowering.constraints import Context, without_key_order
 from compiler.lowering.lowering import Lowering

@@ -23,7 +23,7 @@ from compiler.frontend.symbolic_forms import form_of
 from compiler.grammar.grammar import Expr, union
 from compiler.grammar.rules import RuleTable
 from compiler.guard.ambiguities import Ambiguities
-from compiler.guard.draft_states import PathStep
+from compiler.guard.path_state_builder import PathStep
 from compiler.guard.planner import Planner
 from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.cardinality import Cardinality

@@ -11,7 +11,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import EMPTY, Expr, Literal, choice, concat, optional, union
-from compiler.guard.draft_states import KeyStep
+from compiler.guard.path_state_builder import KeyStep
 from compiler.lowering.any_order import ChosenOrder
 from compiler.lowering.cardinality import finite_names
 from compiler.lowering.constraints import Context, ObjectConstraint, intersection

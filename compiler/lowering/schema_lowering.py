@@ -26,7 +26,7 @@ from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule,
 from compiler.grammar.joining import with_joined_rules
 from compiler.grammar.passes import inline_single_uses, prune
 from compiler.guard.ambiguities import Ambiguities
-from compiler.guard.draft_states import PathStep
+from compiler.guard.path_state_builder import PathStep
 from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import (

@@ -17,7 +17,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
-from compiler.guard.draft_states import KeyStep
+from compiler.guard.path_state_builder import KeyStep
 from compiler.guard.plan import GuardedTags
 from compiler.lowering.any_order import ChosenOrder, lower_in_any_order
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 
 from compiler.frontend.source_map import ANYWHERE, SchemaLocation
 from compiler.grammar.grammar import Expr, Literal, Rule, RuleRef, choice
-from compiler.guard.draft_states import CONTAINERS, ContainerType, PathStep
+from compiler.guard.path_state_builder import CONTAINERS, ContainerType, PathStep
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.lowering import Lowering

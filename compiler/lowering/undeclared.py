@@ -14,7 +14,7 @@ from jsonschema_rs import CanonicalSchema
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Expr, Rule, choice, concat, union
-from compiler.guard.draft_states import OtherKeyStep
+from compiler.guard.path_state_builder import OtherKeyStep
 from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, intersection, strings_of
 from compiler.lowering.lowering import Lowering
 from compiler.regular.language import TooManyOverlaps, overlaps

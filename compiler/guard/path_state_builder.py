@@ -1,4 +1,4 @@
-"""Path states while a schema is lowered, and the steps between them; a plan is made of them (`planner`)."""
+"""Builders of path states, which the lowering fills, and the steps between them (see `planner`)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ class ObjectKeys(NamedTuple):
         return rest if self.is_open else rest & self.declared
 
 
-class DraftState:
-    """A path state while its schema is lowered."""
+class PathStateBuilder:
+    """What is known of a path state while its schema is lowered."""
 
     def __init__(self, pointer: str) -> None:
         self.pointer = pointer
@@ -105,8 +105,8 @@ class DraftState:
         """The keys that a guard must mark here."""
         return frozenset[str]().union(*(keys.marked for keys in self.objects))
 
-    def state(self, numbered: Callable[[set[int]], PathStates]) -> PathState:
-        """The path state; `numbered` maps numbers of drafts to numbers of states in the plan."""
+    def build(self, numbered: Callable[[set[int]], PathStates]) -> PathState:
+        """The path state; `numbered` maps numbers of builders to numbers of states in the plan."""
         num_items = max(self.items, default=-1) + 1
         return PathState(
             self.is_distinct,
@@ -126,14 +126,14 @@ class DraftState:
         yield from self.items.values()
 
 
-def successors(drafts: list[DraftState]) -> Iterator[tuple[ContainerType, set[int]]]:
+def successors(builders: list[PathStateBuilder]) -> Iterator[tuple[ContainerType, set[int]]]:
     """The states that one step leads to from all of these states at once, for every step into a container."""
-    for key in {key for draft in drafts for key in draft.keys}:
-        yield "object", set().union(*(draft.keys.get(key, draft.other_keys) for draft in drafts))
-    yield "object", set().union(*(draft.other_keys for draft in drafts))
-    for index in range(1 + max((max(draft.items, default=-1) for draft in drafts), default=-1)):
-        yield "array", set().union(*(_item_states(draft, index) for draft in drafts))
+    for key in {key for builder in builders for key in builder.keys}:
+        yield "object", set().union(*(builder.keys.get(key, builder.other_keys) for builder in builders))
+    yield "object", set().union(*(builder.other_keys for builder in builders))
+    for index in range(1 + max((max(builder.items, default=-1) for builder in builders), default=-1)):
+        yield "array", set().union(*(_item_states(builder, index) for builder in builders))
 
 
-def _item_states(draft: DraftState, index: int) -> set[int]:
-    return draft.items.get(min(index, max(draft.items)), set()) if draft.items else set()
+def _item_states(builder: PathStateBuilder, index: int) -> set[int]:
+    return builder.items.get(min(index, max(builder.items)), set()) if builder.items else set()
