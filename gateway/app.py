@@ -28,8 +28,7 @@ from gateway.http.headers import HttpRequest, RequestIds, name_methods
 from gateway.http.json_contents import ContentLimits
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
-from gateway.resources import Loaded, Resources, open_compile_pool
-from gateway.served_models import load_embedder
+from gateway.resources import Loaded, Resources
 from gateway.service_views import ServiceViews
 from gateway.services import Services
 from gateway.setting_sources import source_environment
@@ -56,7 +55,7 @@ def create_app(
     tracer_provider: trace.TracerProvider | None = None,
     embedder: Embedder | None = None,
 ) -> Litestar:
-    """The gateway as a Litestar application: opens what is not given, loads the models, and connects all.
+    """The gateway as a Litestar application: opens and loads what is not given, and connects all.
 
     Everything, given or not, is closed with the application.
 
@@ -65,9 +64,7 @@ def create_app(
         ModelLoadError, UnusableDevice, UnknownSyntax: see `Loaded.load`.
     """
     resources = Resources.open(settings, store=store, tracer_provider=tracer_provider)
-    if runtime is None:
-        return connect(resources, Loaded.load(settings, compile_pool))
-    loaded = Loaded(compile_pool or open_compile_pool(settings), runtime, embedder or load_embedder(settings))
+    loaded = Loaded.load(settings, compile_pool=compile_pool, runtime=runtime, embedder=embedder)
     return connect(resources, loaded)
 
 

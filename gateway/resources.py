@@ -88,24 +88,33 @@ class Loaded:
 
     compile_pool: CompilePool
     runtime: Runtime
-    embedder: Embedder | None = None
+    embedder: Embedder | None
 
     @classmethod
-    def load(cls, settings: Settings, compile_pool: CompilePool | None = None) -> "Loaded":
-        """Launch the compile pool and load the models meanwhile; if that fails, the pool is closed.
+    def load(
+        cls,
+        settings: Settings,
+        *,
+        compile_pool: CompilePool | None = None,
+        runtime: Runtime | None = None,
+        embedder: Embedder | None = None,
+    ) -> "Loaded":
+        """Load what is not given; the compile pool starts meanwhile, and is closed if a model fails.
 
         Raises:
             ModelLoadError: a model cannot be loaded; with path and reason.
             SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit the model or the machine.
         """
-        embedder = load_embedder(settings)
-        compilers = compile_pool or open_compile_pool(settings)
-        compilers.launch()
-        try:
-            return cls(compilers, start_runtime(settings, compilers.learn), embedder)
-        except BaseException:
-            asyncio.run(compilers.close())
-            raise
+        embedder = embedder or load_embedder(settings)
+        compile_pool = compile_pool or open_compile_pool(settings)
+        if runtime is None:
+            compile_pool.launch()
+            try:
+                runtime = start_runtime(settings, compile_pool.learn)
+            except BaseException:
+                asyncio.run(compile_pool.close())
+                raise
+        return cls(compile_pool, runtime, embedder)
 
 
 def open_compile_pool(settings: Settings) -> CompilePool:

@@ -31,7 +31,7 @@ class FakeCompiling:
 def test_what_compiles_begins_before_the_model_is_loaded_and_ends_if_there_is_none(tmp_path):
     compile_pool = FakeCompiling()
     with pytest.raises(ModelLoadError):
-        Loaded.load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool)
+        Loaded.load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool=compile_pool)
     assert compile_pool.happened == ["launched", "closed"]
 
 
