@@ -22,7 +22,7 @@ from gateway.generation.model_names import split_model
 from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.turn import Generation, Observer, Turn
 from gateway.http.deadline import Deadline
-from gateway.telemetry.chat_spans import Chat, Telemetry
+from gateway.telemetry.turn_recorder import Telemetry, TurnRecorder
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
@@ -105,14 +105,14 @@ class Completions:
                 f"at most {self._max_choices} choices are allowed; the request asks for {turn.num_choices}",
             )
         model, suffix = await self._model(turn)
-        chat = self._telemetry.chat(model.model_id)
-        with chat.beginning():
+        recorder = self._telemetry.record_turn(model.model_id)
+        with recorder.beginning():
             async with deadline.enforced():
-                prepared = await self._prepared(turn, model, suffix, deadline, chat=chat, share=share)
+                prepared = await self._prepared(turn, model, suffix, deadline, recorder=recorder, share=share)
                 expected = expected_tokens(prepared.request, model.context_length)
                 reservation = await allowance.reserve_tokens(expected.total) if allowance else None
-            with metered(allowance, reservation, chat, expected, turn.num_choices) as observer:
-                return await self._begun(prepared, deadline, chat, observer)
+            with metered(allowance, reservation, recorder, expected, turn.num_choices) as observer:
+                return await self._begun(prepared, deadline, recorder, observer)
 
     async def _prepared(
         self,
@@ -121,20 +121,22 @@ class Completions:
         suffix: tuple[ToolsetReference, ...],
         deadline: Deadline,
         *,
-        chat: Chat,
+        recorder: TurnRecorder,
         share: str,
     ) -> _PreparedTurn:
         """The turn with its tools and grammar; raises what `start` raises before it calls the runtime."""
         revisions = await self._revisions((*turn.toolsets, *suffix))
-        chat.uses(revisions)
+        recorder.record_toolsets(revisions)
         tools = await self._joined(revisions, turn.tools)
         choice = check_choice(turn, tools)
         tools, search_result = await self._searcher.find(
             turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
         )
-        chat.searched(search_result)
+        recorder.record_search(search_result)
         try:
-            grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
+            grammar = await self._grammar(
+                turn, model, tools, choice, revisions, recorder=recorder, share=share
+            )
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
         ignored = tuple(without_effect(turn, model, grammar))
@@ -143,12 +145,12 @@ class Completions:
         request = replace(
             generation_request(turn, model, tools, grammar, revisions),
             share=share,
-            trace_headers=chat.headers(),
+            trace_headers=recorder.trace_headers(),
         )
         return _PreparedTurn(turn, model, choice, tools, revisions, search_result, grammar, ignored, request)
 
     async def _begun(
-        self, prepared: _PreparedTurn, deadline: Deadline, chat: Chat, observer: Observer
+        self, prepared: _PreparedTurn, deadline: Deadline, recorder: TurnRecorder, observer: Observer
     ) -> Generation:
         """The generation of a turn, whose first event has come.
 
@@ -158,7 +160,7 @@ class Completions:
         request, num_turns = prepared.request, 1
         while True:
             request = replace(request, timeout_s=deadline.remaining_s())
-            chat.asked(request)
+            recorder.record_request(request)
             generation = self._generation(prepared, request, deadline, observer)
             try:
                 await generation.begin()
@@ -254,14 +256,14 @@ class Completions:
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
         *,
-        chat: Chat,
+        recorder: TurnRecorder,
         share: str,
     ) -> GrammarLookup | None:
         # Some syntaxes put frames around plain text too. A grammar makes the model write them correctly.
         has_frames = find_syntax(model.syntax).frames_prose and turn.prompt is None
         if not tools and not turn.response_format and not has_frames:
             return None
-        with chat.grammar(revisions) as span:
+        with recorder.finding_grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
                 cached = await self._grammars.find_format(
                     turn.response_format,

@@ -8,13 +8,13 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from gateway.settings import Settings
-from gateway.telemetry.chat_spans import Telemetry
 from gateway.telemetry.engine_measures import EngineMeasures
 from gateway.telemetry.exporters import Meters, open_meters, open_provider
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent_requests import RequestRing
 from gateway.telemetry.redaction import read_redactor
 from gateway.telemetry.served_requests import ServedRequests
+from gateway.telemetry.turn_recorder import Telemetry
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import pkgutil
 
 from gateway.errors import SettingsError
 from gateway.settings import Settings
-from gateway.telemetry.chat_spans import Redactor, as_it_is
+from gateway.telemetry.turn_recorder import Redactor, as_it_is
 
 
 def read_redactor(settings: Settings) -> Redactor | None:

@@ -99,9 +99,10 @@ class Telemetry:
         """Whether prompts and arguments are recorded."""
         return self._redact is not None
 
-    def chat(self, model_id: str) -> "Chat":
+    def record_turn(self, model_id: str) -> "TurnRecorder":
         """Begin to record a turn of a model."""
-        return Chat(self, model_id, self.tracer.start_span(f"chat {model_id}", kind=SpanKind.INTERNAL))
+        span = self.tracer.start_span(f"chat {model_id}", kind=SpanKind.INTERNAL)
+        return TurnRecorder(self, model_id, span)
 
     def record_content(self, span: Span, attribute: str, text: str) -> None:
         """Record redacted content; if the redactor fails, the content is not recorded."""
@@ -165,7 +166,7 @@ class Telemetry:
                 self._compiled.popitem(last=False)
 
 
-class Chat:
+class TurnRecorder:
     """Records one turn. It observes the events of the generation that answers it."""
 
     def __init__(self, telemetry: Telemetry, model_id: str, span: Span) -> None:
@@ -194,19 +195,19 @@ class Chat:
             self.ended(error)
             raise
 
-    def uses(self, revisions: Sequence[Revision]) -> None:
+    def record_toolsets(self, revisions: Sequence[Revision]) -> None:
         """Record the turn's toolsets."""
         names = [f"{r.toolset.name}@{r.number}" for r in revisions[:_MAX_KEPT_TOOLSETS]]
         add_to_recent(toolsets=names)
         self._toolset = self._telemetry.metrics.toolset_label([r.toolset.name for r in revisions])
 
-    def searched(self, result: ToolSearchResult | None) -> None:
+    def record_search(self, result: ToolSearchResult | None) -> None:
         """Record the tools that a search found for the prompt."""
         if result is not None and self._span.is_recording():
             self._span.set_attributes(search_attributes(result))
 
     @contextmanager
-    def grammar(self, revisions: Sequence[Revision]) -> Iterator["GrammarSpan"]:
+    def finding_grammar(self, revisions: Sequence[Revision]) -> Iterator["GrammarSpan"]:
         """Record how the grammar of some toolsets is found."""
         with self._telemetry.tracer.start_as_current_span("grammar", record_exception=False) as span:
             if revisions and span.is_recording():
@@ -217,13 +218,13 @@ class Chat:
             finally:
                 self._grammar_ns = (start_ns, time.time_ns())
 
-    def headers(self) -> Mapping[str, str]:
+    def trace_headers(self) -> Mapping[str, str]:
         """The W3C trace headers that make an engine's spans children of this turn."""
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, trace.set_span_in_context(self._span))
         return carrier
 
-    def asked(self, request: GenerationRequest) -> None:
+    def record_request(self, request: GenerationRequest) -> None:
         """Record the request to the runtime; if there are several tries, the last one counts."""
         self._request = request
         if not self._span.is_recording():
