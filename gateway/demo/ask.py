@@ -61,8 +61,8 @@ def request_of(scenario: Scenario, model: str, *, seed: int) -> dict[str, Any]:
     }
     if scenario.is_streamed:
         request["stream_options"] = {"include_usage": True}
-    if scenario.choice is not None:
-        request["tool_choice"] = scenario.choice
+    if scenario.tool_choice is not None:
+        request["tool_choice"] = scenario.tool_choice
     if scenario.is_parallel is not None:
         request["parallel_tool_calls"] = scenario.is_parallel
     if scenario.inline:

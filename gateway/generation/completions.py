@@ -40,7 +40,7 @@ class _PreparedTurn:
 
     turn: Turn
     model: ModelCard
-    choice: ToolChoice
+    tool_choice: ToolChoice
     tools: tuple[Tool, ...]
     revisions: tuple[Revision, ...]
     search_result: ToolSearchResult | None
@@ -128,14 +128,14 @@ class Completions:
         revisions = await self._revisions((*turn.toolsets, *suffix))
         recorder.record_toolsets(revisions)
         tools = await self._joined(revisions, turn.tools)
-        choice = check_choice(turn, tools)
+        tool_choice = check_tool_choice(turn, tools)
         tools, search_result = await self._searcher.find(
             turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
         )
         recorder.record_search(search_result)
         try:
             grammar = await self._grammar(
-                turn, model, tools, choice, revisions, recorder=recorder, share=share
+                turn, model, tools, tool_choice, revisions, recorder=recorder, share=share
             )
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
@@ -147,7 +147,9 @@ class Completions:
             share=share,
             trace_headers=recorder.trace_headers(),
         )
-        return _PreparedTurn(turn, model, choice, tools, revisions, search_result, grammar, ignored, request)
+        return _PreparedTurn(
+            turn, model, tool_choice, tools, revisions, search_result, grammar, ignored, request
+        )
 
     async def _begun(
         self, prepared: _PreparedTurn, deadline: Deadline, recorder: TurnRecorder, observer: Observer
@@ -186,7 +188,7 @@ class Completions:
             request_id=request.request_id,
             model_id=prepared.model.model_id,
             num_choices=turn.num_choices,
-            is_named=prepared.choice.is_named,
+            is_named=prepared.tool_choice.is_named,
             has_logprobs=turn.num_logprobs is not None,
             toolsets=tuple(revision.summary for revision in prepared.revisions),
             grammar=prepared.grammar,
@@ -253,7 +255,7 @@ class Completions:
         turn: Turn,
         model: ModelCard,
         tools: tuple[Tool, ...],
-        choice: ToolChoice,
+        tool_choice: ToolChoice,
         revisions: tuple[Revision, ...],
         *,
         recorder: TurnRecorder,
@@ -264,7 +266,7 @@ class Completions:
         if not tools and not turn.response_format and not has_frames:
             return None
         with recorder.finding_grammar(revisions) as span:
-            if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
+            if turn.response_format and (not tools or tool_choice.mode is ChoiceMode.NONE):
                 cached = await self._grammars.find_format(
                     turn.response_format,
                     prepared=model.prepared,
@@ -277,8 +279,8 @@ class Completions:
                     tools,
                     prepared=model.prepared,
                     syntax=model.syntax,
-                    choice=choice,
-                    parallel=turn.is_parallel and not choice.is_named,
+                    choice=tool_choice,
+                    parallel=turn.is_parallel and not tool_choice.is_named,
                     response_format=turn.response_format,
                     key_order=turn.key_order,
                     share=share,
@@ -293,18 +295,18 @@ def fingerprint(model: ModelCard) -> str:
     return "fp_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
 
 
-def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
+def check_tool_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
     """The tool choice, or its default; raises InvalidField if it does not fit the tools."""
-    if turn.choice is None:
+    if turn.tool_choice is None:
         return ToolChoice(ChoiceMode.AUTO if tools else ChoiceMode.NONE)
-    if not tools and (turn.choice.mode is ChoiceMode.REQUIRED or turn.choice.allowed):
+    if not tools and (turn.tool_choice.mode is ChoiceMode.REQUIRED or turn.tool_choice.allowed):
         raise InvalidField("tool_choice", "this choice needs tools: send `tools`, or name a `toolset`")
     names = dict.fromkeys(tool.name for tool in tools)
-    for name in turn.choice.allowed or ():
+    for name in turn.tool_choice.allowed or ():
         if name not in names:
             reason = f"there is no tool {shorten(name, MAX_NAME)!r} in this request{instead(name, names)}"
             raise InvalidField("tool_choice", reason)
-    return turn.choice
+    return turn.tool_choice
 
 
 def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exception:

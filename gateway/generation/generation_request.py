@@ -25,17 +25,17 @@ def shown_tools(
 
     The request decides, or else the tool's toolset, or else the model's settings.
     """
-    choice = turn.choice or ToolChoice()
+    tool_choice = turn.tool_choice or ToolChoice()
     toolsets = [revision.toolset for revision in revisions if revision.toolset.prompt_tools]
     by_tool = {tool.name: toolset.prompt_tools for toolset in toolsets for tool in toolset.tools}
-    allowed = None if choice.allowed is None else frozenset(choice.allowed)
+    allowed = None if tool_choice.allowed is None else frozenset(tool_choice.allowed)
 
     def is_shown(tool: Tool) -> bool:
         match turn.prompt_tools or by_tool.get(tool.name) or model.prompt_tools:
             case ShownTools.NONE:
                 return False
             case ShownTools.ALLOWED:
-                return choice.mode is not ChoiceMode.NONE and (allowed is None or tool.name in allowed)
+                return tool_choice.mode is not ChoiceMode.NONE and (allowed is None or tool.name in allowed)
         return True
 
     return tuple(filter(is_shown, tools))

@@ -219,7 +219,7 @@ class _SearchInput:
         for age, text in enumerate(islice(filter(None, user_texts), _MAX_MESSAGES)):
             messages.setdefault(text, _EARLIER**age)
         called = frozenset(call.name for message in turn.messages for call in message.calls)
-        return cls(messages, called, (turn.choice.allowed or ()) if turn.choice else ())
+        return cls(messages, called, (turn.tool_choice.allowed or ()) if turn.tool_choice else ())
 
     def texts(self, search: ToolSearch) -> Mapping[str, float]:
         """The texts to search for: the query, or else the messages."""

@@ -37,7 +37,7 @@ class Turn:
     """None stands for the setting of the toolset, or else of the model."""
     tool_search: ToolSearch | Literal[False] | None = None
     """None stands for the setting of the toolset, or else of the model; with False, nothing is searched."""
-    choice: ToolChoice | None = None
+    tool_choice: ToolChoice | None = None
     """None stands for `auto` with tools, and `none` without."""
     is_parallel: bool = True
     response_format: ResponseFormat | None = None

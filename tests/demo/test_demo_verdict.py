@@ -19,11 +19,13 @@ PARAMETERS = {
 }
 PAY = ReceivedCall("pay", '{"value": 1}')
 BALANCE = ReceivedCall("get_balance", "{}")
-REQUIRED = Scenario(mode="required", prompt="", choice="required")
+REQUIRED = Scenario(mode="required", prompt="", tool_choice="required")
 ONE_CALL = Scenario(mode="one", prompt="", num_calls=(1, 1))
-NONE = Scenario(mode="none", prompt="", choice="none", num_calls=(0, 0), finish=frozenset({"stop", "length"}))
+NONE = Scenario(
+    mode="none", prompt="", tool_choice="none", num_calls=(0, 0), finish=frozenset({"stop", "length"})
+)
 ALLOWED = Scenario(
-    mode="allowed", prompt="", choice=allowed("required", "get_balance"), only=("get_balance",)
+    mode="allowed", prompt="", tool_choice=allowed("required", "get_balance"), only=("get_balance",)
 )
 TYPED = Scenario(
     mode="json_schema",
@@ -107,7 +109,7 @@ def test_a_value_that_does_not_validate_has_faults(text):
 
 
 def test_the_table_of_scenarios_covers_every_mode():
-    choices = [scenario.choice for scenario in SCENARIOS]
+    choices = [scenario.tool_choice for scenario in SCENARIOS]
     plain = {choice for choice in choices if isinstance(choice, str)}
     assert {"required", "auto", "none"} <= plain
     kinds = {choice["type"] for choice in choices if isinstance(choice, dict)}

@@ -211,7 +211,7 @@ CHOICES = [
 
 @pytest.mark.parametrize(("sent", "choice"), CHOICES, ids=[sent["type"] for sent, _ in CHOICES])
 def test_tool_choices_become_those_of_a_turn(sent, choice):
-    assert turn(tools=[WEATHER], tool_choice=sent).choice == choice
+    assert turn(tools=[WEATHER], tool_choice=sent).tool_choice == choice
     assert turn(tools=[WEATHER], tool_choice=sent).is_parallel
     assert not turn(tools=[WEATHER], tool_choice={**sent, "disable_parallel_tool_use": True}).is_parallel
 

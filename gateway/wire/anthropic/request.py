@@ -151,7 +151,7 @@ def read_request(
     if isinstance(body, dict) and body.get("thread"):
         raise ThreadUnsupported
     fields = reader.convert(reader.apply_rules(RULES, body), MessagesFields)
-    choice = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
+    tool_choice = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
     turn = read_turn(fields, toolset_header, timeout_header)
@@ -160,8 +160,8 @@ def read_request(
         turn,
         messages=read_messages(fields.messages, fields.system, reader),
         tools=_read_tools(fields.tools or [], reader),
-        choice=_read_choice(choice),
-        is_parallel=turn.is_parallel and not (choice and choice.disable_parallel_tool_use),
+        tool_choice=_read_tool_choice(tool_choice),
+        is_parallel=turn.is_parallel and not (tool_choice and tool_choice.disable_parallel_tool_use),
         response_format=response_format,
         stop=read_stop(
             fields.stop_sequences, response_format, reader, param="stop_sequences", most=MAX_STOP_SEQUENCES
@@ -187,8 +187,8 @@ def _read_format(fields: MessagesFields) -> ResponseFormat | None:
     return read_any_format(own, "output_config.format", fields)
 
 
-def _read_choice(choice: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:
-    match choice:
+def _read_tool_choice(tool_choice: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:
+    match tool_choice:
         case OneTool(name=name):
             return ToolChoice.named(name)
         case AnyTool():

@@ -184,7 +184,7 @@ def read_request(
         read_turn(fields, toolset_header, timeout_header),
         tools=read_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
-        choice=read_choice(fields.tool_choice),
+        tool_choice=read_tool_choice(fields.tool_choice),
         response_format=response_format,
         sampling=read_penalised_sampling(fields),
         stop=read_stop(fields.stop, response_format, reader),
@@ -246,7 +246,7 @@ def read_response_format(value: Any) -> ResponseFormat | None:
     return read_shared_format(read)
 
 
-def read_choice(value: Any) -> ToolChoice | None:
+def read_tool_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
     match convert({"tool_choice": value}, ChoiceFields).tool_choice:
         case None:

@@ -203,7 +203,7 @@ def read_request(
         read_turn(fields, toolset_header, timeout_header),
         messages=read_input(fields.input, fields.instructions, reader),
         tools=read_tools(fields.tools or [], reader),
-        choice=read_choice(fields.tool_choice),
+        tool_choice=read_tool_choice(fields.tool_choice),
         response_format=read_any_format(_read_format(fields.text), "text.format", fields),
         max_tokens=fields.max_output_tokens,
         num_logprobs=_read_logprobs(fields),
@@ -274,7 +274,7 @@ def _read_logprobs(fields: ResponsesFields) -> int | None:
     return None
 
 
-def read_choice(value: Any) -> ToolChoice | None:
+def read_tool_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
     match convert({"tool_choice": value}, ChoiceFields).tool_choice:
         case None:
