@@ -50,7 +50,7 @@ class ServiceViews:
         catalog = self._catalog if grant.tenant is None else self._tenants_catalog(grant.tenant)
         if grant.toolsets is not None:
             catalog = catalog.narrowed(grant.toolsets)
-        runtime = self._runtime if grant.models is None else NarrowedRuntime(self._runtime, grant.models)
+        runtime = self._runtime if grant.models is None else RestrictedRuntime(self._runtime, grant.models)
         return self._services_of(catalog, runtime, grant)
 
     def _tenants_catalog(self, tenant: str) -> Catalog:
@@ -61,7 +61,7 @@ class ServiceViews:
         return catalog
 
 
-class NarrowedRuntime:
+class RestrictedRuntime:
     """A runtime that lists only some of its models. Requests for the others find no model."""
 
     def __init__(self, runtime: Runtime, model_ids: Collection[str]) -> None:
