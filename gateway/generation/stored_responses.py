@@ -84,7 +84,7 @@ class StoredResponses:
         self._max_bytes = max_bytes
         self._contents = contents
         self._threads = FairThreads(NUM_RESPONSE_THREADS, "callgate-responses")
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def expanded(self, body: Any, owner: str) -> Any:
         """The body, with the conversation that it continues and referenced items put into `input`.
@@ -119,7 +119,7 @@ class StoredResponses:
         if content is None or len(content) > self._max_bytes:
             return False
         try:
-            async with self._turns.setdefault(owner, asyncio.Lock()):
+            async with self._locks.setdefault(owner, asyncio.Lock()):
                 dropped = await self._add_to_list(owner, response["id"], len(content))
             if dropped is None:
                 return False
