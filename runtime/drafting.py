@@ -180,7 +180,7 @@ class _Choice:
         computed = [stats.num_computed_tokens for stats in self.stats]
         selection = SelectionStats(
             strategy=self.selection.strategy,
-            num_sequences=len(self.stats),
+            num_draws=len(self.stats),
             is_exact=is_exact,
             num_computed_tokens=sum(computed) if all(computed) else None,
             num_written_tokens=sum(stats.num_output_tokens for stats in self.stats),

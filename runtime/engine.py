@@ -191,6 +191,12 @@ class Engine:
             self.runner.cache.copy(page_copy.source, page_copy.target)
         return twin
 
+    def set_aside(self, sequence: Sequence, seed: int) -> Sequence:
+        """Copy a sequence with another seed, but park the copy; its population does this."""
+        twin = sequence.fork(seed)
+        self.scheduler.park(twin)
+        return twin
+
     def drop(self, sequence: Sequence) -> None:
         """End a sequence but not its population; its population does this."""
         self._end(sequence, FinishReason.STOP)
@@ -344,6 +350,8 @@ class Engine:
         return self._guarded(sequence, lambda: self._write_sampled(sequence, token))
 
     def _write_sampled(self, sequence: Sequence, token: SampledToken) -> Output:
+        if sequence.parting_seeds and sequence.population is not None:
+            sequence.population.part(sequence, self)
         tokens = self.writer.write_sampled(sequence, token)
         return self._output(sequence, tokens) if tokens else Output(sequence)
 

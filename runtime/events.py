@@ -89,19 +89,20 @@ class BrokenDraft:
 
 @dataclass(frozen=True, slots=True)
 class SelectionStats:
-    """How an answer was selected from `num_sequences` sequences, and how many tokens these cost."""
+    """How an answer was selected from `num_draws` draws, and how many tokens these cost."""
 
     strategy: SelectionStrategy
-    num_sequences: int
+    num_draws: int
+    """The draws that were begun."""
     is_exact: bool
     """The answer is an exact draw from the model's distribution among valid answers."""
     num_computed_tokens: int | None
     """None if an engine does not report it."""
     effective_size: float | None = None
     """The effective sample size `1 / sum(share ** 2)` of an answer that was chosen by weight, if any was
-    above 0."""
+    above 0. Draws that could no longer be chosen count with the weight of what was written."""
     num_written_tokens: int = 0
-    """The tokens of all sequences, without prompts."""
+    """The tokens of all draws, without prompts; what several draws begin with counts once."""
     broken: tuple[BrokenDraft, ...] = ()
     """The drafts that were not used."""
 

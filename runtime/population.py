@@ -13,7 +13,7 @@ likely.
 import math
 from dataclasses import replace
 
-from runtime.sampling import noise
+from runtime.sampling import draw_seed, noise
 from runtime.selection import Selection, SelectionStrategy
 from runtime.sequence import MakeMember, Population, PopulationHost, Sequence, SequenceStatus
 from runtime.weights import Weight
@@ -27,41 +27,77 @@ SELECTION = 2**32 - 1
 class RejectionSampling(Population):
     """Draws at most `size` sequences, one after another, and takes the first that is accepted.
 
-    A sequence is accepted with a probability in proportion to its weight, so an accepted one is an exact draw
-    of the model's distribution among valid outputs (rejection sampling). A weight only falls. So the bound
-    that it must not fall below is drawn first, and the sequence is given up as soon as its weight does: where
-    a model without a mask would have left the grammar. An output that the budget closer completed is never
-    accepted, as the model did not end it.
+    A draw is accepted with a probability in proportion to its weight, so an accepted one is an exact draw of
+    the model's distribution among valid outputs (rejection sampling). A weight only falls. So the bound that
+    it must not fall below is drawn first, and a draw is given up as soon as its weight does: where a model
+    without a mask would have left the grammar. An output that the budget closer completed is never accepted,
+    as the model did not end it.
 
-    If all were given up, all are finished together, and one is chosen in proportion to the weights.
+    Draws that begin with the same tokens have the same weight so far, and the model computes these tokens
+    once: a member writes for all of them, and samples each one's next token with its own seed. Those that
+    part from it go on from there, if it is their turn.
+
+    If all are given up, one is chosen in proportion to the weights that they have in the end: the one with
+    the largest `log weight + noise`, where the noise has the Gumbel distribution. As weights only fall, the
+    most promising ones are finished, until no other can surpass the best of them.
     """
 
     strategy: SelectionStrategy = "accept"
 
     def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
         super().__init__(first, make_member)
-        self._size = size
+        self._seeds = [draw_seed(first.seed, number) for number in range(size)]
+        self._open = list(self._seeds)
+        """The draws that are not given up."""
+        self._leader = first.seed
+        """The draw that is written now."""
         self._is_finishing = False
+        first.other_seeds = tuple(self._seeds[1:])
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
-        """Continue with the last member; if it is given up, start another one, or finish all."""
-        last = self.members[-1]
-        if not self._is_finishing:
-            if not _is_given_up(last):
-                return self._select(last, is_exact=True) if _is_finished(last) else None
-            if len(self.members) < self._size:
-                if not _is_finished(last):
-                    engine.park(last)
-                engine.start(self._another())
-                return None
-            self._is_finishing = True
-            for member in self.members[:-1]:
-                if not _is_finished(member):
-                    engine.resume(member)
-        if not all(map(_is_finished, self.members)):
+        """Give up draws whose weight has fallen below their bound; continue with the first that is open."""
+        self._open = [seed for seed in self._open if not self._is_given_up(seed)]
+        leader = self._open[0] if self._open else self._most_promising()
+        member = self._member_of(leader)
+        if not _is_finished(member):
+            self._lead(leader, engine)
             return None
-        at = chosen_by_weight(self.members, noise(self.first.seed, self.first.choice, SELECTION))
-        return self._select(self.members[at], effective_size=effective_size(weight_shares(self.members)))
+        if self._open:
+            return self._select(member, self._seeds.index(leader) + 1, is_exact=True)
+        shares = weight_shares([self._member_of(seed) for seed in self._seeds])
+        return self._select(member, len(self._seeds), effective_size=effective_size(shares))
+
+    def _most_promising(self) -> int:
+        """The draw that would be chosen if no weight fell further; one that was begun is finished first."""
+        best = max(self._seeds, key=self._promise)
+        is_begun = self._is_finishing and not _is_finished(self._member_of(self._leader))
+        self._is_finishing = True
+        return self._leader if is_begun and not _is_finished(self._member_of(best)) else best
+
+    def _promise(self, seed: int) -> float:
+        """The logarithm of a draw's weight, with noise of the Gumbel distribution."""
+        uniform = noise(seed, self.first.choice, SELECTION) + 2**-33  # never 0
+        return log_weight(self._member_of(seed)) - math.log(-math.log(uniform))
+
+    def _lead(self, seed: int, engine: PopulationHost) -> None:
+        """Let the member that writes a draw's tokens sample with the draw's seed, and run no other member."""
+        member, before = self._member_of(seed), self._member_of(self._leader)
+        if member is not before:
+            if not _is_finished(before):
+                engine.park(before)
+            engine.resume(member)
+        self._leader = seed
+        others = {member.seed, *member.other_seeds} - {seed}
+        member.seed, member.other_seeds = seed, tuple(other for other in self._seeds if other in others)
+
+    def _member_of(self, seed: int) -> Sequence:
+        """The member that has written a draw's tokens so far."""
+        return next(m for m in self.members if seed == m.seed or seed in m.other_seeds)
+
+    def _is_given_up(self, seed: int) -> bool:
+        member = self._member_of(seed)
+        bound = noise(seed, self.first.choice, DECISIONS)
+        return member.closed_by is not None or math.exp(_weight(member).log_relative) < bound
 
 
 class Particles(Population):
@@ -107,7 +143,7 @@ class Particles(Population):
         selected = self.members[chosen_by_weight(self.members, self._noise(SELECTION))]
         if not _is_finished(selected):
             return None
-        return self._select(selected, effective_size=effective_size(weight_shares(self.members)))
+        return self._select(selected, self._size, effective_size=effective_size(weight_shares(self.members)))
 
     def _resample(self, engine: PopulationHost) -> None:
         shares = weight_shares(self.members)
@@ -131,7 +167,8 @@ class Particles(Population):
     def _drop(self, member: Sequence, engine: PopulationHost) -> None:
         engine.drop(member)
         if self.members.count(member) == 1:
-            self._num_dropped += member.counters.num_computed
+            self._num_dropped_computed += member.counters.num_computed
+            self._num_dropped_written += member.num_written
             self._written.pop(member, None)
 
     def _copy(self, parent: Sequence, seed: int, engine: PopulationHost) -> Sequence:
@@ -168,7 +205,7 @@ class Best(Population):
                 member.sampling = replace(member.sampling, temperature=1.0)
             engine.start(member)
         return (
-            self._select(max(self.members, key=log_likelihood))
+            self._select(max(self.members, key=log_likelihood), self._size)
             if all(map(_is_finished, self.members))
             else None
         )
@@ -240,11 +277,6 @@ def effective_size(shares: list[float]) -> float | None:
     """
     squares = sum(share * share for share in shares)
     return 1 / squares if squares else None
-
-
-def _is_given_up(sequence: Sequence) -> bool:
-    bound = noise(sequence.seed, sequence.choice, DECISIONS)
-    return sequence.closed_by is not None or math.exp(_weight(sequence).log_relative) < bound
 
 
 def _weight(sequence: Sequence) -> Weight:

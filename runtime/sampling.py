@@ -7,6 +7,7 @@ sequence writes the same tokens whatever other sequences share its batches.
 import hashlib
 import struct
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,13 @@ from runtime.written_token import SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
 ALMOST_ONE = 1 - 2**-32
+
+
+class Draw(NamedTuple):
+    """A token that is sampled from a row of probabilities, with a seed."""
+
+    row: int
+    seed: int
 
 
 def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
@@ -41,21 +49,26 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
 def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
     """One token per row of [len(sequences), num_columns], which is overwritten; None for a row of NaN.
 
-    This waits for the device once, after all work for it has been queued. Then it copies the token ids, and
-    the log probabilities if any sequence wants them.
+    A sequence that writes for several draws learns which of the others part from it. This waits for the
+    device once, after all work for it has been queued. Then it copies the token ids, and the log
+    probabilities if any sequence wants them.
     """
     if not sequences:
         return []
     is_valid = probabilities[:, 0].isfinite()
     # A weighed sequence was truncated before the mask.
     truncate(probabilities, [None if s.weight is not None else s.sampling for s in sequences])
-    chosen = _choose(probabilities, sequences)
-    logprobs = _logprobs(probabilities, chosen, sequences)
-    token_ids = torch.where(is_valid, chosen, -1).tolist()
+    draws = [Draw(row, sequence.seed) for row, sequence in enumerate(sequences)]
+    draws += [Draw(row, seed) for row, sequence in enumerate(sequences) for seed in sequence.other_seeds]
+    rows = upload([draw.row for draw in draws], probabilities.device, torch.long)
+    chosen = _choose(probabilities, sequences, draws, rows)
+    logprobs = _logprobs(probabilities, chosen[: len(sequences)], sequences)
+    token_ids = torch.where(is_valid[rows], chosen, -1).tolist()
     values = _download(logprobs, sequences)
+    _note_parting(sequences, draws, token_ids)
     return [
         SampledToken(token_id, *values.get(row, (None, ()))) if token_id >= 0 else None
-        for row, token_id in enumerate(token_ids)
+        for row, token_id in enumerate(token_ids[: len(sequences)])
     ]
 
 
@@ -115,27 +128,39 @@ def _counts(sequence: Sequence, row: Tensor) -> TokenCounts:
     return sequence.counts
 
 
-def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:
-    """A token id per row: the most probable one for greedy sequences, else a random one."""
-    greedy = [sequence.sampling.is_greedy for sequence in sequences]
+def _choose(probabilities: Tensor, sequences: list[Sequence], draws: list[Draw], rows: Tensor) -> Tensor:
+    """A token id per draw: the most probable one for greedy sequences, else a random one."""
+    greedy = [sequences[draw.row].sampling.is_greedy for draw in draws]
     if all(greedy):
-        return probabilities.argmax(dim=1)
-    uniform = [noise(s.seed, s.choice, s.num_output) for s in sequences]
-    chosen = _choose_randomly(probabilities, upload(uniform, probabilities.device, torch.float64))
+        return probabilities.argmax(dim=1)[rows]
+    uniform = [noise(d.seed, sequences[d.row].choice, sequences[d.row].num_output) for d in draws]
+    chosen = _choose_randomly(probabilities, rows, upload(uniform, probabilities.device, torch.float64))
     if any(greedy):
-        chosen = torch.where(upload(greedy, chosen.device), probabilities.argmax(dim=1), chosen)
+        chosen = torch.where(upload(greedy, chosen.device), probabilities.argmax(dim=1)[rows], chosen)
     return chosen
 
 
-def _choose_randomly(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Invert the cumulative distribution, first over blocks, then inside one; weight 0 is never chosen."""
+def _choose_randomly(weights: Tensor, rows: Tensor, uniform: Tensor) -> Tensor:
+    """A column for each of `rows`, which are [number of draws], as the numbers of `uniform` choose it.
+
+    They invert the cumulative distribution, first over blocks, then inside one; weight 0 is never chosen.
+    """
     num_rows, num_columns = weights.shape
     if num_missing := -num_columns % BLOCK:
         weights = pad(weights, (0, num_missing))
     blocks = weights.view(num_rows, -1, BLOCK)
-    block, rest = _invert(blocks.sum(dim=2), uniform)
-    column, _ = _invert(blocks[torch.arange(num_rows, device=weights.device), block], rest)
+    block, rest = _invert(blocks.sum(dim=2)[rows], uniform)
+    column, _ = _invert(blocks[rows, block], rest)
     return (block * BLOCK + column).clamp_(max=num_columns - 1)  # any id for a row of NaN
+
+
+def _note_parting(sequences: list[Sequence], draws: list[Draw], token_ids: list[int]) -> None:
+    """Tell each sequence which of its other draws have another token than its own."""
+    for sequence in sequences:
+        sequence.parting_seeds = ()
+    for draw, token_id in zip(draws[len(sequences) :], token_ids[len(sequences) :], strict=True):
+        if token_id != token_ids[draw.row]:
+            sequences[draw.row].parting_seeds += (draw.seed,)
 
 
 def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:

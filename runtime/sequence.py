@@ -99,9 +99,15 @@ class Sequence:
     """Shared by all choices of the request."""
     population: "Population | None" = None
     """The sequences of the same choice, if there are several."""
+    other_seeds: tuple[int, ...] = ()
+    """The seeds of other draws of its population that have written the same tokens so far."""
+    parting_seeds: tuple[int, ...] = ()
+    """Those of them that have sampled another next token."""
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
+    num_copied: int = 0
+    """How many of its output's ids it was copied with: another sequence wrote them."""
     closed_by: str | None = None
     """`budget` once the budget closer completes the output."""
     token_ids: list[int] = field(init=False)
@@ -166,6 +172,11 @@ class Sequence:
         return len(self.token_ids) - len(self.prompt_ids)
 
     @property
+    def num_written(self) -> int:
+        """The number of ids that it has written itself."""
+        return self.num_output - self.num_copied
+
+    @property
     def num_pending(self) -> int:
         """The number of ids without keys and values."""
         return len(self.token_ids) - self.num_computed
@@ -223,6 +234,7 @@ class Sequence:
         """A copy that continues with another seed; it has no pages yet, but finds those of equal content."""
         twin = copy(self)
         twin.seed = seed
+        twin.num_copied = self.num_output
         twin.token_ids = list(self.token_ids)
         if self.matcher is not None and not self.is_too_slow:  # else neither of them goes on
             twin.matcher = self.matcher.fork()
@@ -262,6 +274,9 @@ class PopulationHost(Protocol):
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
         """Begin a copy of a member, with another seed."""
 
+    def set_aside(self, sequence: Sequence, seed: int) -> Sequence:
+        """Copy a member, with another seed; the copy is parked."""
+
     def drop(self, sequence: Sequence) -> None:
         """End a sequence that no longer takes part."""
 
@@ -282,8 +297,8 @@ class Population(ABC):
         self.members = [first]
         self.is_over = False
         self._make_member = make_member
-        self._num_dropped = 0
-        """Tokens that were computed for former members."""
+        self._num_dropped_computed = self._num_dropped_written = 0
+        """Tokens of former members."""
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
 
     @abstractmethod
@@ -298,6 +313,16 @@ class Population(ABC):
         """All that a member has written."""
         return tuple(self._written[sequence])
 
+    def part(self, sequence: Sequence, engine: PopulationHost) -> None:
+        """Set a copy of a member aside for those of its draws that have sampled another token."""
+        seed, *others = sequence.parting_seeds
+        twin = engine.set_aside(sequence, seed)
+        twin.other_seeds = tuple(others)
+        sequence.other_seeds = tuple(s for s in sequence.other_seeds if s not in sequence.parting_seeds)
+        sequence.parting_seeds = twin.parting_seeds = ()
+        self.members.append(twin)
+        self._written[twin] = list(self._written[sequence])
+
     def _another(self) -> Sequence:
         """Add a new member, which has written nothing yet."""
         member = self._make_member(len(self.members), self.first.max_tokens)
@@ -306,16 +331,21 @@ class Population(ABC):
         return member
 
     def _select(
-        self, sequence: Sequence, *, is_exact: bool = False, effective_size: float | None = None
+        self,
+        sequence: Sequence,
+        num_draws: int,
+        *,
+        is_exact: bool = False,
+        effective_size: float | None = None,
     ) -> Sequence:
         self.is_over = True
+        members = dict.fromkeys(self.members)
         sequence.selection = SelectionStats(
             strategy=self.strategy,
-            num_sequences=len(self.members),
+            num_draws=num_draws,
             is_exact=is_exact,
-            num_computed_tokens=self._num_dropped
-            + sum(member.counters.num_computed for member in dict.fromkeys(self.members)),
+            num_computed_tokens=self._num_dropped_computed + sum(m.counters.num_computed for m in members),
             effective_size=effective_size,
-            num_written_tokens=sum(member.num_output for member in dict.fromkeys(self.members)),
+            num_written_tokens=self._num_dropped_written + sum(m.num_written for m in members),
         )
         return sequence

@@ -105,7 +105,7 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
     broken = [draft.place for selection in selections for draft in selection.broken]
     return {
         "callgate.selection.strategy": selections[0].strategy,
-        "callgate.selection.answers": sum(selection.num_sequences for selection in selections),
+        "callgate.selection.answers": sum(selection.num_draws for selection in selections),
         "callgate.selection.accepted": sum(selection.is_exact for selection in selections),
         **({"callgate.selection.computed_tokens": sum(computed)} if computed else {}),
         **({"callgate.selection.broken": [_place(place) for place in broken]} if broken else {}),

@@ -40,7 +40,7 @@ def _selection_json(choice: int, stats: GenerationStats) -> JSON:
     return {
         "index": choice,
         "strategy": stats.selection.strategy,
-        "answers": stats.selection.num_sequences,
+        "answers": stats.selection.num_draws,
         "accepted": stats.selection.is_exact,
         "log_weight": stats.log_weight,
         "computed_tokens": stats.selection.num_computed_tokens,

@@ -33,12 +33,12 @@ ATTEMPT_SEEDS = 1 << 32
 class StudyAnswer:
     """The text and judgement of the last attempt, with counts and seconds of all attempts together.
 
-    Attempts that could only repeat the first one are counted but not made. `num_tokens` were written, by all
-    sequences that an answer was selected from; `num_forced` of them were not sampled. `num_computed` were
-    computed by the model, those of prompts included. In `num_rescued` of `num_steps` masked steps, the mask
-    forbade the model's most probable token; `mass_removed` is the sum over the steps of the probability that
-    the mask removed. `is_spelled_so`: the tokenizer makes the same tokens of the text. It took
-    `grammar_seconds` to make the question's grammar, if the strategy has one.
+    Attempts that could only repeat the first one are counted but not made. `num_tokens` were written, and
+    `num_computed` computed by the model, those of prompts included; where an answer was selected from several
+    draws, all of them count. The selected one has `num_forced` tokens that were not sampled. In `num_rescued`
+    of its `num_steps` masked steps, the mask forbade the model's most probable token; `mass_removed` is the
+    sum over the steps of the probability that the mask removed. `is_spelled_so`: the tokenizer makes the same
+    tokens of the text. It took `grammar_seconds` to make the question's grammar, if the strategy has one.
     """
 
     text: str
@@ -162,9 +162,7 @@ class AskedQuestion:
     def _answer(
         self, sequences: list[Sequence], text: str, verdict: Judgement, seconds: float
     ) -> StudyAnswer:
-        written = [member for sequence in sequences for member in _members(sequence)]
-        stats = [member.stats for member in written]
-        tallies = [member.counters for member in written]
+        counters = [sequence.counters for sequence in sequences]
         times = 1 if verdict.is_valid or not self._repeats else self.strategy.max_attempts
         return StudyAnswer(
             text,
@@ -172,20 +170,19 @@ class AskedQuestion:
             times * seconds,
             num_attempts=times * len(sequences),
             num_prompt_tokens=times * sum(len(sequence.prompt_ids) for sequence in sequences),
-            num_tokens=times * sum(stat.num_output_tokens for stat in stats),
+            num_tokens=times * sum(map(_num_written, sequences)),
             num_computed=times * sum(map(_num_computed, sequences)),
-            num_forced=times * sum(stat.num_forced_tokens for stat in stats),
-            num_steps=times * sum(tally.num_masked_steps for tally in tallies),
-            num_rescued=times * sum(tally.num_rescued for tally in tallies),
-            mass_removed=times * sum(tally.mass_removed_sum for tally in tallies),
+            num_forced=times * sum(counts.num_forced for counts in counters),
+            num_steps=times * sum(counts.num_masked_steps for counts in counters),
+            num_rescued=times * sum(counts.num_rescued for counts in counters),
+            mass_removed=times * sum(counts.mass_removed_sum for counts in counters),
             is_spelled_so=self.subject.spells_so(sequences[-1].output_ids),
             is_closed_by_budget=sequences[-1].closed_by is not None,
         )
 
 
-def _members(sequence: Sequence) -> Iterable[Sequence]:
-    """A sequence, or all that are still members of its population."""
-    return dict.fromkeys(sequence.population.members) if sequence.population else (sequence,)
+def _num_written(sequence: Sequence) -> int:
+    return sequence.selection.num_written_tokens if sequence.selection else sequence.num_output
 
 
 def _num_computed(sequence: Sequence) -> int:

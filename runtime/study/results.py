@@ -72,7 +72,9 @@ def summarize(cell: Cell) -> StrategySummary:
     verdicts = [answer.verdict for answer in answers]
     valid = [answer for answer in answers if answer.verdict.is_valid]
     faults = Counter(str(verdict.fault) for verdict in verdicts if verdict.fault)
-    num_tokens, num_steps = (sum(getattr(a, name) for a in answers) for name in ("num_tokens", "num_steps"))
+    num_tokens, num_forced, num_steps = (
+        sum(getattr(answer, name) for answer in answers) for name in ("num_tokens", "num_forced", "num_steps")
+    )
     seconds = sorted(a.seconds if a.verdict.is_valid else math.inf for a in answers)
     return StrategySummary(
         cell.questions,
@@ -89,7 +91,7 @@ def summarize(cell: Cell) -> StrategySummary:
         tokens_computed=_ratio(sum(answer.num_computed for answer in answers), len(answers)),
         tokens_per_valid=_ratio(num_tokens, len(valid)),
         prompt_tokens_per_valid=_ratio(sum(answer.num_prompt_tokens for answer in answers), len(valid)),
-        forced=_part(sum(answer.num_forced for answer in answers), num_tokens),
+        forced=_part(num_forced, num_forced + num_steps),
         rescued=_part(sum(answer.num_rescued for answer in answers), num_steps),
         mass_removed=_part(sum(answer.mass_removed for answer in answers), num_steps),
         spelled_so=share([answer.is_spelled_so for answer in valid]),

@@ -93,10 +93,10 @@ async def test_accepted_answers_have_the_models_distribution(text):
     assert len(accepted) > NUM_DRAWS / 2
     assert toy_model.distance(distribution(accepted), conditional) < 0.2  # 0.06 on average
     unmasked = [body for body in engine.requests if "structured_outputs" not in body]
-    assert len(unmasked) == sum(s.num_sequences - (not s.is_exact) for s in selections)
+    assert len(unmasked) == sum(s.num_draws - (not s.is_exact) for s in selections)
     for selection in selections:
         assert selection.strategy == "accept"
-        assert len(selection.broken) == selection.num_sequences - 1
+        assert len(selection.broken) == selection.num_draws - 1
         assert selection.num_computed_tokens is None
 
 
@@ -115,7 +115,7 @@ async def test_an_answer_that_is_accepted_in_no_draft_is_masked(text):
         events = await events_of(remote, request := remote.request(lookup, selection=Selection("accept", 3)))
         (end,) = assert_valid(events, request)
         assert calls_of(events)
-        assert (end.stats.selection.num_sequences, len(end.stats.selection.broken)) == (3, 2)
+        assert (end.stats.selection.num_draws, len(end.stats.selection.broken)) == (3, 2)
         masks = ["structured_outputs" in body for body in stand_in.requests]
         assert masks == [False, False, True]
 
@@ -149,7 +149,7 @@ async def test_a_draft_that_is_valid_is_the_answer(text):
         stand_in.writes = {0: text.vocabulary.tokens.index(b"a"), 1: "stop"}
         request = remote.request(await remote.grammar("auto"), selection=DRAFT, max_tokens=20)
         (end,) = assert_valid(await events_of(remote, request), request)
-        assert (end.stats.selection.is_exact, end.stats.selection.num_sequences) == (True, 1)
+        assert (end.stats.selection.is_exact, end.stats.selection.num_draws) == (True, 1)
 
 
 async def test_the_default_is_for_answers_that_are_not_streamed(text):

@@ -37,7 +37,7 @@ def selected_sequence(selection, seed, *, max_tokens=5, prompt=b"prompt", deadli
 
 
 def run(engine, sequences):
-    """The outputs of sequences that are all there at once, by their first sequence."""
+    """The outputs of sequences that are all there at once, by their first sequence, in order."""
     for sequence in sequences:
         engine.add(sequence)
     outputs = {}
@@ -54,7 +54,7 @@ def run(engine, sequences):
     assert [t.sampled.token_id for o in outputs.values() for t in o.tokens] == list(
         itertools.chain.from_iterable(o.sequence.output_ids for o in outputs.values())
     )
-    return outputs
+    return {sequence: outputs[sequence] for sequence in sequences}
 
 
 def text_of(output):

@@ -11,7 +11,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.device import free_cuda_bytes, upload, use_device
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
-from runtime.sampling import _choose, _logprobs, adjust, sample
+from runtime.sampling import Draw, _choose, _logprobs, adjust, sample
 from runtime.sequence import Sequence
 from runtime.truncation import truncate
 
@@ -38,7 +38,8 @@ def test_nothing_before_sampling_looks_at_values(sequences, monkeypatch):
     adjust(logits, sequences)
     probabilities = masks.apply(logits, sequences).probabilities
     truncate(probabilities, [sequence.sampling for sequence in sequences])
-    chosen = _choose(probabilities, sequences)
+    draws = [Draw(row, sequence.seed) for row, sequence in enumerate(sequences)]
+    chosen = _choose(probabilities, sequences, draws, torch.arange(4, device="meta"))
     sequences[0].num_logprobs = 5
     assert (chosen.shape, _logprobs(probabilities, chosen, sequences).shape) == ((4,), (1, 1 + 2 * 5))
 

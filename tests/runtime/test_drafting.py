@@ -41,7 +41,7 @@ async def test_what_is_broken_is_written_anew_with_the_draft_in_view(make_runtim
         assert end.reason is (FinishReason.LENGTH if end.closed_by else FinishReason.TOOL_CALLS)
         assert end.stats.num_output_tokens <= max_tokens
         selection = end.stats.selection
-        assert (selection.strategy, selection.num_sequences, selection.is_exact) == ("draft", 2, False)
+        assert (selection.strategy, selection.num_draws, selection.is_exact) == ("draft", 2, False)
         assert selection.num_computed_tokens > end.stats.num_computed_tokens
         (broken,) = selection.broken
         assert broken.place.part in {"syntax", "arguments"}
@@ -63,7 +63,7 @@ async def test_a_valid_draft_is_the_answer(runtime):
     assert 0 < len(taken) < 8
     for events in taken:
         selection = events[-1].stats.selection
-        assert (selection.num_sequences, selection.broken) == (1, ())
+        assert (selection.num_draws, selection.broken) == (1, ())
         assert events[-1].reason in {FinishReason.STOP, FinishReason.LENGTH}
         assert selection.num_computed_tokens == events[-1].stats.num_computed_tokens
     assert any(map(text_of, taken))

@@ -39,10 +39,10 @@ async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward, s
         assert_valid(calls_of(events))
         finished = events[-1]
         assert finished.reason is (FinishReason.LENGTH if finished.closed_by else FinishReason.TOOL_CALLS)
-        assert finished.stats.selection.num_sequences <= ACCEPT.size
+        assert finished.stats.selection.num_draws <= ACCEPT.size
         assert finished.stats.log_weight < 0
         assert finished.stats.num_output_tokens <= 400
-    assert any(events[-1].stats.selection.num_sequences > 1 for events in answers)
+    assert any(events[-1].stats.selection.num_draws > 1 for events in answers)
 
 
 @pytest.mark.parametrize("selection", [ACCEPT, Selection("particles", 3)])

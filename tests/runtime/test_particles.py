@@ -61,7 +61,7 @@ def test_an_output_does_not_depend_on_its_company_or_on_memory():
 def test_all_particles_are_drawn_together_and_one_is_selected():
     (output,) = run(toy_model.toy_engine(), [selected_sequence(particles(8), 3)]).values()
     stats = output.sequence.selection
-    assert (stats.strategy, stats.num_sequences, stats.is_exact) == ("particles", 8, False)
+    assert (stats.strategy, stats.num_draws, stats.is_exact) == ("particles", 8, False)
     shares = weight_shares(output.sequence.population.members)
     assert stats.effective_size == pytest.approx(1 / sum(share**2 for share in shares))
     assert 1 <= stats.effective_size <= 8

@@ -8,6 +8,8 @@ import toy_model
 from selected import HESITANT, distribution, run, selected, selected_sequence, text_of
 
 from runtime.errors import DeadlineExceeded, GenerationFailed
+from runtime.population import DECISIONS, SELECTION
+from runtime.sampling import draw_seed, noise
 from runtime.selection import Selection
 from runtime.sequence import SequenceStatus
 
@@ -36,12 +38,50 @@ def test_with_more_draws_all_outputs_come_closer_to_the_models_distribution():
 
 def test_an_output_does_not_depend_on_its_company():
     selection = Selection("accept", 4)
-    together = {o.sequence.first.seed: o.sequence.output_ids for o in selected(selection, 24)}
-    alone = {
-        seed: next(iter(run(toy_model.toy_engine(), [selected_sequence(selection, seed)]).values()))
+    together = [output.sequence.output_ids for output in selected(selection, 24)]
+    alone = [
+        output.sequence.output_ids
         for seed in range(24)
-    }
-    assert {seed: output.sequence.output_ids for seed, output in alone.items()} == together
+        for output in run(toy_model.toy_engine(), [selected_sequence(selection, seed)]).values()
+    ]
+    assert alone == together
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_p": 0.95}])
+@pytest.mark.parametrize("size", [2, 8, 16])
+def test_draws_that_share_their_beginning_are_those_that_each_would_be_alone(size, sampling):
+    outputs = selected(Selection("accept", size), 160, **sampling)
+    shared = [(o.sequence.output_ids, o.sequence.selection.is_exact) for o in outputs]
+    draws = [one_by_one(seed, size, **sampling) for seed in range(160)]
+    assert shared == [chosen_alone(of_seed, seed) for seed, of_seed in enumerate(draws)]
+    num_begun = [o.sequence.selection.num_draws for o in outputs]
+    costs = [
+        sum(draw.counters.num_computed for draw in of_seed[:number])
+        for of_seed, number in zip(draws, num_begun, strict=True)
+    ]
+    computed = [output.sequence.selection.num_computed_tokens for output in outputs]
+    assert sum(computed) < 0.8 * sum(costs) if size > 2 else sum(computed) < sum(costs)
+
+
+def one_by_one(seed, size, **sampling):
+    """The draws of a population, each of them alone and whole."""
+    engine = toy_model.toy_engine()
+    draws = [selected_sequence(Selection(), draw_seed(seed, n), **sampling) for n in range(size)]
+    for draw in draws:
+        engine.add(draw)
+        while engine.has_work:
+            engine.step()
+    return draws
+
+
+def chosen_alone(draws, seed):
+    """The output of the draw that is chosen, and whether it is exact."""
+    for draw in draws:
+        if math.exp(draw.weight.log_relative) >= noise(draw.seed, 0, DECISIONS):
+            return draw.output_ids, True
+    gumbel = [-math.log(-math.log(noise(draw.seed, 0, SELECTION) + 2**-33)) for draw in draws]
+    best = max(range(len(draws)), key=lambda n: draws[n].weight.log + gumbel[n])
+    return draws[best].output_ids, False
 
 
 def test_an_output_does_not_depend_on_memory():
@@ -59,14 +99,14 @@ def test_an_output_does_not_depend_on_memory():
 def test_given_up_draws_cost_only_what_came_before():
     outputs = selected(Selection("accept", 8))
     drawn = [output.sequence.selection for output in outputs]
-    assert max(stats.num_sequences for stats in drawn) == 8
+    assert max(stats.num_draws for stats in drawn) == 8
     for output, stats in zip(outputs, drawn, strict=True):
         assert stats.num_computed_tokens >= output.sequence.counters.num_computed
-        assert stats.is_exact or stats.num_sequences == 8
+        assert stats.is_exact or stats.num_draws == 8
         assert stats.is_exact is (stats.effective_size is None)
     costs = sum(stats.num_computed_tokens for stats in drawn)
     whole = sum(
-        stats.num_sequences * o.sequence.stats.num_computed_tokens
+        stats.num_draws * o.sequence.stats.num_computed_tokens
         for o, stats in zip(outputs, drawn, strict=True)
     )
     assert costs < 0.9 * whole
