@@ -350,7 +350,9 @@ main()
 
 
 def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):
-    monkeypatch.setattr("gateway.cli.__file__", str(tmp_path / "gateway" / "cli.py"))
+    monkeypatch.setattr(
+        "gateway.commands.bench_cli.__file__", str(tmp_path / "gateway/commands/bench_cli.py")
+    )
     result = run("bench")
     assert result.exit_code == 1
     assert "part of the repository" in result.stderr

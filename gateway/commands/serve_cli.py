@@ -1,0 +1,31 @@
+"""`callgate serve` and `callgate settings`: serves, and lists what can be set."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gateway.commands.command_options import errors_explained, output, table, with_settings
+from gateway.setting_sources import load
+from gateway.settings_table import settings_table
+
+
+@with_settings
+def serve(
+    *, config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None, **options: Any
+) -> None:
+    """Serve until interrupted. Every setting is also an environment variable, CALLGATE_ and its name."""
+    with errors_explained():
+        settings = load(options, config=config)
+        from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
+
+        run(settings, Console(stderr=True))
+
+
+def show_settings() -> None:
+    """List every setting with its environment variable, its default and its description."""
+    listing = table("option", "environment", "default", "what")
+    for setting in settings_table():
+        listing.add_row(setting.option, setting.variable, setting.default, setting.description)
+    output().print(listing)
