@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
 
@@ -18,148 +19,145 @@ _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 
 _PLAIN_KEY = re.compile(r"[\w$-]+")
 
-Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The field at fault, the extension members and the headers of an error."""
+
+    param: str | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @singledispatch
 def details_of(_error: Exception) -> Details:
-    """The field at fault, the extension members and the headers of an error."""
-    return None, {}, {}
+    """What an error says besides its message; the function of its type or of the nearest base says it."""
+    return Details()
+
+
+# Errors of requests
 
 
 @details_of.register
-def _(error: gateway.MalformedBody) -> Details:
-    return None, {"line": error.line, "column": error.column} if error.line else {}, {}
+def _malformed_body(error: gateway.MalformedBody) -> Details:
+    return Details(extensions={"line": error.line, "column": error.column} if error.line else {})
 
 
 @details_of.register
-def _(error: gateway.InvalidField) -> Details:
-    return error.param or None, {}, {}
+def _field_at_fault(error: gateway.InvalidField | gateway.NoEffect) -> Details:
+    return Details(error.param or None)
 
 
 @details_of.register
-def _(error: gateway.NoEffect) -> Details:
-    return error.param, {}, {}
-
-
-@details_of.register
-def _(error: gateway.ThreadUnsupported) -> Details:
+def _thread_unsupported(error: gateway.ThreadUnsupported) -> Details:
     # By these members Anthropic's clients know that they may go on without a thread, and do.
-    return error.param, {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}, {}
+    return Details(error.param, {"error_code": "thread_unsupported_request", "unsupported": ["thread"]})
 
 
 @details_of.register
-def _(error: gateway.RefusedTool) -> Details:
-    return f"tools[{error.index}]", {}, {}
+def _refused_tool(error: gateway.RefusedTool) -> Details:
+    return Details(f"tools[{error.index}]")
 
 
 @details_of.register
-def _(_error: gateway.Unauthorized) -> Details:
-    return None, {}, {"WWW-Authenticate": "Bearer"}
+def _refused_request(error: runtime.RequestRefused) -> Details:
+    return Details(_WIRE_NAMES.get(error.parameter, error.parameter))
 
 
 @details_of.register
-def _(error: gateway.NotReady) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
+def _unauthorized(_error: gateway.Unauthorized) -> Details:
+    return Details(headers={"WWW-Authenticate": "Bearer"})
+
+
+# Errors after which a client may or must not try again
 
 
 @details_of.register
-def _(error: gateway.RateLimited) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
+def _try_again_after(
+    error: gateway.NotReady
+    | gateway.RateLimited
+    | compiler.CompilerOverloaded
+    | runtime.Overloaded
+    | runtime.NoEngine
+    | runtime.GrammarNotStored,
+) -> Details:
+    return Details(headers={"Retry-After": str(max(1, math.ceil(error.retry_after_s)))})
 
 
 @details_of.register
-def _(error: compiler.CompilerOverloaded) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
+def _compiling_unfinished(error: compiler.CompilingUnfinished) -> Details:
+    return Details("tools", {"not_reached": list(error.tools)})
 
 
 @details_of.register
-def _(_error: gateway.TooManyBodies | gateway.TooManyImports) -> Details:
-    return None, {}, _retry_after(1)
+def _deadline_exceeded(_error: runtime.DeadlineExceeded) -> Details:
+    return Details(headers={"X-Should-Retry": "false"})  # otherwise OpenAI's clients retry after a 5xx
+
+
+# Errors of toolsets
 
 
 @details_of.register
-def _(error: runtime.Overloaded) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
+def _unknown_toolset(error: toolspecs.UnknownToolset) -> Details:
+    return Details("toolset", {"near": list(error.near)})
 
 
 @details_of.register
-def _(error: runtime.NoEngine | runtime.GrammarNotStored) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
+def _deleted_toolset(error: toolspecs.DeletedToolset) -> Details:
+    extensions = {"near": [], "latest": error.latest, "deleted_at": error.deleted_at.isoformat()}
+    return Details("toolset", extensions)
 
 
 @details_of.register
-def _(_error: runtime.DeadlineExceeded) -> Details:
-    return None, {}, {"X-Should-Retry": "false"}  # otherwise OpenAI's clients retry after a 5xx
+def _forbidden_toolset(error: toolspecs.ForbiddenToolset) -> Details:
+    return Details("toolset", {"near": error.allowed})
 
 
 @details_of.register
-def _(error: runtime.RequestRefused) -> Details:
-    return _WIRE_NAMES.get(error.parameter, error.parameter), {}, {}
+def _unknown_tool(error: toolspecs.UnknownTool) -> Details:
+    return Details(extensions={"near": list(error.near)})
 
 
 @details_of.register
-def _(error: toolspecs.UnknownToolset) -> Details:
-    return "toolset", {"near": list(error.near)}, {}
+def _unknown_revision(error: toolspecs.UnknownRevision) -> Details:
+    return Details("toolset", {"latest": error.latest})
 
 
 @details_of.register
-def _(error: toolspecs.DeletedToolset) -> Details:
-    return "toolset", {"near": [], "latest": error.latest, "deleted_at": error.deleted_at.isoformat()}, {}
+def _dropped_revision(error: toolspecs.DroppedRevision) -> Details:
+    return Details("toolset", {"latest": error.latest, "dropped_before": error.before})
 
 
 @details_of.register
-def _(error: toolspecs.ForbiddenToolset) -> Details:
-    return "toolset", {"near": error.allowed}, {}
+def _quota_exceeded(error: toolspecs.QuotaExceeded) -> Details:
+    return Details(extensions={"limit": error.limit, "maximum": error.maximum})
 
 
 @details_of.register
-def _(error: toolspecs.UnknownTool) -> Details:
-    return None, {"near": list(error.near)}, {}
-
-
-@details_of.register
-def _(error: toolspecs.UnknownRevision) -> Details:
-    return "toolset", {"latest": error.latest}, {}
-
-
-@details_of.register
-def _(error: toolspecs.DroppedRevision) -> Details:
-    return "toolset", {"latest": error.latest, "dropped_before": error.before}, {}
-
-
-@details_of.register
-def _(error: toolspecs.QuotaExceeded) -> Details:
-    return None, {"limit": error.limit, "maximum": error.maximum}, {}
-
-
-@details_of.register
-def _(error: toolspecs.StaleRevision) -> Details:
+def _stale_revision(error: toolspecs.StaleRevision) -> Details:
     etag = error.current_etag
-    return None, {"etag": etag}, {"ETag": etag} if etag else {}
+    return Details(extensions={"etag": etag}, headers={"ETag": etag} if etag else {})
+
+
+# Errors of schemas
 
 
 @details_of.register
-def _(error: toolspecs.InvalidTools) -> Details:
+def _invalid_tools(error: toolspecs.InvalidTools) -> Details:
     errors = [_fault(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in error.faults]
-    return _param(error.faults[0].pointer), {"errors": errors}, {}
+    return Details(_param(error.faults[0].pointer), {"errors": errors})
 
 
 @details_of.register
-def _(error: compiler.UnsupportedToolset) -> Details:
+def _unsupported_toolset(error: compiler.UnsupportedToolset) -> Details:
     errors = [_fault(tool, e.pointer, e.keyword, e.reason, e.suggestion) for tool, e in error.refusals]
-    return "tools", {"errors": errors}, {}
+    return Details("tools", {"errors": errors})
 
 
 @details_of.register
-def _(error: compiler.CompilingUnfinished) -> Details:
-    return "tools", {"not_reached": list(error.tools)}, _retry_after(1)
-
-
-@details_of.register
-def _(error: compiler.UnsupportedSchema) -> Details:
+def _unsupported_schema(error: compiler.UnsupportedSchema) -> Details:
     fault = _fault(None, error.pointer, error.keyword, error.reason, error.suggestion)
-    return "response_format", {"errors": [fault]}, {}
+    return Details("response_format", {"errors": [fault]})
 
 
 def _fault(
@@ -181,7 +179,3 @@ def _step(key: str) -> str:
     if key.isdecimal():
         return f"[{key}]"
     return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
-
-
-def _retry_after(seconds: float) -> dict[str, str]:
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}

@@ -198,10 +198,10 @@ def problem_of(error: Exception) -> Problem:
     for kind_of_error in type(error).__mro__:
         if kind_of_error in STATUSES:
             status, kind = STATUSES[kind_of_error]
-            param, extensions, headers = details_of(error)
-            if status in _RETRIED:
-                headers = {"Retry-After": "1", **headers}
-            return Problem(status, kind, _with_remedy(error), param, extensions, headers)
+            details = details_of(error)
+            retry = {"Retry-After": "1"} if status in _RETRIED else {}
+            headers = {**retry, **details.headers}
+            return Problem(status, kind, _with_remedy(error), details.param, details.extensions, headers)
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
 
