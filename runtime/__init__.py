@@ -12,5 +12,7 @@ A request becomes token ids once, and events once; in between there are only ids
       token_writer    appends sampled tokens, and those that the grammar forces (`jump_forward`)
     transcript      turns each sequence's tokens into events (`text.detokenizer`)
 
-`protocol`, `request`, `events` and `errors` need no model, and are all that a gateway sees.
+The gateway speaks with a runtime by `protocol`, `request`, `selection`, `events`, `inspection` and `errors`,
+which need no model. It also takes a few things for itself, such as `fair_threads`. Only what chooses and studies
+models (`gateway.served_models`, `callgate study`) imports files that load them.
 """

@@ -36,6 +36,13 @@ def test_every_file_in_the_picture_exists():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_the_map_of_the_runtime_names_each_of_its_files_once():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    table = text.partition("\n| files in `runtime/` |")[2].partition("\n\n")[0]
+    files = [path.name for path in (ROOT / "runtime").glob("*.py") if path.name != "__init__.py"]
+    assert sorted(re.findall(r"`(\w+\.py)`", table)) == sorted(files)
+
+
 def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
     operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
     table = operations.partition("## Settings\n")[2].partition("\n## ")[0]
