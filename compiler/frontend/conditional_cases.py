@@ -10,7 +10,7 @@ But the value of `kind` decides all conditions at once, so there are n cases, an
 
     {"allOf": [{}, {}, {"oneOf": [{"allOf": [G("a"), A]}, {"allOf": [G("b"), B]}, G("another, or none")]}]}
 
-`G` is the *guard* of a case: a schema of the instances that belong to it.
+`G` describes the *group* of instances that belong to a case.
 """
 
 import json
@@ -50,12 +50,12 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
     `references`: all that refer to the document, and to others. The same instances are valid before and
     after, and the same items and properties are evaluated:
 
-    - The guards divide all instances: not an object, an object without the key, with one of the values that
+    - The groups divide all instances: not an object, an object without the key, with one of the values that
       conditions ask for, with another value. So exactly one case of the `oneOf` applies to an instance.
     - Within a case a condition is replaced only if canonicalization proves that its `if` admits all instances
-      of the guard, or none. Then it asserts `if` and `then`, or `else`, and evaluates what these evaluate.
+      of the group, or none. Then it asserts `if` and `then`, or `else`, and evaluates what these evaluate.
       A condition that is not decided stays as it is.
-    - A guard stands under two negations, so it evaluates nothing.
+    - The schema of a group stands under two negations, so it evaluates nothing.
     - Conditions are moved only from a schema and from members of its `allOf`, all of which apply to the same
       instance. A member with `unevaluated*` keeps its conditions, since it does not see what others evaluate.
     - A schema with `unevaluated*` is copied into each of its cases. For the instances of a case, the copy
@@ -134,11 +134,11 @@ class _Condition:
     def test(self) -> CanonicalSchema:
         return form_of(self.schema["if"], self.draft)
 
-    def truth(self, guard: CanonicalSchema) -> bool | None:
-        """Whether all instances of a guard pass `if`, or none; None if neither is proved."""
-        if self.test.covers(guard) == canonical.Containment.YES:
+    def truth(self, group: CanonicalSchema) -> bool | None:
+        """Whether all instances of a group pass `if`, or none; None if neither is proved."""
+        if self.test.covers(group) == canonical.Containment.YES:
             return True
-        is_apart = self.test.intersect(guard).satisfiability() == canonical.Satisfiability.NO
+        is_apart = self.test.intersect(group).satisfiability() == canonical.Satisfiability.NO
         return False if is_apart else None
 
     def decided(self, *, truth: bool) -> list[Any]:
@@ -162,14 +162,14 @@ class _Cases:
             return [self._counted(condition.schema) for condition in conditions]
         asking = [condition for condition in conditions if key in condition.hints]
         others = [condition for condition in conditions if key not in condition.hints]
-        guards: dict[tuple[bool | None, ...], list[_Guard]] = {}
-        for guard in _guards(key, asking):
-            form = form_of(guard.schema, self._draft)
+        groups: dict[tuple[bool | None, ...], list[_InstanceGroup]] = {}
+        for group in _instance_groups(key, asking):
+            form = form_of(group.schema, self._draft)
             self._count(self._num_copied)
-            guards.setdefault(tuple(condition.truth(form) for condition in asking), []).append(guard)
+            groups.setdefault(tuple(condition.truth(form) for condition in asking), []).append(group)
         cases = [
-            {"allOf": [_guard_of(key, alike), *self._case(asking, truths, done | {key})]}
-            for truths, alike in guards.items()
+            {"allOf": [_union_of(key, alike), *self._case(asking, truths, done | {key})]}
+            for truths, alike in groups.items()
         ]
         return [{"oneOf": cases}, *self.of(others, done | {key})]
 
@@ -195,7 +195,7 @@ class _Cases:
 
 
 @dataclass(frozen=True)
-class _Guard:
+class _InstanceGroup:
     """The instances in which the key has one of the values; those that are no object, or lack it, if None."""
 
     schema: Any
@@ -203,24 +203,24 @@ class _Guard:
     is_value: bool = False
 
 
-def _guards(key: str, conditions: list[_Condition]) -> Iterator[_Guard]:
-    """Schemas to one of which every instance belongs."""
+def _instance_groups(key: str, conditions: list[_Condition]) -> Iterator[_InstanceGroup]:
+    """Groups to exactly one of which every instance belongs."""
     values = _distinct(value for condition in conditions for value in condition.hints[key])
-    yield from (_Guard(_having(key, {"enum": [value]}), value, is_value=True) for value in values)
-    yield _Guard(_having(key, {"not": {"enum": values}}))
-    yield _Guard({"type": "object", "properties": {key: {"not": {}}}})
-    yield _Guard({"not": {"type": "object"}})
+    yield from (_InstanceGroup(_having(key, {"enum": [value]}), value, is_value=True) for value in values)
+    yield _InstanceGroup(_having(key, {"not": {"enum": values}}))
+    yield _InstanceGroup({"type": "object", "properties": {key: {"not": {}}}})
+    yield _InstanceGroup({"not": {"type": "object"}})
 
 
 def _having(key: str, value: Any) -> dict[str, Any]:
     return {"type": "object", "required": [key], "properties": {key: value}}
 
 
-def _guard_of(key: str, guards: list[_Guard]) -> Any:
-    """A schema of the instances of any of the guards, which evaluates nothing."""
-    values = [guard.value for guard in guards if guard.is_value]
+def _union_of(key: str, groups: list[_InstanceGroup]) -> Any:
+    """A schema of the instances of all these groups, which evaluates nothing."""
+    values = [group.value for group in groups if group.is_value]
     union = [_having(key, {"enum": values})] if values else []
-    union += [guard.schema for guard in guards if not guard.is_value]
+    union += [group.schema for group in groups if not group.is_value]
     return {"not": {"not": union[0] if len(union) == 1 else {"anyOf": union}}}
 
 
