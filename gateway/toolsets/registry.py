@@ -143,10 +143,9 @@ class Registry:
             current = await self.catalog.get(name)
         except UnknownToolset:
             current = None
-        before, after = current.toolset if current else Toolset(name), checked.toolset
-        changes = await compare(before, after, await self.covers(budget))
-        documents = await asyncio.to_thread(compare_documents, before.documents, after.documents)
-        return DryRun(tuple(reports), changes, documents, current)
+        before = current.toolset if current else Toolset(name)
+        changes, document_changes = await self._changes(before, checked.toolset, budget)
+        return DryRun(tuple(reports), changes, document_changes, current)
 
     async def compare_revisions(
         self, name: str, number: int, since: int | None = None, *, principal: Principal
@@ -158,10 +157,16 @@ class Registry:
         """
         revision = await self.catalog.get(name, number)
         earlier = await self._earlier(name, number, since)
-        before, after = earlier.toolset if earlier else Toolset(name), revision.toolset
-        changes = await compare(before, after, await self.covers(self.budget(principal)))
-        documents = await asyncio.to_thread(compare_documents, before.documents, after.documents)
-        return RevisionChanges(revision, earlier.number if earlier else None, changes, documents)
+        before = earlier.toolset if earlier else Toolset(name)
+        changes, document_changes = await self._changes(before, revision.toolset, self.budget(principal))
+        return RevisionChanges(revision, earlier.number if earlier else None, changes, document_changes)
+
+    async def _changes(
+        self, before: Toolset, after: Toolset, budget: CompileBudget
+    ) -> tuple[Mapping[str, Change], Mapping[str, Change]]:
+        """What changed: the tools by name, and the documents by URI."""
+        changes = await compare(before, after, await self.covers(budget))
+        return changes, await asyncio.to_thread(compare_documents, before.documents, after.documents)
 
     async def _earlier(self, name: str, number: int, since: int | None) -> Revision | None:
         if since is not None:
@@ -186,7 +191,7 @@ class Registry:
         """What is wrong with the arguments of a call of a stored tool; nothing if they are valid.
 
         Arguments are validated against the schema, not a grammar; the vocabulary only selects a compile
-        worker. Raises what `GrammarCache.faults` raises.
+        worker. Raises what `GrammarCache.find_faults` raises.
         """
         model, *_ = await self._runtime.models()
         return await self._grammars.find_faults(
