@@ -16,12 +16,12 @@ from gateway.access.cors import read_origins
 from gateway.access.rate_limits import RateLimits
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.generation.tool_vectors import Embedder
-from gateway.processors import num_usable_cores
 from gateway.served_models import load_embedder, start_runtime
 from gateway.setting_sources import library_environment
 from gateway.settings import Settings
 from gateway.sources.outbound import IPNetwork, SourceAccess, read_networks
 from gateway.telemetry.recorders import Recorders
+from gateway.usable_cores import num_usable_cores
 from runtime.protocol import Runtime
 from toolspecs.store import Store
 

@@ -12,8 +12,8 @@ from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
 from gateway.generation.tool_vectors import Embedder
 from gateway.model_settings import ModelSettings
-from gateway.processors import num_usable_cores
 from gateway.settings import Settings
+from gateway.usable_cores import num_usable_cores
 from runtime.engines.client import EngineAddress, EngineClient
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.sglang_client import SglangClient
@@ -52,10 +52,10 @@ def start_runtime(settings: Settings, on_vocabulary: OnVocabulary) -> Runtime:
             RoutedModel(
                 name,
                 start_model(settings, model, on_vocabulary),
-                model.aliases,
-                model.prompt_tools,
-                model.tool_search,
-                OPENAI_SAMPLING if model.sampling_defaults == "openai" else None,
+                aliases=model.aliases,
+                prompt_tools=model.prompt_tools,
+                tool_search=model.tool_search,
+                sampling=OPENAI_SAMPLING if model.sampling_defaults == "openai" else None,
             )
             for name, model in zip(names, models, strict=True)
         ]

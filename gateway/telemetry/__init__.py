@@ -15,6 +15,7 @@
 | `exporters.py` | the only place that sets up OpenTelemetry's SDK |
 | `recorders.py` | wires these for an application |
 
-No other layer imports this. The grammar cache reports to a `CacheObserver`, a generation to an `Observer`.
-A runtime returns plain values: `GenerationStats`, `RequestTimes` and `Health`.
+The packages below the gateway do not import this. The grammar cache reports to a `CacheObserver`, and a
+runtime returns plain values: `GenerationStats`, `RequestTimes` and `Health`. In the gateway, a generation
+reports to an `Observer`.
 """

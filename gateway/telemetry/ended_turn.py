@@ -37,7 +37,7 @@ from runtime.request import RequestTimes
 PROVIDER = "callgate"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTurn:
     """A turn that was answered or has failed.
 

@@ -256,14 +256,14 @@ class TurnRecorder:
             return
         self._is_ended = True
         turn = EndedTurn(
-            self._model_id,
-            self._toolset,
-            self._start,
-            self._first_at,
-            time.perf_counter(),
-            self._request.times if self._request else None,
-            self._finished,
-            error,
+            model_id=self._model_id,
+            toolset=self._toolset,
+            start=self._start,
+            first_at=self._first_at,
+            end=time.perf_counter(),
+            times=self._request.times if self._request else None,
+            finished=self._finished,
+            error=error,
         )
         if self._span.is_recording():
             self._end_span(turn)

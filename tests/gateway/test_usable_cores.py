@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from compiler.isolation.pools import ThreadPool
-from gateway.processors import num_usable_cores
 from gateway.resources import open_compile_pool
 from gateway.settings import Settings
+from gateway.usable_cores import num_usable_cores
 
 ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
