@@ -33,7 +33,7 @@ def study(
         str | None, typer.Option(help="Model: a directory or a hub id; by default the one that is served.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few strategies and questions: minutes with the model `tiny`.")
+        bool, typer.Option("--quick", help="Few strategies and questions: minutes with the demo model.")
     ] = False,
     count: Annotated[
         int | None, typer.Option(min=1, help="Questions in each set; by default 30, if quick 12.")

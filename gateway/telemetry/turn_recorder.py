@@ -1,7 +1,7 @@
 """Records one turn as the span `chat MODEL` and the spans below it.
 
     POST /v1/chat/completions
-    └── chat tiny                  from when the model is known to the end; an event for each call
+    └── chat demo                  from when the model is known to the end; an event for each call
         ├── grammar                finding it: its source, and how long that took
         │   └── compile            for each unit that a worker compiles; for a unit that another request has
         │                          compiled, the wait, with a link to that request's span
