@@ -79,10 +79,10 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
     from runtime.text.tokenizer import load_tokenizer  # noqa: PLC0415
 
     source = model.tokenizer or find_source(model.model, Path(settings.data_dir)).model
-    text = load_tokenizer(source, model_id=model_name(model), syntax=model.syntax)
-    on_vocabulary(text.prepared)
+    loaded = load_tokenizer(source, model_id=model_name(model), syntax=model.syntax)
+    on_vocabulary(loaded.prepared)
     if settings.context_length is not None:
-        text = replace(text, context_length=min(text.context_length, settings.context_length))
+        loaded = replace(loaded, context_length=min(loaded.context_length, settings.context_length))
     remote = RemoteSettings(
         model_name=model.engine_model,
         default_max_tokens=default_max_tokens(settings, model),
@@ -95,9 +95,9 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         takes_images=model.engine_images,
         sends_units=model.engine_units == "inline",
     )
-    clients = open_clients(model, text.prepared)
+    clients = open_clients(model, loaded.prepared)
     return RemoteRuntime(
-        text, clients, remote, secret=read_secret(settings), write_grammar=_WRITERS.get(model.engine)
+        loaded, clients, remote, secret=read_secret(settings), write_grammar=_WRITERS.get(model.engine)
     )
 
 
