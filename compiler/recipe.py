@@ -5,7 +5,10 @@ inside an inference engine.
 
 >>> keys = [("pay", "5f0c"), ("search", "91ab")]
 >>> only_pay = ToolChoice.named("pay")
->>> GrammarRecipe.of_tools(keys, vocabulary="d3", syntax="hermes", choice=only_pay, is_parallel=False).tools
+>>> recipe = GrammarRecipe.of_tools(
+...     keys, vocabulary="d3", syntax="hermes", tool_choice=only_pay, is_parallel=False
+... )
+>>> recipe.tools
 (('pay', '5f0c'),)
 """
 
@@ -57,17 +60,17 @@ class GrammarRecipe:
         *,
         vocabulary: str,
         syntax: str,
-        choice: ToolChoice,
+        tool_choice: ToolChoice,
         is_parallel: bool,
         answer: FormatKey | None = None,
     ) -> "GrammarRecipe":
         """The recipe of calls under a tool choice; tools that it leaves out are left out here."""
-        if choice.allowed is not None:
-            allowed = frozenset(choice.allowed)
+        if tool_choice.allowed is not None:
+            allowed = frozenset(tool_choice.allowed)
             tools = [(name, key) for name, key in tools if name in allowed]
-        elif choice.mode is ChoiceMode.NONE:
+        elif tool_choice.mode is ChoiceMode.NONE:
             tools = ()
-        return cls(vocabulary, syntax, tuple(tools), choice, is_parallel, answer)
+        return cls(vocabulary, syntax, tuple(tools), tool_choice, is_parallel, answer)
 
     @property
     def keys(self) -> dict[str, str]:

@@ -117,5 +117,5 @@ def compile_toolset(
             refusals.append((tool.name, refusal))
     if refusals:
         raise UnsupportedToolset(refusals)
-    choice = tool_choice if isinstance(tool_choice, ToolChoice) else ToolChoice(ChoiceMode(tool_choice))
-    return link(units, family, prepared, choice, parallel=parallel)
+    chosen = tool_choice if isinstance(tool_choice, ToolChoice) else ToolChoice(ChoiceMode(tool_choice))
+    return link(units, family, prepared, chosen, parallel=parallel)

@@ -118,7 +118,7 @@ class GrammarCache:
         *,
         prepared: PreparedVocabulary,
         syntax: str,
-        choice: ToolChoice,
+        tool_choice: ToolChoice,
         parallel: bool = True,
         response_format: ResponseFormat | None = None,
         key_order: KeyOrder | None = None,
@@ -126,8 +126,8 @@ class GrammarCache:
     ) -> GrammarLookup:
         """The linked grammar of `tools` under a tool choice.
 
-        With the choice `auto` and a response format, an answer without calls is of that format. Without a
-        `key_order`, every tool says its own. `share` stands for the client in the compile queue.
+        Under `auto` with a response format, an answer without calls is of that format. Without a `key_order`,
+        every tool says its own. `share` stands for the client in the compile queue.
 
         Raises:
             UnsupportedToolset: some tools are refused; the error names all of them.
@@ -142,7 +142,7 @@ class GrammarCache:
         entries = await self._find_entries(tools, syntax, prepared, budget, key_order)
         keys = [(tool.name, entry.key) for tool, entry in zip(tools, entries, strict=True)]
         answer = None
-        if response_format is not None and choice.mode is ChoiceMode.AUTO:
+        if response_format is not None and tool_choice.mode is ChoiceMode.AUTO:
             job = CompileJob.format(response_format, key_order or "declared")
             entries.append(await self._find_format_entry(job, prepared, budget))
             answer = FormatKey(response_format.kind, entries[-1].key)
@@ -150,7 +150,7 @@ class GrammarCache:
             keys,
             vocabulary=prepared.vocabulary.digest,
             syntax=syntax,
-            choice=choice,
+            tool_choice=tool_choice,
             is_parallel=parallel,
             answer=answer,
         )

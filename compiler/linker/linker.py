@@ -46,7 +46,7 @@ class LinkedGrammar:
     units: Mapping[str, Unit] = field(repr=False)
     syntax: Syntax
     prepared: PreparedVocabulary
-    choice: ToolChoice
+    tool_choice: ToolChoice
     parallel: bool
     dispatcher: OutputDispatcher = field(repr=False)
     """The fixed part that its matchers and closers share."""
@@ -61,7 +61,7 @@ class LinkedGrammar:
     def digest(self) -> str:
         """SHA-256 over what the language depends on."""
         tools = [(name, self.units[name].digest) for name in self.names]
-        origin = [self.syntax.name, self.vocabulary.digest, self.choice.mode, self.parallel]
+        origin = [self.syntax.name, self.vocabulary.digest, self.tool_choice.mode, self.parallel]
         answer = [self.answer.digest] if self.answer else []
         return hashlib.sha256(json.dumps([*origin, tools, *answer]).encode()).hexdigest()
 
@@ -130,7 +130,7 @@ def link(
     units: Mapping[str, Unit],
     syntax: Syntax,
     prepared: PreparedVocabulary,
-    choice: ToolChoice,
+    tool_choice: ToolChoice,
     *,
     parallel: bool = True,
     answer: CompiledFormat | None = None,
@@ -152,13 +152,13 @@ def link(
             a message.
         UnsupportedSchema: an answer could not be told from a thought or a call.
     """
-    names = _chosen(units, choice)
-    if choice.mode is not ChoiceMode.AUTO or not names:
+    names = _chosen(units, tool_choice)
+    if tool_choice.mode is not ChoiceMode.AUTO or not names:
         answer = None
     if answer is not None:
         _check_answer(answer, syntax, with_calls=True)
     builder = _DispatchBuilder(names, units, syntax, prepared, parallel=parallel)
-    start = builder.start(choice, answer)
+    start = builder.start(tool_choice, answer)
     if answer is not None and not syntax.messages:
         syntax = syntax.calling_or_answering
     vocabulary = prepared.vocabulary
@@ -172,7 +172,7 @@ def link(
         CallText.of(syntax, vocabulary),
         _thought(syntax, prepared),
     )
-    return LinkedGrammar(names, units, syntax, prepared, choice, parallel, dispatcher, answer)
+    return LinkedGrammar(names, units, syntax, prepared, tool_choice, parallel, dispatcher, answer)
 
 
 def link_format(
@@ -211,16 +211,16 @@ def _check_answer(answer: CompiledFormat, syntax: Syntax, *, with_calls: bool = 
             raise UnsupportedSchema("", "", reason, "Leave such answers out.")
 
 
-def _chosen(units: Mapping[str, Unit], choice: ToolChoice) -> tuple[str, ...]:
-    if choice.allowed is not None:
-        unknown = [name for name in choice.allowed if name not in units]
+def _chosen(units: Mapping[str, Unit], tool_choice: ToolChoice) -> tuple[str, ...]:
+    if tool_choice.allowed is not None:
+        unknown = [name for name in tool_choice.allowed if name not in units]
         if unknown:
             raise UnsupportedToolset([(name, _refusal("the toolset has no such tool")) for name in unknown])
-    if choice.mode is ChoiceMode.NONE:
+    if tool_choice.mode is ChoiceMode.NONE:
         return ()
-    allowed = frozenset(units if choice.allowed is None else choice.allowed)
+    allowed = frozenset(units if tool_choice.allowed is None else tool_choice.allowed)
     names = tuple(name for name in units if name in allowed)
-    if choice.mode is ChoiceMode.REQUIRED and not names:
+    if tool_choice.mode is ChoiceMode.REQUIRED and not names:
         raise UnsupportedToolset([("", _refusal("a call is required, but there is no tool to call"))])
     return names
 
@@ -269,10 +269,10 @@ class _DispatchBuilder:
         self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
 
     def start(
-        self, choice: ToolChoice, answer: CompiledFormat | None
+        self, tool_choice: ToolChoice, answer: CompiledFormat | None
     ) -> FreeText | DispatchState | CallOrAnswer:
         """Where an output begins under a tool choice, with calls or an `answer` if there is one."""
-        is_required = choice.mode is ChoiceMode.REQUIRED
+        is_required = tool_choice.mode is ChoiceMode.REQUIRED
         if self._syntax.messages:
             return self.messages(has_last=not is_required, answer=answer)
         if answer is not None:

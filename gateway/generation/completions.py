@@ -279,7 +279,7 @@ class Completions:
                     tools,
                     prepared=model.prepared,
                     syntax=model.syntax,
-                    choice=tool_choice,
+                    tool_choice=tool_choice,
                     parallel=turn.is_parallel and not tool_choice.is_named,
                     response_format=turn.response_format,
                     key_order=turn.key_order,

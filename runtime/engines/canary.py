@@ -83,7 +83,7 @@ class Canary:
             (tool,),
             prepared=self._text.prepared,
             syntax=self._text.syntax,
-            choice=ToolChoice(ChoiceMode.REQUIRED),
+            tool_choice=ToolChoice(ChoiceMode.REQUIRED),
             parallel=False,
         )
         await self._sent.publish_own(cached)

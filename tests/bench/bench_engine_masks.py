@@ -155,7 +155,7 @@ async def _stored(tools: list[Tool], prepared: PreparedVocabulary, url: str) -> 
     store = open_store(url)
     cache = GrammarCache(store, secret=SECRET)
     required = ToolChoice(ChoiceMode.REQUIRED)
-    found = await cache.find_toolset(tools, prepared=prepared, syntax="hermes", choice=required)
+    found = await cache.find_toolset(tools, prepared=prepared, syntax="hermes", tool_choice=required)
     await cache.close()
     await store.close()
     return found.recipe

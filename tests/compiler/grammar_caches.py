@@ -25,4 +25,4 @@ class Counting(ThreadPool):
 
 
 async def find(cache, tools, vocabulary):
-    return await cache.find_toolset(tools, prepared=prepare(vocabulary), syntax="json", choice=REQUIRED)
+    return await cache.find_toolset(tools, prepared=prepare(vocabulary), syntax="json", tool_choice=REQUIRED)

@@ -138,7 +138,7 @@ async def compiled(cache, *toolsets):
             toolset.tools,
             prepared=prepare(Vocabulary.of_bytes()),
             syntax="json",
-            choice=ToolChoice(ChoiceMode.REQUIRED),
+            tool_choice=ToolChoice(ChoiceMode.REQUIRED),
         )
         results.append((found.grammar, found.source))
     return results

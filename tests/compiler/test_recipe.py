@@ -45,7 +45,7 @@ async def test_a_recipe_links_the_grammar_of_its_look_up(store, choice, response
         [tool("f"), tool("g", b={"type": "string"})],
         prepared=prepared,
         syntax="json",
-        choice=choice,
+        tool_choice=choice,
         response_format=response_format,
     )
     recipe = GrammarRecipe.from_bytes(found.recipe.to_bytes())
@@ -65,7 +65,7 @@ async def test_a_recipe_tells_orders_of_keys_apart(store):
             tools,
             prepared=prepared,
             syntax="json",
-            choice=ToolChoice(ChoiceMode.AUTO),
+            tool_choice=ToolChoice(ChoiceMode.AUTO),
             response_format=of_schema,
             key_order=order,
         )

@@ -43,7 +43,7 @@ async def replica(url: str) -> None:
         await asyncio.sleep(0.01)
     asked = (
         cache.find_toolset(
-            tools, prepared=prepare(vocabulary), syntax="json", choice=ToolChoice(ChoiceMode.REQUIRED)
+            tools, prepared=prepare(vocabulary), syntax="json", tool_choice=ToolChoice(ChoiceMode.REQUIRED)
         )
         for _ in range(NUM_REQUESTS)
     )

@@ -59,7 +59,11 @@ def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=S
         cache = GrammarCache(store, secret=secret)
         try:
             return await cache.find_toolset(
-                tools, prepared=vocabulary or prepared(), syntax="hermes", choice=choice, parallel=parallel
+                tools,
+                prepared=vocabulary or prepared(),
+                syntax="hermes",
+                tool_choice=choice,
+                parallel=parallel,
             )
         finally:
             await cache.close()

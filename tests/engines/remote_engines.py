@@ -129,7 +129,7 @@ class Remote:
             tools,
             prepared=self.text.prepared,
             syntax=self.text.syntax,
-            choice=ToolChoice(ChoiceMode(mode), allowed),
+            tool_choice=ToolChoice(ChoiceMode(mode), allowed),
             parallel=parallel,
         )
 

@@ -90,7 +90,7 @@ async def test_calls_are_answered_and_say_what_masked_them(client, runtime, weat
     assert (item["type"], item["status"]) == ("function_call", "completed")
     assert (item["name"], item["arguments"]) == ("get_weather", '{"place": "Oslo"}')
     assert answer["callgate"]["toolset"] == "weather"
-    assert runtime.requests[0].constraint.choice.mode is ChoiceMode.REQUIRED
+    assert runtime.requests[0].constraint.tool_choice.mode is ChoiceMode.REQUIRED
     assert not runtime.requests[0].constraint.parallel
 
 
@@ -260,7 +260,7 @@ async def test_a_tool_choice_limits_the_grammar_and_is_repeated(
 ):
     answer = await ask(client, toolset="weather", tool_choice=choice)
     assert answer["tool_choice"] == choice
-    assert (runtime.requests[0].constraint.names, runtime.requests[0].constraint.choice.mode) == (
+    assert (runtime.requests[0].constraint.names, runtime.requests[0].constraint.tool_choice.mode) == (
         allowed,
         mode,
     )

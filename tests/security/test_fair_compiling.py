@@ -209,7 +209,7 @@ def find(cache, *names, share):
         [tool(name) for name in names],
         prepared=VOCABULARY,
         syntax="json",
-        choice=ToolChoice(ChoiceMode.REQUIRED),
+        tool_choice=ToolChoice(ChoiceMode.REQUIRED),
         share=share,
     )
 

@@ -136,7 +136,7 @@ async def test_a_tool_that_is_kept_is_hashed_once(monkeypatch):
     monkeypatch.setattr(compile_job.hashlib, "sha256", counted)
     for mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
         await cache.find_toolset(
-            tools, prepared=prepare(Vocabulary.of_bytes()), syntax="json", choice=ToolChoice(mode)
+            tools, prepared=prepare(Vocabulary.of_bytes()), syntax="json", tool_choice=ToolChoice(mode)
         )
     schemas = [content for content in hashed if b'"tool", ' in content]
     assert len(schemas) == len(tools)

@@ -174,7 +174,7 @@ async def test_a_grammar_that_is_not_stored_is_used_all_the_same(monkeypatch):
     for number in range(20):
         tool = Tool("f", "", {"properties": {f"name_{number}": {"type": "integer"}}})
         found = await cache.find_toolset(
-            [tool], prepared=vocabulary, syntax="json", choice=ToolChoice(), share="a"
+            [tool], prepared=vocabulary, syntax="json", tool_choice=ToolChoice(), share="a"
         )
         assert found.source == "compiled"
     stored = [await store.get(key) async for key in store.scan("unit:")]

@@ -91,7 +91,9 @@ async def write(url: str) -> dict:
     grammars = GrammarCache(store, secret=SECRET)
     vocabulary = Vocabulary.of_bytes()
     for syntax in SYNTAXES:
-        await grammars.find_toolset(TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice())
+        await grammars.find_toolset(
+            TOOLS, prepared=prepare(vocabulary), syntax=syntax, tool_choice=ToolChoice()
+        )
     await grammars.find_format(FORMAT, prepared=prepare(vocabulary))
     await grammars.close()
     async for key in store.scan("unit:"):

@@ -41,7 +41,7 @@ async def grammar_source(store):
     cache = GrammarCache(store, secret=SECRET)
     vocabulary = prepare(Vocabulary.of_bytes())
     found = await cache.find_toolset(
-        (PAY,), prepared=vocabulary, syntax="hermes", choice=ToolChoice("required")
+        (PAY,), prepared=vocabulary, syntax="hermes", tool_choice=ToolChoice("required")
     )
     await cache.close()
     return found.source

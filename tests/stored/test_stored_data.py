@@ -104,7 +104,7 @@ class TestStoredData:
         grammars, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
         for syntax in SYNTAXES:
             found = await grammars.find_toolset(
-                TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice()
+                TOOLS, prepared=prepare(vocabulary), syntax=syntax, tool_choice=ToolChoice()
             )
             assert found.source == ("store" if is_current else "compiled")
         found = await grammars.find_format(FORMAT, prepared=prepare(vocabulary))
