@@ -106,7 +106,7 @@ class GrammarRecipe:
         assert self.syntax is not None, "calls are written in a syntax"
         units = {name: entries[key].unit for name, key in self.tools}
         syntax = find_syntax(self.syntax)
-        return link(units, syntax, prepared, self.choice, parallel=self.is_parallel, answer=answer)
+        return link(units, syntax, prepared, self.choice, is_parallel=self.is_parallel, answer=answer)
 
     def _link_answer(self, answer: CompiledFormat | None, prepared: PreparedVocabulary) -> OwnGrammar:
         assert answer is not None, "there are no calls, so there is an answer"

@@ -118,4 +118,4 @@ def compile_toolset(
     if refusals:
         raise UnsupportedToolset(refusals)
     chosen = tool_choice if isinstance(tool_choice, ToolChoice) else ToolChoice(ChoiceMode(tool_choice))
-    return link(units, family, prepared, chosen, parallel=parallel)
+    return link(units, family, prepared, chosen, is_parallel=parallel)

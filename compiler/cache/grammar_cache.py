@@ -119,7 +119,7 @@ class GrammarCache:
         prepared: PreparedVocabulary,
         syntax: str,
         tool_choice: ToolChoice,
-        parallel: bool = True,
+        is_parallel: bool = True,
         response_format: ResponseFormat | None = None,
         key_order: KeyOrder | None = None,
         share: str = "",
@@ -151,7 +151,7 @@ class GrammarCache:
             vocabulary=prepared.vocabulary.digest,
             syntax=syntax,
             tool_choice=tool_choice,
-            is_parallel=parallel,
+            is_parallel=is_parallel,
             answer=answer,
         )
         return self._link(recipe, entries, prepared, start, share)

@@ -47,7 +47,7 @@ class LinkedGrammar:
     syntax: Syntax
     prepared: PreparedVocabulary
     tool_choice: ToolChoice
-    parallel: bool
+    is_parallel: bool
     dispatcher: OutputDispatcher = field(repr=False)
     """The fixed part that its matchers and closers share."""
     answer: CompiledFormat | None = field(default=None, repr=False)
@@ -61,7 +61,7 @@ class LinkedGrammar:
     def digest(self) -> str:
         """SHA-256 over what the language depends on."""
         tools = [(name, self.units[name].digest) for name in self.names]
-        origin = [self.syntax.name, self.vocabulary.digest, self.tool_choice.mode, self.parallel]
+        origin = [self.syntax.name, self.vocabulary.digest, self.tool_choice.mode, self.is_parallel]
         answer = [self.answer.digest] if self.answer else []
         return hashlib.sha256(json.dumps([*origin, tools, *answer]).encode()).hexdigest()
 
@@ -132,7 +132,7 @@ def link(
     prepared: PreparedVocabulary,
     tool_choice: ToolChoice,
     *,
-    parallel: bool = True,
+    is_parallel: bool = True,
     answer: CompiledFormat | None = None,
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
@@ -142,8 +142,8 @@ def link(
         >>> link(both.units, both.syntax, both.prepared, only_pay).names
         ('pay',)
 
-    `parallel` False: at most one call. A mode of `auto` without tools is `none`. With an `answer`, an output
-    under `auto` that calls nothing is an answer in this format.
+    Unless `is_parallel`, there is at most one call. A mode of `auto` without tools is `none`. With an
+    `answer`, an output under `auto` that calls nothing is an answer in this format.
 
     Raises:
         UnsupportedToolset: an unknown tool was chosen, none is left where a call is required, two names
@@ -157,7 +157,7 @@ def link(
         answer = None
     if answer is not None:
         _check_answer(answer, syntax, with_calls=True)
-    builder = _DispatchBuilder(names, units, syntax, prepared, parallel=parallel)
+    builder = _DispatchBuilder(names, units, syntax, prepared, is_parallel=is_parallel)
     start = builder.start(tool_choice, answer)
     if answer is not None and not syntax.messages:
         syntax = syntax.calling_or_answering
@@ -172,7 +172,7 @@ def link(
         CallText.of(syntax, vocabulary),
         _thought(syntax, prepared),
     )
-    return LinkedGrammar(names, units, syntax, prepared, tool_choice, parallel, dispatcher, answer)
+    return LinkedGrammar(names, units, syntax, prepared, tool_choice, is_parallel, dispatcher, answer)
 
 
 def link_format(
@@ -189,7 +189,7 @@ def link_format(
     _check_answer(compiled, syntax)
     start: DispatchState | CompiledFormat = compiled
     if syntax.messages:
-        builder = _DispatchBuilder((), {}, syntax, prepared, parallel=False)
+        builder = _DispatchBuilder((), {}, syntax, prepared, is_parallel=False)
         start = builder.messages(has_last=True, answer=compiled)
     call_text = CallText.of(syntax, prepared.vocabulary)
     dispatcher = OutputDispatcher(prepared.vocabulary, {}, start, None, call_text, thought)
@@ -249,7 +249,7 @@ class _DispatchBuilder:
         syntax: Syntax,
         prepared: PreparedVocabulary,
         *,
-        parallel: bool,
+        is_parallel: bool,
     ) -> None:
         self._names = names
         self._syntax = syntax
@@ -264,7 +264,7 @@ class _DispatchBuilder:
             raise UnsupportedToolset([(name, refusal) for name in unspeakable])
         self._after_begin = self._headers("") if not syntax.messages else None
         lead = None
-        if parallel and syntax.separator is not None:
+        if is_parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
         self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
 

@@ -280,7 +280,7 @@ class Completions:
                     prepared=model.prepared,
                     syntax=model.syntax,
                     tool_choice=tool_choice,
-                    parallel=turn.is_parallel and not tool_choice.is_named,
+                    is_parallel=turn.is_parallel and not tool_choice.is_named,
                     response_format=turn.response_format,
                     key_order=turn.key_order,
                     share=share,

@@ -84,7 +84,7 @@ class Canary:
             prepared=self._text.prepared,
             syntax=self._text.syntax,
             tool_choice=ToolChoice(ChoiceMode.REQUIRED),
-            parallel=False,
+            is_parallel=False,
         )
         await self._sent.publish_own(cached)
         return cached

@@ -23,7 +23,7 @@ def linked(
 ):
     tools = toolbox(len(TOOLS), syntax, vocabulary)
     units = {name: compile_unit(tools[name], syntax, prepare(vocabulary)) for name in names}
-    return link(units, syntax, prepare(vocabulary), choice, parallel=parallel, answer=answer)
+    return link(units, syntax, prepare(vocabulary), choice, is_parallel=parallel, answer=answer)
 
 
 def written(*names, syntax=HERMES):

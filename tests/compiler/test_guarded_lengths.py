@@ -218,7 +218,7 @@ def test_linked_calls_keep_to_lengths(syntax):
         lower_schema(SCHEMAS["object"], only_objects=True).grammar, SYNTAXES[syntax], prepare(vocabulary)
     )
     linked = link(
-        {"t": unit}, SYNTAXES[syntax], prepare(vocabulary), ToolChoice(ChoiceMode.REQUIRED), parallel=False
+        {"t": unit}, SYNTAXES[syntax], prepare(vocabulary), ToolChoice(ChoiceMode.REQUIRED), is_parallel=False
     )
     for seed, habit in enumerate(HABITS):
         matcher = linked.matcher()

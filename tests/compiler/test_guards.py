@@ -183,7 +183,11 @@ def test_linked_calls_are_guarded(syntax):
     grammar = lower_schema(schema, only_objects=True).grammar
     unit = compile_unit(grammar, SYNTAXES[syntax], prepare(vocabulary))
     linked = link(
-        {"tag": unit}, SYNTAXES[syntax], prepare(vocabulary), ToolChoice(ChoiceMode.REQUIRED), parallel=False
+        {"tag": unit},
+        SYNTAXES[syntax],
+        prepare(vocabulary),
+        ToolChoice(ChoiceMode.REQUIRED),
+        is_parallel=False,
     )
     for seed in range(10):
         matcher = linked.matcher()

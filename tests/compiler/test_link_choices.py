@@ -182,7 +182,7 @@ def test_what_a_closer_needs_is_there():
     assert grammar.names == ("pay",)
     assert set(grammar.units) == {"pay", "pay_all", "p"}
     assert grammar.syntax is HERMES
-    assert not grammar.parallel
+    assert not grammar.is_parallel
     assert json.loads(grammar.units["pay"].source)["root"] == grammar.units["pay"].grammar.root
 
 

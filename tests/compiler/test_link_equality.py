@@ -170,7 +170,7 @@ def test_masks_equal_at_any_number_of_tools(vocabulary, num_tools):
 def _compare(vocabulary, syntax, mode, *, parallel, num_tools, num_steps):
     grammars = toolbox(num_tools, syntax, vocabulary)
     units = {name: _unit(vocabulary, syntax, name) for name in grammars}
-    linked = link(units, syntax, prepare(vocabulary), ToolChoice(mode), parallel=parallel)
+    linked = link(units, syntax, prepare(vocabulary), ToolChoice(mode), is_parallel=parallel)
     shown = {} if mode is ChoiceMode.NONE else grammars
     whole = prepare(vocabulary).backend.compile(monolith(shown, syntax, vocabulary, mode, parallel=parallel))
     guides = [vocabulary.spell(text).encode() for text in sample_outputs(shown, syntax)]

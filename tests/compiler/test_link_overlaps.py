@@ -52,7 +52,7 @@ def test_every_token_that_one_grammar_accepts_and_no_other(syntax, data):
     tools = toolbox(len(TOOLS), syntax, vocabulary)
     grammars = {name: tools[name] for name in data.draw(st.sets(st.sampled_from(NAMES), min_size=1))}
     units = {name: compile_unit(grammar, syntax, prepare(vocabulary)) for name, grammar in grammars.items()}
-    linked = link(units, syntax, prepare(vocabulary), ToolChoice(mode), parallel=parallel).matcher()
+    linked = link(units, syntax, prepare(vocabulary), ToolChoice(mode), is_parallel=parallel).matcher()
     whole = prepare(vocabulary).backend.compile(
         monolith(grammars, syntax, vocabulary, mode, parallel=parallel)
     )

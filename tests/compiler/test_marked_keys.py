@@ -310,7 +310,7 @@ def test_a_token_behind_a_header_need_not_be_json():
     for name in ("hermes", "json"):
         row = SYNTAXES[name]
         units = {"tag": compile_unit(grammar, row, prepared)}
-        linked = link(units, row, prepared, ToolChoice(ChoiceMode.REQUIRED), parallel=False)
+        linked = link(units, row, prepared, ToolChoice(ChoiceMode.REQUIRED), is_parallel=False)
         text = RandomDecoder(vocabulary).decode(linked.matcher(), random.Random(1), max_tokens=80, bias=0.2)
         assert b'"arguments"' in text
 
@@ -379,7 +379,7 @@ def test_linked_calls_are_valid(syntax, vocabulary):
         row,
         prepared,
         ToolChoice(ChoiceMode.REQUIRED),
-        parallel=False,
+        is_parallel=False,
     )
     decoder = RandomDecoder(vocabulary)
     for seed in range(8):

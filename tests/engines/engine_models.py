@@ -63,7 +63,7 @@ def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=S
                 prepared=vocabulary or prepared(),
                 syntax="hermes",
                 tool_choice=choice,
-                parallel=parallel,
+                is_parallel=parallel,
             )
         finally:
             await cache.close()

@@ -130,7 +130,7 @@ class Remote:
             prepared=self.text.prepared,
             syntax=self.text.syntax,
             tool_choice=ToolChoice(ChoiceMode(mode), allowed),
-            parallel=parallel,
+            is_parallel=parallel,
         )
 
     def request(self, lookup=None, *, temperature=1.0, seed=None, **options):

@@ -55,7 +55,7 @@ def inline(tools=TOOLS):
         sent = InlineGrammars(SECRET)
         sent.start(cache)
         lookup = await cache.find_toolset(
-            tools, prepared=prepared(), syntax="hermes", tool_choice=REQUIRED, parallel=False
+            tools, prepared=prepared(), syntax="hermes", tool_choice=REQUIRED, is_parallel=False
         )
         await sent.publish(lookup.recipe, None)
         await cache.close()

@@ -203,7 +203,7 @@ async def test_the_grammar_follows_the_choice(
     monkeypatch.setattr(grammars, "find_toolset", spy)
     await ask(client, toolset="weather", parallel_tool_calls=False, **fields)
     assert (asked["tool_choice"].mode, asked["tool_choice"].allowed) == (mode, allowed)
-    assert asked["parallel"] is False
+    assert asked["is_parallel"] is False
     assert asked["syntax"] == "hermes"
 
 

@@ -91,7 +91,7 @@ async def test_calls_are_answered_and_say_what_masked_them(client, runtime, weat
     assert (item["name"], item["arguments"]) == ("get_weather", '{"place": "Oslo"}')
     assert answer["callgate"]["toolset"] == "weather"
     assert runtime.requests[0].constraint.tool_choice.mode is ChoiceMode.REQUIRED
-    assert not runtime.requests[0].constraint.parallel
+    assert not runtime.requests[0].constraint.is_parallel
 
 
 async def test_a_stream_ends_with_the_whole_answer(client, runtime, weather):
