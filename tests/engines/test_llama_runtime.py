@@ -235,7 +235,7 @@ async def test_a_draft_has_no_grammar_and_what_is_broken_is_masked(text):
             SCHEMAS[name].validate(json.loads(arguments))
         assert calls
         assert end.stats.num_output_tokens <= 100
-        assert end.stats.selection.num_sequences == 2
+        assert end.stats.selection.num_draws == 2
         has_grammar = ["grammar" in body for body in stand_in.requests]
         assert has_grammar[:2] == [False, True]
 
