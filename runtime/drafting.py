@@ -12,16 +12,17 @@ With at most `k` drafts, the distance of the answers is `(1 - p) ** k * d`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from runtime.draft import Draft
 from runtime.errors import DeadlineExceeded, GenerationFailed, GrammarTooSlow, RequestRefused
+from runtime.event_queue import EventQueue
 from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRead, SelectionStats
 from runtime.request import GenerationRequest, Message
 from runtime.sampling import draw_seed
-from runtime.selection import MAX_SELECTION, Selection
+from runtime.selection import MAX_SELECTION, Selection, SelectionStrategy
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.places import last_place
 
@@ -32,34 +33,44 @@ Generate = Callable[[GenerationRequest], AsyncGenerator[PromptRead | Event, None
 
 
 class Drafting:
-    """Selects answers by requests to one runtime; `generate` sends one of them."""
+    """Selects answers by requests to one runtime; `generate` sends one of them.
 
-    def __init__(self, generate: Generate, token_bytes: TokenBytes) -> None:
+    `strategies` are those that it stands in for. Others are the engine's own, or do not apply.
+    """
+
+    def __init__(
+        self, generate: Generate, token_bytes: TokenBytes, strategies: Collection[SelectionStrategy]
+    ) -> None:
         self._generate = generate
         self._token_bytes = token_bytes
-        self._queues: dict[str, asyncio.Queue[PromptRead | Event | Exception]] = {}
+        self._strategies = strategies
+        self._queues: dict[str, EventQueue] = {}
 
-    async def answer(
+    def answer(
         self, request: GenerationRequest, selection: Selection
     ) -> AsyncGenerator[PromptRead | Event, None]:
-        """`PromptRead`, then the events of all choices; a choice's come once its answer is selected."""
-        queue: asyncio.Queue[PromptRead | Event | Exception] = asyncio.Queue()
+        """`PromptRead`, then the events of all choices: by drafting, or by the engine alone."""
+        is_drafted = selection.strategy in self._strategies and selection.size > 1
+        return self._selected(request, selection) if is_drafted else self._generate(request)
+
+    async def _selected(
+        self, request: GenerationRequest, selection: Selection
+    ) -> AsyncGenerator[PromptRead | Event, None]:
+        """The events of all choices; a choice's come once its answer is selected."""
+        queue = EventQueue(request.num_choices)
         choices = [
             _Choice(self._generate, self._token_bytes, request, selection, number)
             for number in range(request.num_choices)
         ]
         tasks = [asyncio.create_task(choice.write(queue)) for choice in choices]
         self._queues[request.request_id] = queue
-        num_open, is_read = len(choices), False
+        is_read = False
         try:
-            while num_open:
-                event = await queue.get()
-                if isinstance(event, Exception):
-                    raise event
-                num_open -= isinstance(event, Finished)
-                if not (isinstance(event, PromptRead) and is_read):
-                    yield event
-                is_read = True
+            while queue.num_open:
+                for event in await queue.take():
+                    if not (isinstance(event, PromptRead) and is_read):
+                        yield event
+                    is_read = True
         finally:
             del self._queues[request.request_id]
             for task in tasks:
@@ -69,7 +80,7 @@ class Drafting:
     def abort(self, request_id: str) -> None:
         """End a request with an error; unknown ids are ignored."""
         if queue := self._queues.get(request_id):
-            queue.put_nowait(GenerationFailed("the request was aborted"))
+            queue.put(GenerationFailed("the request was aborted"))
 
 
 @dataclass(slots=True)
@@ -86,14 +97,14 @@ class _Choice:
     broken: list[BrokenDraft] = field(default_factory=list)
     num_prompt_tokens: int = 0
 
-    async def write(self, queue: asyncio.Queue[PromptRead | Event | Exception]) -> None:
+    async def write(self, queue: EventQueue) -> None:
         """Put the choice's events into the queue, or the error that ended it."""
         try:
             async with aclosing(self._events()) as events:
                 async for event in events:
-                    queue.put_nowait(event)
+                    queue.put([event])
         except Exception as error:  # noqa: BLE001 - the reader of the queue raises it
-            queue.put_nowait(error)
+            queue.put(error)
 
     async def _events(self) -> AsyncGenerator[PromptRead | Event, None]:
         loop = asyncio.get_running_loop()

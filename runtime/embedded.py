@@ -18,15 +18,15 @@ from compiler.closing.closer import Closer
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.drafting import Drafting
 from runtime.engine import Engine
-from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import UnknownModel
-from runtime.events import Event, Finished, PromptRead
+from runtime.engine_thread import EngineJob, EngineThread
+from runtime.event_queue import EventQueue
+from runtime.events import Event, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
 from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, check_amounts, check_limits
+from runtime.request import GenerationRequest, check_amounts, check_limits, check_model
 from runtime.sampling import draw_seed
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -64,7 +64,7 @@ class EmbeddedRuntime:
         engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
         self._card = loaded.card(engine.context_length)
         self._thread = EngineThread(engine, num_threads=settings.num_threads, device=runner.device)
-        self._drafting = Drafting(self._generate, self._token_bytes)
+        self._drafting = Drafting(self._generate, self._token_bytes, {"draft"})
         self._prompts = PromptRenderer(
             loaded,
             engine.context_length,
@@ -111,13 +111,10 @@ class EmbeddedRuntime:
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
-        if request.model != self._loaded.model_id:
-            raise UnknownModel(request.model, (self._loaded.model_id,))
+        check_model(request, self._loaded.model_id)
         check_limits(request, self._num_columns, self._max_choices)
         selection = request.selection_or(self._default_selection, self._max_choices)
-        is_drafted = selection.strategy == "draft" and selection.size > 1
-        events = self._drafting.answer(request, selection) if is_drafted else self._generate(request)
-        async with aclosing(events):
+        async with aclosing(self._drafting.answer(request, selection)) as events:
             async for event in events:
                 yield event
 
@@ -125,24 +122,21 @@ class EmbeddedRuntime:
         """`generate` by the engine alone, which does not write drafts."""
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.render(request, partial(self._choices, request, deadline))
-        mailbox = Mailbox()
+        queue = EventQueue(request.num_choices)
         request.times.note_queued()
-        self._thread.submit(EngineJob(request.request_id, choices, mailbox))
-        num_open = request.num_choices
+        self._thread.submit(EngineJob(request.request_id, choices, queue))
         try:
             yield PromptRead(len(choices[0][0].prompt_ids))
-            while num_open:
-                for event in await mailbox.receive():
-                    num_open -= isinstance(event, Finished)
+            while queue.num_open:
+                for event in await queue.take():
                     yield event
         finally:
-            if num_open:
+            if queue.num_open:
                 self._thread.abort(request.request_id)
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with its tools; nothing is generated."""
-        if request.model != self._loaded.model_id:
-            raise UnknownModel(request.model, (self._loaded.model_id,))
+        check_model(request, self._loaded.model_id)
         return await self._prompts.token_ids(request)
 
     async def abort(self, request_id: str) -> None:

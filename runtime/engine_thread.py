@@ -1,9 +1,7 @@
 """The engine thread: owns an engine, takes jobs from any thread, and sends events to their event loops."""
 
-import asyncio
 import logging
 import threading
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +13,7 @@ import torch
 from runtime.device import use_device
 from runtime.engine import Engine, Output
 from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault, Unforeseen
+from runtime.event_queue import Delivery, EventQueue, deliver
 from runtime.events import Event
 from runtime.sequence import Sequence
 from runtime.transcript import Transcript
@@ -24,42 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Delivery = list[Event] | RuntimeFault
-
-
-class Mailbox:
-    """The queue of one request's events. Other threads fill it, and an event loop reads it."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Delivery] = asyncio.Queue()
-
-    async def receive(self) -> list[Event]:
-        """The next events, at least one. Raises the error that ended the request, if one did."""
-        delivery = await self._queue.get()
-        if isinstance(delivery, RuntimeFault):
-            raise delivery
-        return delivery
-
-    def put(self, delivery: Delivery) -> None:
-        """Deliver; call this on the mailbox's own event loop."""
-        self._queue.put_nowait(delivery)
-
-
-def send(deliveries: list[tuple[Mailbox, Delivery]]) -> None:
-    """Deliver from any thread, waking each event loop once. A closed event loop gets nothing."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[tuple[Mailbox, Delivery]]] = defaultdict(list)
-    for mailbox, delivery in deliveries:
-        by_loop[mailbox.loop].append((mailbox, delivery))
-    for loop, batch in by_loop.items():
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_put_all, batch)
-
-
-def _put_all(batch: list[tuple[Mailbox, Delivery]]) -> None:
-    for mailbox, delivery in batch:
-        mailbox.put(delivery)
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class EngineJob:
@@ -67,7 +30,7 @@ class EngineJob:
 
     request_id: str
     choices: tuple[tuple[Sequence, Transcript], ...]
-    mailbox: Mailbox
+    queue: EventQueue
 
 
 class EngineThread:
@@ -89,13 +52,13 @@ class EngineThread:
         self._jobs: dict[str, EngineJob] = {}
         self._by_sequence: dict[Sequence, tuple[EngineJob, Transcript]] = {}
         self._outputs: list[Output] = []
-        self._outgoing: list[tuple[Mailbox, Delivery]] = []
+        self._outgoing: list[tuple[EventQueue, Delivery]] = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="callgate-engine", daemon=True)
         self._thread.start()
 
     def submit(self, job: EngineJob) -> None:
-        """Queue a job; errors arrive in its mailbox.
+        """Queue a job; errors arrive in its queue of events.
 
         Raises:
             GenerationFailed: the engine has stopped.
@@ -106,7 +69,7 @@ class EngineThread:
             self._inbox.put(lambda: self._start(job))
 
     def abort(self, request_id: str) -> None:
-        """End a job within a step; its mailbox gets GenerationFailed."""
+        """End a job within a step; its queue of events gets GenerationFailed."""
         self._inbox.put(lambda: self._abort(request_id))
 
     def stop(self) -> None:
@@ -171,7 +134,7 @@ class EngineThread:
             self.engine.stop(sequence)
             self._by_sequence.pop(sequence, None)
         self._jobs.pop(job.request_id, None)
-        self._outgoing.append((job.mailbox, fault))
+        self._outgoing.append((job.queue, fault))
 
     def _hand_over_all(self) -> None:
         """Send the outputs of the last step. Meanwhile, an accelerator computes the next one."""
@@ -205,7 +168,7 @@ class EngineThread:
         if output.is_last or transcript.is_stopped:
             events += self._finish(job, output.sequence, transcript)
         if events:
-            self._outgoing.append((job.mailbox, events))
+            self._outgoing.append((job.queue, events))
 
     def _finish(self, job: EngineJob, sequence: Sequence, transcript: Transcript) -> list[Event]:
         matcher = sequence.matcher
@@ -221,7 +184,7 @@ class EngineThread:
 
     def _flush(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
-        send(outgoing)
+        deliver(outgoing)
 
     def _fail_all(self, fault: "Callable[[], GenerationFailed]") -> None:
         with suppress(Exception):  # whatever state the engine was left in
@@ -233,7 +196,7 @@ class EngineThread:
             with suppress(Exception):  # whatever state the engine was left in
                 self._inbox.get()()
         for job in list(self._jobs.values()):
-            self._outgoing.append((job.mailbox, fault()))
+            self._outgoing.append((job.queue, fault()))
         self._jobs.clear()
         self._by_sequence.clear()
         self._flush()

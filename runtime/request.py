@@ -9,7 +9,7 @@ from typing import Any
 from compiler.constraint import Constraint
 from compiler.recipe import GrammarRecipe
 from runtime.draft import Draft
-from runtime.errors import RequestRefused
+from runtime.errors import RequestRefused, UnknownModel
 from runtime.inspection import MAX_INSPECTED
 from runtime.selection import Selection, SelectionStrategy
 from toolspecs.tool import Tool, ToolCall
@@ -242,6 +242,16 @@ def check_amounts(request: GenerationRequest, max_tokens: int) -> None:
             f" {MAX_LOGPROBS} are given; lower max_tokens or the alternatives, or ask for fewer answers",
             "top_logprobs",
         )
+
+
+def check_model(request: GenerationRequest, model_id: str) -> None:
+    """Refuse a request for another model than the only one that is served.
+
+    Raises:
+        UnknownModel: names the one that is served.
+    """
+    if request.model != model_id:
+        raise UnknownModel(request.model, (model_id,))
 
 
 def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:

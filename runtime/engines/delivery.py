@@ -15,7 +15,8 @@ from functools import partial
 from compiler.cache.single_flight import to_the_end
 from runtime.engines.client import EngineChunk
 from runtime.engines.verified_output import VerifiedOutput
-from runtime.errors import EngineBroke, RuntimeFault
+from runtime.errors import EngineBroke
+from runtime.event_queue import EventQueue
 from runtime.events import Event, Finished
 from runtime.written_token import SampledToken
 
@@ -29,9 +30,9 @@ END_TIMEOUT_S = 1.0
 
 
 class ChoiceDelivery:
-    """Puts the events of one choice into the queue of its answer; holds back the last event until `end`."""
+    """Puts the events of one choice into the queue of its request; holds back the last event until `end`."""
 
-    def __init__(self, queue: "asyncio.Queue[list[Event] | RuntimeFault]") -> None:
+    def __init__(self, queue: EventQueue) -> None:
         self.num_cached = 0
         """How many tokens of the prompt were in the engine's cache."""
         self._queue = queue
@@ -42,13 +43,13 @@ class ChoiceDelivery:
         if events and isinstance(end := events[-1], Finished):
             events, self._end = events[:-1], end
         if events:
-            self._queue.put_nowait(events)
+            self._queue.put(events)
 
     def end(self) -> None:
         """Deliver the last event, unless it has been delivered."""
         if self._end is not None:
             stats = replace(self._end.stats, num_cached_tokens=self.num_cached)
-            self._queue.put_nowait([replace(self._end, stats=stats)])
+            self._queue.put([replace(self._end, stats=stats)])
             self._end = None
 
 

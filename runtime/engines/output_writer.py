@@ -35,6 +35,7 @@ from runtime.errors import (
     RuntimeFault,
     Unforeseen,
 )
+from runtime.event_queue import EventQueue
 from runtime.events import Event
 from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
@@ -79,7 +80,7 @@ class OutputWriter:
         request: GenerationRequest,
         output: VerifiedOutput,
         affinity: bytes,
-        queue: asyncio.Queue[list[Event] | RuntimeFault],
+        queue: EventQueue,
         ends_at: float | None,
     ) -> None:
         """Write one choice. Its events go to the queue, and so does an error that ends it.
@@ -95,15 +96,15 @@ class OutputWriter:
                     await self._grammars.publish(request)
                 await self._continue(request, output, affinity, delivery)
         except RuntimeFault as fault:
-            queue.put_nowait(fault)
+            queue.put(fault)
         except MatchingTooSlow as error:
-            queue.put_nowait(GrammarTooSlow(error.seconds))
+            queue.put(GrammarTooSlow(error.seconds))
         except Exception as error:  # noqa: BLE001 - a fault of ours ends its own request
             if isinstance(error, TimeoutError) and deadline.expired():
-                queue.put_nowait(DeadlineExceeded())
+                queue.put(DeadlineExceeded())
             else:
                 _log.error("an output at an external engine failed", exc_info=error)
-                queue.put_nowait(Unforeseen())
+                queue.put(Unforeseen())
 
     def shutdown(self) -> None:
         """Accept no more outputs."""

@@ -37,14 +37,19 @@ from runtime.errors import (
     Overloaded,
     PromptTooLong,
     RequestRefused,
-    RuntimeFault,
     TooManySequences,
-    UnknownModel,
 )
-from runtime.events import Event, Finished, PromptRead
+from runtime.event_queue import EventQueue
+from runtime.events import Event, PromptRead
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
-from runtime.request import MAX_IMAGE_CHARACTERS, GenerationRequest, check_amounts, check_limits
+from runtime.request import (
+    MAX_IMAGE_CHARACTERS,
+    GenerationRequest,
+    check_amounts,
+    check_limits,
+    check_model,
+)
 from runtime.selection import Selection
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
@@ -81,7 +86,7 @@ class RemoteSettings:
 class _Answer:
     """One running request: the queue of its events, and a task for each choice."""
 
-    queue: asyncio.Queue[list[Event] | RuntimeFault]
+    queue: EventQueue
     tasks: tuple[asyncio.Task[None], ...]
 
     async def stop(self) -> None:
@@ -186,7 +191,7 @@ class RemoteRuntime:
             checks_masks=not self._grammars.applies_guards,
             counts_rescued=all(client.has_unmasked_logprobs for client in clients),
         )
-        self._drafting = Drafting(self._generate, self._token_bytes)
+        self._drafting = Drafting(self._generate, self._token_bytes, {"draft", "accept"})
         self._answers: dict[str, _Answer] = {}
         self._card = text.card(text.context_length, applies_guards=self._grammars.applies_guards)
 
@@ -198,7 +203,7 @@ class RemoteRuntime:
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
-        self._check_model(request)
+        check_model(request, self._text.model_id)
         check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
         if request.strategy == "particles":
             reason = (
@@ -213,9 +218,7 @@ class RemoteRuntime:
             )
             raise RequestRefused(reason, "callgate.inspect")
         selection = request.selection_or(self._settings.selection, self._settings.max_sequences_per_share)
-        is_drafted = selection.strategy != "particles" and selection.size > 1
-        events = self._drafting.answer(request, selection) if is_drafted else self._generate(request)
-        async with aclosing(events):
+        async with aclosing(self._drafting.answer(request, selection)) as events:
             async for event in events:
                 yield event
 
@@ -225,7 +228,7 @@ class RemoteRuntime:
         ends_at = None if request.timeout_s is None else now + request.timeout_s
         outputs, affinity = await self._prompts.render(request, partial(self._begun, request))
         with self._admission.admitted(request):
-            queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
+            queue = EventQueue(len(outputs))
             answer = _Answer(
                 queue,
                 tuple(
@@ -236,13 +239,8 @@ class RemoteRuntime:
             self._answers[request.request_id] = answer
             try:
                 yield PromptRead(len(outputs[0].prompt_ids))
-                num_open = len(outputs)
-                while num_open:
-                    delivery = await queue.get()
-                    if isinstance(delivery, RuntimeFault):
-                        raise delivery
-                    for event in delivery:
-                        num_open -= isinstance(event, Finished)
+                while queue.num_open:
+                    for event in await queue.take():
                         yield event
                 await asyncio.wait(answer.tasks, timeout=END_TIMEOUT_S)
             finally:
@@ -251,14 +249,14 @@ class RemoteRuntime:
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""
-        self._check_model(request)
+        check_model(request, self._text.model_id)
         return await self._prompts.token_ids(request)
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""
         self._drafting.abort(request_id)
         if answer := self._answers.get(request_id):
-            answer.queue.put_nowait(GenerationFailed("the request was aborted"))
+            answer.queue.put(GenerationFailed("the request was aborted"))
             await answer.stop()
 
     async def health(self) -> Health:
@@ -279,7 +277,7 @@ class RemoteRuntime:
     async def close(self) -> None:
         """End running requests with `EngineStopped`, and close all connections."""
         for answer in list(self._answers.values()):
-            answer.queue.put_nowait(EngineStopped())
+            answer.queue.put(EngineStopped())
             await answer.stop()
         await self._grammars.close()
         await self._replicas.close()
@@ -301,10 +299,6 @@ class RemoteRuntime:
         """The smallest context length of the model and of the engines that are up."""
         lengths = (replica.model.context_length for replica in self._replicas if replica.model)
         return min([self._text.context_length, *filter(None, lengths)])
-
-    def _check_model(self, request: GenerationRequest) -> None:
-        if request.model != self._text.model_id:
-            raise UnknownModel(request.model, (self._text.model_id,))
 
     def _begun(self, request: GenerationRequest, prompt_ids: list[int]) -> tuple[list[VerifiedOutput], bytes]:
         """The outputs of a request, and what chooses their replicas, which is a digest of long texts."""

@@ -31,6 +31,7 @@ from runtime.errors import (
     RequestRefused,
     TooManySequences,
 )
+from runtime.event_queue import EventQueue
 from runtime.events import PromptRead
 from runtime.protocol import Circuit
 from runtime.text import prompts
@@ -183,7 +184,7 @@ async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_even
 
     tokens = [SampledToken(token_id) for token_id in range(8)]
     with ThreadPoolExecutor(1) as threads:
-        await deliver_verified(Output(), tokens, ChoiceDelivery(asyncio.Queue()), threads.submit)
+        await deliver_verified(Output(), tokens, ChoiceDelivery(EventQueue(1)), threads.submit)
     assert Output.taken == [(1, True), (1, True), (6, False)]
 
 
