@@ -1,6 +1,7 @@
 """A sequence: one prompt, and the output that the engine has generated after it so far.
 
-A population is several sequences of one choice, of which one becomes its answer (`runtime.population`).
+A population is several sequences of one choice, of which one becomes its answer. The base class is here, as
+it and its sequences refer to each other; its kinds are in `runtime.population`.
 """
 
 import hashlib
@@ -67,6 +68,18 @@ class SequenceCounters:
         self.num_rescued += is_rescued
 
 
+@dataclass(slots=True)
+class GrammarTime:
+    """The processor time that the grammar of one sequence has taken (`runtime.slow_grammars`)."""
+
+    next_s: float = 0.0
+    """The time for its next token so far."""
+    last_slow_s: float = 0.0
+    """The time of its last token if that was slow, else 0."""
+    all_slow_s: float = 0.0
+    """The time of all its slow tokens."""
+
+
 @dataclass(eq=False, slots=True)
 class Sequence:
     """The token ids of a prompt and its output, the pages of their keys and values, and how to sample.
@@ -131,12 +144,7 @@ class Sequence:
     """Forced tokens are not looked for before the output has this many tokens."""
     counts: TokenCounts | None = None
     """The counts of its tokens, once a penalty needs them."""
-    token_s: float = 0.0
-    """The processor time that its grammar has taken for its next token so far (`runtime.slow_grammars`)."""
-    slow_token_s: float = 0.0
-    """The time of its last token if that was slow, else 0."""
-    slow_s: float = 0.0
-    """The time of all its slow tokens."""
+    grammar_time: GrammarTime = field(default_factory=GrammarTime)
     num_waits: int = 0
     """How many steps in a row it has waited because others took long."""
     is_too_slow: bool = False
@@ -240,6 +248,7 @@ class Sequence:
             twin.matcher = self.matcher.fork()
         twin.closer = None if self.closer is None else self.closer.fork()
         twin.weight = None if self.weight is None else self.weight.copy()
+        twin.grammar_time = replace(self.grammar_time)
         twin.counters = replace(self.counters, num_computed=0)
         twin.page_table = []
         twin.num_computed = twin.num_published = 0

@@ -87,17 +87,18 @@ class SlowGrammars:
             yield
         finally:
             taken_s = self._processor_clock() - start
-            sequence.token_s += taken_s
+            sequence.grammar_time.next_s += taken_s
             self._half_s += max(0.0, taken_s - _USUAL_S)
 
     def end_token(self, sequence: Sequence) -> bool:
         """End the counting of one token; returns whether the sequence's slow tokens have taken too long."""
-        taken_s, sequence.token_s = sequence.token_s, 0.0
-        sequence.slow_token_s = taken_s if taken_s > SLOW_S else 0.0
-        if sequence.slow_token_s:
-            sequence.slow_s += taken_s
+        spent = sequence.grammar_time
+        taken_s, spent.next_s = spent.next_s, 0.0
+        spent.last_slow_s = taken_s if taken_s > SLOW_S else 0.0
+        if spent.last_slow_s:
+            spent.all_slow_s += taken_s
             self._note(sequence.share, taken_s)
-        return sequence.slow_s > MAX_SLOW_S
+        return spent.all_slow_s > MAX_SLOW_S
 
     def _note(self, share: str, taken_s: float) -> None:
         """Note a slow token of a share."""
@@ -109,8 +110,9 @@ class SlowGrammars:
 
     def expected_s(self, sequence: Sequence) -> float:
         """What the next token of a slow sequence will take; 0 for a quick one."""
-        if sequence.slow_token_s or sequence.matcher is None or sequence.num_output >= FIRST_TOKENS:
-            return sequence.slow_token_s
+        last_slow_s = sequence.grammar_time.last_slow_s
+        if last_slow_s or sequence.matcher is None or sequence.num_output >= FIRST_TOKENS:
+            return last_slow_s
         return self._recent(sequence.share).last_s
 
     def _recent(self, share: str) -> _SlowShare:
@@ -126,7 +128,7 @@ class SlowGrammars:
         quick_shares = {
             sequence.share
             for sequence in (*due, *others)
-            if not expected_s.get(sequence, sequence.slow_token_s)
+            if not expected_s.get(sequence, sequence.grammar_time.last_slow_s)
         }
         totals_s = {sequence.share: self._recent(sequence.share).total_s for sequence in slow}
         most_s = max((share.total_s for share in self._slow_shares.values()), default=0.0)
