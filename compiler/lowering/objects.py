@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
@@ -14,11 +15,11 @@ from compiler.grammar.grammar import EMPTY, Expr, Literal, choice, concat, optio
 from compiler.guard.path_state_builder import KeyStep
 from compiler.lowering.any_order import ChosenOrder
 from compiler.lowering.cardinality import finite_names
-from compiler.lowering.constraints import Context, ObjectConstraint, intersection
+from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, intersection
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.member_choices import Member, live_members
 from compiler.lowering.member_rules import MemberRules
-from compiler.lowering.undeclared import lower_undeclared
+from compiler.lowering.undeclared import UndeclaredLowering
 from compiler.report import Verdict
 from compiler.vocabulary import KEY_MARK
 
@@ -36,57 +37,165 @@ _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas",
 _MOST_LISTED = 10
 
 
-def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> Expr | None:
-    """The JSON texts of the admitted objects; None if there is none.
+class ObjectLowering:
+    """One object being lowered; `keys` are declared, and others may follow if `is_open`.
 
     Raises:
-        UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
+        UnsupportedSchema: `required` lists a key that `propertyNames` might forbid.
     """
-    keys, is_open = declared_keys(lowering, constraint, context.location)
-    order = _order(lowering, constraint, context, len(keys))
-    pointer = lowering.planner.pointer_of(context.state)
-    marked_beside = lowering.ambiguities.marked_beside.get(pointer, _NO_KEYS)
-    is_guarded = is_open and _is_guarded(lowering, constraint, context, keys, marked_beside)
-    marked = frozenset(keys).difference(constraint.required if is_guarded else keys)
-    readable = marked | marked_beside
-    texts = _member_texts(lowering, constraint, context, keys, readable)
-    decisive = _decisive_texts(lowering, constraint, context, readable)
-    members = live_members(texts, constraint, decisive)
-    if members is None:
-        return None
-    spelled = [*keys, *_left_out(lowering, constraint, context.location, keys)]
-    told_apart = [] if is_guarded else spelled
 
-    def with_mark(key: Expr) -> Expr:
-        """An undeclared key and, where another object has a mark after the same key, the mark."""
-        if keys and is_guarded:
-            texts = map(lowering.formatting.text, sorted(marked_beside.difference(keys)))
-            beside = union(concat(text, _MARK) for text in texts)
-            return key if beside is None else choice(key, beside)
-        return concat(key, _MARK) if readable or not keys else key
+    def __init__(self, lowering: Lowering, constraint: ObjectConstraint, context: Context) -> None:
+        self.lowering = lowering
+        self.constraint = constraint
+        self.context = context
+        self.location = context.location
+        self.keys, self.is_open = declared_keys(lowering, constraint, context.location)
 
-    for failing in constraint.failing_members:
-        member = lower_undeclared(lowering, constraint, context, spelled, with_mark, failing=failing)
-        if member is None:
+    def lower(self) -> Expr | None:
+        """The JSON texts of the admitted objects; None if there is none.
+
+        Raises:
+            UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
+        """
+        order = self._order()  # before the objects inside this one choose theirs
+        decisive = self._decisive_texts()
+        members = live_members(self._member_texts(), self.constraint, decisive)
+        if members is None:
             return None
-        members.append(Member(None, member.text, is_required=True))
-    extra = lower_undeclared(lowering, constraint, context, told_apart, with_mark) if is_open else None
-    reads = readable if keys else None
-    lowering.planner.mark_object(context.state, keys, marked, reads, is_open=extra is not None)
-    _note(lowering, context.location, keys, order, num_keys=len(members), is_open=extra is not None)
-    if extra is not None:  # a failing member takes one of the undeclared keys
-        extra = replace(extra, num_keys=extra.num_keys - len(constraint.failing_members))
-    rules = MemberRules(lowering, constraint, context, members, extra)
-    return rules.lower_in_any_order() if order.is_any else rules.lower()
+        spelled = [*self.keys, *self._left_out()]
+        for failing in self.constraint.failing_members:
+            member = self._undeclared(spelled, failing).lower()
+            if member is None:
+                return None
+            members.append(Member(None, member.text, is_required=True))
+        extra = self._undeclared([] if self.is_guarded else spelled).lower() if self.is_open else None
+        self._plan(is_open=extra is not None)
+        self._note(order, num_keys=len(members), is_open=extra is not None)
+        if extra is not None:  # a failing member takes one of the undeclared keys
+            extra = replace(extra, num_keys=extra.num_keys - len(self.constraint.failing_members))
+        rules = MemberRules(self.lowering, self.constraint, self.context, members, extra)
+        return rules.lower_in_any_order() if order.is_any else rules.lower()
 
+    def _order(self) -> ChosenOrder:
+        """In which order the declared keys come."""
+        if self.context.is_distinct:
+            return self.lowering.key_orders.declared("equal items need one text")
+        if self.constraint.failing_members or self.constraint.decisive:
+            return self.lowering.key_orders.declared("some member has to fail a schema")
+        return self.lowering.key_orders.choose(len(self.keys))
 
-def _order(lowering: Lowering, constraint: ObjectConstraint, context: Context, num_keys: int) -> ChosenOrder:
-    """In which order the declared keys of an object come."""
-    if context.is_distinct:
-        return lowering.key_orders.declared("equal items need one text")
-    if constraint.failing_members or constraint.decisive:
-        return lowering.key_orders.declared("some member has to fail a schema")
-    return lowering.key_orders.choose(num_keys)
+    @cached_property
+    def is_guarded(self) -> bool:
+        """Whether a guard tells undeclared keys from declared ones, so that an undeclared key is any string.
+
+        For this the optional keys are marked. A required key needs no mark: it is there before any undeclared
+        key, so the guard keeps it from repeating. Rules tell the keys apart where there are other conditions
+        on undeclared ones, where equal objects must have one text, and where that takes fewer rules than to
+        spell the keys that are marked in other objects.
+        """
+        constraint, additional = self.constraint, self.constraint.additional_properties
+        return (
+            self.is_open
+            and constraint.property_names is None
+            and not constraint.pattern_properties
+            and not constraint.failing_members
+            and not self.context.is_distinct
+            and (additional is None or additional.satisfiability() != canonical.Satisfiability.NO)
+            and self._pointer not in self.lowering.ambiguities.separated
+            and len(self.marked_beside.difference(self.keys)) <= max(len(self.keys), _MOST_MARKED_BESIDE)
+        )
+
+    @cached_property
+    def marked_keys(self) -> frozenset[str]:
+        """The keys that a guard must mark in this object."""
+        return frozenset(self.keys).difference(self.constraint.required) if self.is_guarded else _NO_KEYS
+
+    @cached_property
+    def marked_beside(self) -> frozenset[str]:
+        """The keys that are marked in other objects at the same place."""
+        return self.lowering.ambiguities.marked_beside.get(self._pointer, _NO_KEYS)
+
+    @cached_property
+    def readable_keys(self) -> frozenset[str]:
+        """The keys after which the rules read a mark."""
+        return self.marked_keys | self.marked_beside
+
+    @property
+    def _pointer(self) -> str:
+        return self.lowering.planner.pointer_of(self.context.state)
+
+    def _member_texts(self) -> Iterator[tuple[str, Expr | None]]:
+        """The declared keys, each with its text and that of its value; None if it admits no value."""
+        for key in self.keys:
+            yield key, self._member_text(value_schema(self.constraint, key), key)
+
+    def _decisive_texts(self) -> Mapping[str, Expr]:
+        """The texts of decisive members by key, where there are any."""
+        texts = {
+            key: union(self._member_text(schema, key) for schema in schemas)
+            for key, schemas in self.constraint.decisive.items()
+        }
+        return {key: text for key, text in texts.items() if text is not None}
+
+    def _member_text(self, schema: CanonicalSchema | None, key: str) -> Expr | None:
+        """A key and its values; None if there are none."""
+        location = self.lowering.source_map.property(self.location, key)
+        value = self.lowering.inner_value(schema, self.context, location, KeyStep(key))
+        mark = _MARK if key in self.readable_keys else EMPTY
+        formatting = self.lowering.formatting
+        return concat(formatting.text(key), mark, formatting.key_separator, value)
+
+    def _left_out(self) -> list[str]:
+        """Keys of which the object says something, and which it has not since its names may not admit them.
+
+        They are no undeclared keys: what is said of them does not hold for these.
+        """
+        constraint = self.constraint
+        if constraint.property_names is None:
+            return []
+        known = {*constraint.properties, *constraint.decisive, *constraint.dependent_keys.names}
+        left_out = sorted(known.difference(self.keys))
+        if left_out:
+            note = f"keys that it may not admit are never written: {', '.join(left_out[:_MOST_LISTED])}"
+            self.lowering.reporter.note(self.location, "propertyNames", Verdict.NARROWED, note)
+        return left_out
+
+    def _undeclared(self, spelled: list[str], failing: FailingMember | None = None) -> UndeclaredLowering:
+        """The lowering of a member whose key is not among `spelled`, and which is `failing` if given."""
+        return UndeclaredLowering(
+            self.lowering, self.constraint, self.context, spelled, self._with_mark, failing=failing
+        )
+
+    def _with_mark(self, key: Expr) -> Expr:
+        """An undeclared key and, where another object has a mark after the same key, the mark."""
+        if self.keys and self.is_guarded:
+            others = sorted(self.marked_beside.difference(self.keys))
+            beside = union(concat(self.lowering.formatting.text(other), _MARK) for other in others)
+            return key if beside is None else choice(key, beside)
+        return concat(key, _MARK) if self.readable_keys or not self.keys else key
+
+    def _plan(self, *, is_open: bool) -> None:
+        """Plan what a guard must mark here; `is_open`: there can be undeclared keys."""
+        readable = self.readable_keys if self.keys else None
+        self.lowering.planner.mark_object(
+            self.context.state, self.keys, self.marked_keys, readable, is_open=is_open
+        )
+
+    def _note(self, order: ChosenOrder, *, num_keys: int, is_open: bool) -> None:
+        """Report how the order of the keys, and which of them, are narrower than the schema says."""
+        has_others = is_open and num_keys > 0
+        is_declared = set(self.keys) <= set(self.lowering.source_map.mentioned(self.location))
+        notes = []
+        if num_keys + has_others > 1 and not is_declared and not order.is_any:
+            notes.append(_listed(self.keys, has_others=has_others) + order.because)
+        elif num_keys > 1 and not order.is_any:
+            notes.append("keys in their declared order" + order.because)
+        if self.lowering.is_closed and not self.lowering.source_map.is_map(self.location):
+            notes.append("undeclared keys never")
+        elif has_others and (is_declared or order.is_any):
+            notes.append("undeclared keys after the declared ones")
+        for note in notes:
+            self.lowering.reporter.note_first(self.location, _DECLARING, Verdict.NARROWED, note)
 
 
 def declared_keys(
@@ -116,23 +225,6 @@ def declared_keys(
     return order, is_open
 
 
-def _left_out(
-    lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation, keys: list[str]
-) -> list[str]:
-    """Keys of which the object says something, and which it has not since its names may not admit them.
-
-    They are no undeclared keys: what is said of them does not hold for these.
-    """
-    if constraint.property_names is None:
-        return []
-    known = {*constraint.properties, *constraint.decisive, *constraint.dependent_keys.names}
-    left_out = sorted(known.difference(keys))
-    if left_out:
-        note = f"keys that it may not admit are never written: {', '.join(left_out[:_MOST_LISTED])}"
-        lowering.reporter.note(location, "propertyNames", Verdict.NARROWED, note)
-    return left_out
-
-
 def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLocation) -> list[str]:
     """Keys that only patterns name, in the order of the patterns and of the alternatives inside each."""
     if len(keys) <= 1:
@@ -153,65 +245,6 @@ def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLo
     return sorted(keys, key=rank)
 
 
-def _is_guarded(
-    lowering: Lowering,
-    constraint: ObjectConstraint,
-    context: Context,
-    keys: list[str],
-    marked_beside: frozenset[str],
-) -> bool:
-    """Whether a guard tells undeclared keys from declared ones, so that an undeclared key is any string.
-
-    For this the optional keys are marked. A required key needs no mark: it is there before any undeclared
-    key, so the guard keeps it from repeating. Rules tell the keys apart where there are other conditions on
-    undeclared ones, where equal objects must have one text, and where that takes fewer rules than to spell
-    the keys that are marked in other objects.
-    """
-    additional = constraint.additional_properties
-    return (
-        constraint.property_names is None
-        and not constraint.pattern_properties
-        and not constraint.failing_members
-        and not context.is_distinct
-        and (additional is None or additional.satisfiability() != canonical.Satisfiability.NO)
-        and lowering.planner.pointer_of(context.state) not in lowering.ambiguities.separated
-        and len(marked_beside.difference(keys)) <= max(len(keys), _MOST_MARKED_BESIDE)
-    )
-
-
-def _member_texts(
-    lowering: Lowering,
-    constraint: ObjectConstraint,
-    context: Context,
-    keys: list[str],
-    readable: frozenset[str],
-) -> Iterator[tuple[str, Expr | None]]:
-    """The declared keys, each with its text and that of its value; None if it admits no value."""
-    for key in keys:
-        yield key, _member_text(lowering, value_schema(constraint, key), context, key, readable)
-
-
-def _decisive_texts(
-    lowering: Lowering, constraint: ObjectConstraint, context: Context, readable: frozenset[str]
-) -> Mapping[str, Expr]:
-    """The texts of decisive members by key, where there are any."""
-    texts = {
-        key: union(_member_text(lowering, schema, context, key, readable) for schema in schemas)
-        for key, schemas in constraint.decisive.items()
-    }
-    return {key: text for key, text in texts.items() if text is not None}
-
-
-def _member_text(
-    lowering: Lowering, schema: CanonicalSchema | None, context: Context, key: str, readable: frozenset[str]
-) -> Expr | None:
-    """A key and its values; None if there are none."""
-    location = lowering.source_map.property(context.location, key)
-    value = lowering.inner_value(schema, context, location, KeyStep(key))
-    mark = _MARK if key in readable else EMPTY
-    return concat(lowering.formatting.text(key), mark, lowering.formatting.key_separator, value)
-
-
 def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | None:
     """What the value under `key` must satisfy, None for anything.
 
@@ -225,30 +258,6 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
         if jsonschema_rs.is_valid({"pattern": pattern}, key)
     ]
     return intersection(*matching) if matching else constraint.additional_properties
-
-
-def _note(
-    lowering: Lowering,
-    location: SchemaLocation,
-    keys: list[str],
-    order: ChosenOrder,
-    *,
-    num_keys: int,
-    is_open: bool,
-) -> None:
-    has_others = is_open and num_keys > 0
-    is_declared = set(keys) <= set(lowering.source_map.mentioned(location))
-    notes = []
-    if num_keys + has_others > 1 and not is_declared and not order.is_any:
-        notes.append(_listed(keys, has_others=has_others) + order.because)
-    elif num_keys > 1 and not order.is_any:
-        notes.append("keys in their declared order" + order.because)
-    if lowering.is_closed and not lowering.source_map.is_map(location):
-        notes.append("undeclared keys never")
-    elif has_others and (is_declared or order.is_any):
-        notes.append("undeclared keys after the declared ones")
-    for note in notes:
-        lowering.reporter.note_first(location, _DECLARING, Verdict.NARROWED, note)
 
 
 def _listed(keys: list[str], *, has_others: bool) -> str:

@@ -43,7 +43,7 @@ from compiler.lowering.constraints import (
 )
 from compiler.lowering.listed_values import lower_listed
 from compiler.lowering.lowering import WRITE_OUT, Lowering
-from compiler.lowering.objects import lower_object
+from compiler.lowering.objects import ObjectLowering
 from compiler.lowering.unconstrained import CONTAINERS_AND_NUMBERS, TYPES, Unconstrained
 from compiler.lowering.violations import lower_with_violations
 from compiler.scalars.string_constraint import StringConstraint
@@ -278,7 +278,8 @@ class SchemaLowering(Lowering):
         for constraint, location in objects:
             state = self.planner.new_state(location.pointer)
             self.planner.link(context.state, None, [state])
-            parts.append(lower_object(self, constraint, replace(context, location=location, state=state)))
+            inner = replace(context, location=location, state=state)
+            parts.append(ObjectLowering(self, constraint, inner).lower())
         return union(parts)
 
     def _joined_objects(
@@ -314,8 +315,10 @@ class SchemaLowering(Lowering):
 
     def _object(self, constraint: ObjectConstraint, context: Context) -> Expr | None:
         constraint, location = self._placed(constraint, context)
-        lower = lower_with_violations if constraint.violations else lower_object
-        return lower(self, constraint, replace(context, location=location))
+        context = replace(context, location=location)
+        if constraint.violations:
+            return lower_with_violations(self, constraint, context)
+        return ObjectLowering(self, constraint, context).lower()
 
     def _placed(self, constraint: ObjectConstraint, context: Context) -> PlacedObject:
         location = context.location

@@ -8,7 +8,7 @@ from compiler.guard.path_state_builder import CONTAINERS, ContainerType, PathSte
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.lowering import Lowering
-from compiler.lowering.objects import lower_object
+from compiler.lowering.objects import ObjectLowering
 from compiler.lowering.undeclared import note_single
 from compiler.report import Verdict
 from compiler.scalars.numbers import DIGITS_OF_NUMBERS, IntegerConstraint, NumberConstraint
@@ -60,14 +60,16 @@ class Unconstrained:
             case "number":
                 return _existing(lowering.number(NumberConstraint(), context))
             case "object" if lowering.is_closed and not lowering.source_map.is_map(context.location):
-                return _existing(lower_object(lowering, ObjectConstraint(), context))
+                return _existing(ObjectLowering(lowering, ObjectConstraint(), context).lower())
             case "array":
                 return self._container(
                     "array", context, lambda inner: lower_array(lowering, ArrayConstraint(), inner)
                 )
             case "object":
                 return self._container(
-                    "object", context, lambda inner: lower_object(lowering, ObjectConstraint(), inner)
+                    "object",
+                    context,
+                    lambda inner: ObjectLowering(lowering, ObjectConstraint(), inner).lower(),
                 )
             case _:
                 raise lowering.reporter.refusal(context.location, "type", f"unknown type {type_name!r}")

@@ -53,128 +53,118 @@ class UndeclaredMember:
     num_keys: float
 
 
-def lower_undeclared(
-    lowering: Lowering,
-    constraint: ObjectConstraint,
-    context: Context,
-    keys: list[str],
-    with_mark: Callable[[Expr], Expr],
-    *,
-    failing: FailingMember | None = None,
-) -> UndeclaredMember | None:
-    """A member whose key is not among `keys`, and which is `failing` if given; None if there is none.
+@dataclass(frozen=True)
+class UndeclaredLowering:
+    """A member being lowered whose key is not among `keys`, and which is `failing` if given.
 
-    `with_mark` adds to a key the mark that may stand after it. A class of keys that cannot be lowered is
-    left out if another one can be.
-
-    Raises:
-        UnsupportedSchema: the patterns overlap in too many ways, or no class of keys can be lowered.
+    `with_mark` adds to a key the mark that may stand after it.
     """
-    options: list[Expr] = []
-    refusals: list[UnsupportedSchema] = []
-    num_keys = 0.0
-    for matched in _classes(lowering, tuple(constraint.pattern_properties), context.location):
-        key_schema = _key_schema(lowering, constraint, keys, matched, failing)
+
+    lowering: Lowering
+    constraint: ObjectConstraint
+    context: Context
+    keys: list[str]
+    with_mark: Callable[[Expr], Expr]
+    failing: FailingMember | None = None
+
+    def lower(self) -> UndeclaredMember | None:
+        """The member's texts; None if there is none.
+
+        A class of keys that cannot be lowered is left out if another one can be.
+
+        Raises:
+            UnsupportedSchema: the patterns overlap in too many ways, or no class of keys can be lowered.
+        """
+        texts: list[Expr] = []
+        refusals: list[UnsupportedSchema] = []
+        num_keys = 0.0
+        for matched in self._classes():
+            key_schema = self._key_schema(matched)
+            try:
+                key = self._key(key_schema)
+            except UnsupportedSchema as refusal:
+                if self._value(matched) is not None:
+                    refusals.append(refusal)
+                continue
+            if key is None:
+                continue  # before its values are planned for: there are none in this class
+            value = self._value(matched)
+            if value is not None:
+                texts.append(concat(self.with_mark(key), self.lowering.formatting.key_separator, value))
+                num_keys = max(num_keys, self.lowering.cardinality.at_least(key_schema))
+        if refusals and not texts:
+            raise refusals[0]
+        self._note_left_out(refusals)
+        return self._member(texts, num_keys) if texts else None
+
+    def _classes(self) -> list[tuple[str, ...]]:
+        """The sets of patterns that one key may match."""
+        patterns = tuple(self.constraint.pattern_properties)
         try:
-            key = lower_key(lowering, key_schema, context)
-        except UnsupportedSchema as refusal:
-            if _value(lowering, constraint, matched, context, failing) is not None:
-                refusals.append(refusal)
-            continue
-        if key is None:
-            continue  # before its values are planned for: there are none in this class
-        value = _value(lowering, constraint, matched, context, failing)
-        if value is not None:
-            options.append(concat(with_mark(key), lowering.formatting.key_separator, value))
-            num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
-    if refusals and not options:
-        raise refusals[0]
-    _note_left_out(lowering, context.location, refusals)
-    if not options:
-        return None
-    has_all_classes = len(options) == 2 ** len(constraint.pattern_properties)
-    is_any = constraint.property_names is None and failing is None and has_all_classes
-    if not is_any:
-        lowering.planner.mark_can_run_out(context.state)
-    lowering.planner.repeats_keys = True
-    text = lowering.rules.define("undeclared", Rule(choice(*options)))
-    return UndeclaredMember(text, math.inf if is_any else num_keys)
+            return overlaps(patterns, MAX_CLASSES)
+        except TooManyOverlaps as error:
+            raise self.lowering.reporter.refusal(
+                self.context.location,
+                "patternProperties",
+                f"one key can match its {len(patterns)} patterns in more than {MAX_CLASSES} combinations",
+                "Use fewer patterns, or patterns that exclude one another.",
+            ) from error
 
+    def _key_schema(self, matched: tuple[str, ...]) -> CanonicalSchema:
+        """The keys that match exactly the patterns `matched`."""
+        others = [pattern for pattern in self.constraint.pattern_properties if pattern not in matched]
+        schema = self.lowering.form_of(
+            {
+                "type": "string",
+                "allOf": [
+                    *({"pattern": pattern} for pattern in matched),
+                    *({"not": {"pattern": pattern}} for pattern in others),
+                    *([{"not": {"enum": self.keys}}] if self.keys else []),
+                    {},
+                ],
+            }
+        )
+        if self.constraint.property_names is not None:
+            schema = schema.intersect(self.constraint.property_names)
+        return schema if self.failing is None else schema.intersect(self.failing.key)
 
-def _classes(
-    lowering: Lowering, patterns: tuple[str, ...], location: SchemaLocation
-) -> list[tuple[str, ...]]:
-    """The sets of patterns that one key may match."""
-    try:
-        return overlaps(patterns, MAX_CLASSES)
-    except TooManyOverlaps as error:
-        raise lowering.reporter.refusal(
-            location,
-            "patternProperties",
-            f"one key can match its {len(patterns)} patterns in more than {MAX_CLASSES} combinations",
-            "Use fewer patterns, or patterns that exclude one another.",
-        ) from error
+    def _key(self, schema: CanonicalSchema) -> Expr | None:
+        """The keys, in quotes, that a schema admits; None if there is none.
 
+        Raises:
+            UnsupportedSchema: the schema cannot be resolved to strings.
+        """
+        lowering = self.lowering
+        options: list[Expr | None] = []
+        context = replace(self.context, location=lowering.source_map.names(self.context.location))
+        lowering.reporter.lowered(context.location)
+        for strings in strings_of(schema, lambda inner: lowering.expand(inner, context.location)):
+            if isinstance(strings, StringConstraint):
+                options.append(lowering.string(strings, context, is_key=True))
+            else:
+                options += map(lowering.formatting.text, strings)
+        return union(options)
 
-def _key_schema(
-    lowering: Lowering,
-    constraint: ObjectConstraint,
-    keys: list[str],
-    matched: tuple[str, ...],
-    failing: FailingMember | None,
-) -> CanonicalSchema:
-    """Keys that are not among `keys`, match exactly the patterns `matched`, and fit `failing` if given."""
-    others = [pattern for pattern in constraint.pattern_properties if pattern not in matched]
-    schema = lowering.form_of(
-        {
-            "type": "string",
-            "allOf": [
-                *({"pattern": pattern} for pattern in matched),
-                *({"not": {"pattern": pattern}} for pattern in others),
-                *([{"not": {"enum": keys}}] if keys else []),
-                {},
-            ],
-        }
-    )
-    if constraint.property_names is not None:
-        schema = schema.intersect(constraint.property_names)
-    return schema if failing is None else schema.intersect(failing.key)
+    def _value(self, matched: tuple[str, ...]) -> Expr | None:
+        """The values under the keys of a class; None if there is none."""
+        matching = [self.constraint.pattern_properties[pattern] for pattern in matched]
+        schema = intersection(*matching) if matching else self.constraint.additional_properties
+        if self.failing is not None:
+            schema = intersection(schema, self.failing.value)
+        location = self.lowering.source_map.undeclared(self.context.location, matched)
+        return self.lowering.inner_value(schema, self.context, location, OtherKeyStep())
 
+    def _member(self, texts: list[Expr], num_keys: float) -> UndeclaredMember:
+        """The member with these texts, one for each class; the largest class has `num_keys` keys at least."""
+        has_all_classes = len(texts) == 2 ** len(self.constraint.pattern_properties)
+        is_any = self.constraint.property_names is None and self.failing is None and has_all_classes
+        if not is_any:
+            self.lowering.planner.mark_can_run_out(self.context.state)
+        self.lowering.planner.repeats_keys = True
+        text = self.lowering.rules.define("undeclared", Rule(choice(*texts)))
+        return UndeclaredMember(text, math.inf if is_any else num_keys)
 
-def _value(
-    lowering: Lowering,
-    constraint: ObjectConstraint,
-    matched: tuple[str, ...],
-    context: Context,
-    failing: FailingMember | None,
-) -> Expr | None:
-    """The values under the keys of a class; None if there is none."""
-    matching = [constraint.pattern_properties[pattern] for pattern in matched]
-    schema = intersection(*matching) if matching else constraint.additional_properties
-    if failing is not None:
-        schema = intersection(schema, failing.value)
-    location = lowering.source_map.undeclared(context.location, matched)
-    return lowering.inner_value(schema, context, location, OtherKeyStep())
-
-
-def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:
-    for refusal in refusals:
-        note = f"some undeclared keys never: {refusal.reason}"
-        lowering.reporter.note_first(location, _NAMING, Verdict.NARROWED, note)
-
-
-def lower_key(lowering: Lowering, schema: CanonicalSchema, context: Context) -> Expr | None:
-    """The keys, in quotes, that a schema admits in an object; None if there is none.
-
-    Raises:
-        UnsupportedSchema: the schema cannot be resolved to strings.
-    """
-    options: list[Expr | None] = []
-    context = replace(context, location=lowering.source_map.names(context.location))
-    lowering.reporter.lowered(context.location)
-    for strings in strings_of(schema, lambda inner: lowering.expand(inner, context.location)):
-        if isinstance(strings, StringConstraint):
-            options.append(lowering.string(strings, context, is_key=True))
-        else:
-            options += map(lowering.formatting.text, strings)
-    return union(options)
+    def _note_left_out(self, refusals: list[UnsupportedSchema]) -> None:
+        for refusal in refusals:
+            note = f"some undeclared keys never: {refusal.reason}"
+            self.lowering.reporter.note_first(self.context.location, _NAMING, Verdict.NARROWED, note)

@@ -18,7 +18,7 @@ from compiler.grammar.grammar import Expr, union
 from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, Violation, intersection
 from compiler.lowering.lowering import Lowering
-from compiler.lowering.objects import declared_keys, lower_object, value_schema
+from compiler.lowering.objects import ObjectLowering, declared_keys, value_schema
 from compiler.report import Verdict
 
 MAX_CHOICES = 60
@@ -47,7 +47,7 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
         placed = [PlacedObject(alternative, location) for alternative in alternatives]
         joined, rest = join_alternatives(lowering, placed)
         alternatives = [constraint for constraint, _ in (*joined, *rest)]
-    written = union([lower_object(lowering, alternative, context) for alternative in alternatives])
+    written = union([ObjectLowering(lowering, alternative, context).lower() for alternative in alternatives])
     if written is None and not is_whole:
         reason = "demands that too many keys or values fail a schema"
         raise lowering.reporter.refusal(location, "not", reason, _TELL_APART)
