@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.canonical_form import NO_DOCUMENTS, form_and_dependent_keys
+from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
 from compiler.frontend.definitions import DefinedSchema, with_definitions
 from compiler.frontend.expansion import Expander
 from compiler.frontend.source_map import SourceMap
@@ -96,16 +96,16 @@ def _lowered(
     only_objects: bool,
 ) -> LoweredSchema:
     read, documents = defined.document, defined.documents
-    canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
+    form = canonical_form(read, documents=documents, only_objects=only_objects)
     new_lowering = partial(
         SchemaLowering,
-        canonical,
+        form.schema,
         SourceMap(read, documents),
-        dependent_keys,
+        form.dependent_keys,
         is_closed=objects == "closed",
         formatting=formatting,
         key_order=key_order,
-        expander=Expander(canonical),
+        expander=Expander(form.schema),
     )
     lowering = new_lowering(ambiguities=Ambiguities())
     while True:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, Registry, canonical
@@ -47,37 +47,36 @@ MAX_CHAIN = 1_000
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 
 
+class CanonicalForm(NamedTuple):
+    """The canonical form of a schema without its dependencies between keys, and those dependencies."""
+
+    schema: CanonicalSchema
+    dependent_keys: DependentKeys = NO_DEPENDENCIES
+
+
 def canonical_form(
     document: Any, *, documents: Mapping[str, Any] = NO_DOCUMENTS, only_objects: bool = False
-) -> CanonicalSchema:
+) -> CanonicalForm:
     """The canonical form of a JSON Schema, formats asserted, in the dialect that `$schema` names.
 
     Nothing is ever fetched: a reference that leaves the document must lead to one of `documents`, by URI.
     `only_objects` leaves out all other values.
 
     >>> form = canonical_form({"type": "integer", "minimum": 2, "not": {"const": 2}})
-    >>> form.view().minimum
+    >>> form.schema.view().minimum
     3
 
     Raises:
         UnsupportedSchema: the document is not a schema, cannot be resolved, or admits nothing.
     """
     _check(document, documents)
-    return _checked_form(document, documents, only_objects=only_objects)
-
-
-def form_and_dependent_keys(
-    document: Any, *, documents: Mapping[str, Any] = NO_DOCUMENTS, only_objects: bool = False
-) -> tuple[CanonicalSchema, DependentKeys]:
-    """As `canonical_form`, but of the schema without its dependencies between keys, which come second."""
-    _check(document, documents)
     try:
         draft = draft_of(document)
     except (ValueError, TypeError, jsonschema_rs.ReferencingError):
         # Its dialect is unknown, which is refused below.
-        return _checked_form(document, documents, only_objects=only_objects), NO_DEPENDENCIES
+        return CanonicalForm(_checked_form(document, documents, only_objects=only_objects))
     rest, dependent_keys = take_dependent_keys(document, documents, draft)
-    return _checked_form(rest, documents, only_objects=only_objects), dependent_keys
+    return CanonicalForm(_checked_form(rest, documents, only_objects=only_objects), dependent_keys)
 
 
 def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: bool) -> CanonicalSchema:

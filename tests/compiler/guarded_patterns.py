@@ -88,7 +88,7 @@ def counted_by_rules(
     schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
 ) -> CompiledFormat:
     lowering = SchemaLowering(
-        canonical_form(schema),
+        canonical_form(schema).schema,
         SourceMap(schema),
         is_closed=False,
         formatting=FLEXIBLE,

@@ -17,7 +17,7 @@ from soundness.judges import without_repeats
 from compiler import compile_schema, compile_toolset
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.canonical_form import form_and_dependent_keys
+from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
 from compiler.grammar.grammar import Grammar
 from compiler.guard.ambiguities import Ambiguities
@@ -145,11 +145,11 @@ class _Everywhere(frozenset[str]):
 
 
 def _told_apart_by_rules(schema, vocabulary) -> CompiledFormat:
-    canonical, dependent_keys = form_and_dependent_keys(schema)
+    form = canonical_form(schema)
     lowering = SchemaLowering(
-        canonical,
+        form.schema,
         SourceMap(schema, {}),
-        dependent_keys,
+        form.dependent_keys,
         is_closed=False,
         formatting=FLEXIBLE,
         ambiguities=Ambiguities(separated=_Everywhere()),
