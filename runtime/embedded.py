@@ -178,11 +178,15 @@ class EmbeddedRuntime:
         is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
         closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         selection = request.selection_or(self._default_selection, self._max_choices)
-        is_weighed = selection.size > 1
-        seed = _seed_of(request)
-        salt = "" if self._settings.shares_prefixes else request.share
         template = _SequenceTemplate(
-            request, prompt_ids, deadline, seed, is_thinking, closer, is_weighed, salt
+            request=request,
+            prompt_ids=prompt_ids,
+            deadline=deadline,
+            seed=_seed_of(request),
+            is_thinking=is_thinking,
+            closer=closer,
+            is_weighed=selection.size > 1,
+            prefix_salt="" if self._settings.shares_prefixes else request.share,
         )
         choices = []
         max_tokens = request.max_tokens or self._default_budget(closer)
@@ -205,7 +209,7 @@ class EmbeddedRuntime:
         return self._default_max_tokens if is_enough else self._card.context_length
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _SequenceTemplate:
     """What all sequences of a request have in common."""
 

@@ -60,15 +60,15 @@ def load_model(
     """
     source = str(source)
     device = pick_device(device)
-    text = load_tokenizer(source, model_id=model_id, syntax=syntax)
-    on_vocabulary(text.prepared)
-    model_type = text.config.model_type
+    loaded = load_tokenizer(source, model_id=model_id, syntax=syntax)
+    on_vocabulary(loaded.prepared)
+    model_type = loaded.config.model_type
     if model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelLoadError(source, f"models of type {model_type!r} are not causal language models")
-    model = _load_weights(text.files, text.config, device, dtype)
+    model = _load_weights(loaded.files, loaded.config, device, dtype)
     if adapter is not None:
         merge_adapter(model, Path(adapter).expanduser())
-    return LoadedModel(**{field.name: getattr(text, field.name) for field in fields(text)}, model=model)
+    return LoadedModel(**{field.name: getattr(loaded, field.name) for field in fields(loaded)}, model=model)
 
 
 def _load_weights(files: ModelFiles, config: Any, device: str, dtype: str) -> Any:

@@ -50,12 +50,12 @@ _UNGUARDED_TOOLS = (_tool("callgate_canary", "text", {"enum": ["a canary", "\u00
 class Canary:
     """Checks engines of one model."""
 
-    def __init__(self, text: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars) -> None:
-        self._text = text
+    def __init__(self, loaded: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars) -> None:
+        self._loaded = loaded
         self._grammars = grammars
         self._sent = sent_grammars
-        self._token_bytes = TokenBytes(text.vocabulary)
-        index = text.prepared.index
+        self._token_bytes = TokenBytes(loaded.vocabulary)
+        index = loaded.prepared.index
         spelled = dict(zip(index.spellings, index.ids, strict=True))
         self._letter_id = next((spelled[letter][0] for letter in LETTERS if letter in spelled), 0)
 
@@ -81,8 +81,8 @@ class Canary:
         """The grammar of one call of a tool, stored where the engine reads it."""
         cached = await self._grammars.find_toolset(
             (tool,),
-            prepared=self._text.prepared,
-            syntax=self._text.syntax,
+            prepared=self._loaded.prepared,
+            syntax=self._loaded.syntax,
             tool_choice=ToolChoice(ChoiceMode.REQUIRED),
             is_parallel=False,
         )

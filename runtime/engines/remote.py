@@ -158,7 +158,7 @@ class RemoteRuntime:
 
     def __init__(
         self,
-        text: LoadedTokenizer,
+        loaded: LoadedTokenizer,
         clients: Sequence[EngineClient],
         settings: RemoteSettings | None = None,
         *,
@@ -166,45 +166,45 @@ class RemoteRuntime:
         write_grammar: WriteGrammar | None = None,
     ) -> None:
         self._settings = settings or RemoteSettings()
-        self._text = text
-        self._token_bytes = TokenBytes(text.vocabulary)
+        self._loaded = loaded
+        self._token_bytes = TokenBytes(loaded.vocabulary)
         self._admission = Admission(self._settings)
         self._prompts = PromptRenderer(
-            text,
-            text.context_length,
+            loaded,
+            loaded.context_length,
             max_per_share=self._settings.max_sequences_per_share,
             retry_after_s=self._settings.retry_after_s,
             num_sequences=self._admission.num_sequences,
             takes_images=self._settings.takes_images,
         )
-        self._replicas = Replicas(text.model_id, clients, self._settings.watch)
+        self._replicas = Replicas(loaded.model_id, clients, self._settings.watch)
         self._grammars = self._sent_grammars(secret, write_grammar)
         self._writer = OutputWriter(
             self._replicas,
             self._grammars,
             CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
-            JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None,
+            JumpForward.of(loaded.tokenizer, loaded.prepared) if self._settings.jump_forward else None,
         )
         self._verification = Verification(
-            text.prepared,
+            loaded.prepared,
             self._token_bytes,
             checks_masks=not self._grammars.applies_guards,
             counts_rescued=all(client.has_unmasked_logprobs for client in clients),
         )
         self._drafting = Drafting(self._generate, self._token_bytes, {"draft", "accept"})
         self._answers: dict[str, _Answer] = {}
-        self._card = text.card(text.context_length, applies_guards=self._grammars.applies_guards)
+        self._card = loaded.card(loaded.context_length, applies_guards=self._grammars.applies_guards)
 
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines; each takes requests once it has passed the canary."""
         self._grammars.start(grammars)
-        canary = Canary(self._text, grammars, self._grammars)
+        canary = Canary(self._loaded, grammars, self._grammars)
         self._replicas.start(self._settings.model_name, canary.check)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
-        check_model(request, self._text.model_id)
-        check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
+        check_model(request, self._loaded.model_id)
+        check_limits(request, self._loaded.vocabulary.width, self._settings.max_sequences_per_share)
         if request.strategy == "particles":
             reason = (
                 "only the embedded engine draws particles, and another one runs this model;"
@@ -249,7 +249,7 @@ class RemoteRuntime:
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""
-        check_model(request, self._text.model_id)
+        check_model(request, self._loaded.model_id)
         return await self._prompts.token_ids(request)
 
     async def abort(self, request_id: str) -> None:
@@ -286,7 +286,7 @@ class RemoteRuntime:
 
     def _sent_grammars(self, secret: bytes, write_grammar: WriteGrammar | None) -> SentGrammars:
         if write_grammar is not None:
-            return RestGrammars(self._text.vocabulary, write_grammar)
+            return RestGrammars(self._loaded.vocabulary, write_grammar)
         parts: GrammarParts = (
             InlineGrammars(secret)
             if self._settings.sends_units
@@ -298,7 +298,7 @@ class RemoteRuntime:
     def _context_length(self) -> int:
         """The smallest context length of the model and of the engines that are up."""
         lengths = (replica.model.context_length for replica in self._replicas if replica.model)
-        return min([self._text.context_length, *filter(None, lengths)])
+        return min([self._loaded.context_length, *filter(None, lengths)])
 
     def _begun(self, request: GenerationRequest, prompt_ids: list[int]) -> tuple[list[VerifiedOutput], bytes]:
         """The outputs of a request, and what chooses their replicas, which is a digest of long texts."""

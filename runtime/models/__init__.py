@@ -1,4 +1,4 @@
-"""Models with names: the tiny one, whose weights lie here, SmolLM2 from a package, and the random model."""
+"""Models with names: the demo model, whose weights lie here, SmolLM2 from a package, and the random model."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pathlib import Path
 from runtime.errors import ModelLoadError
 
 DEMO_MODEL_FOLDER = Path(__file__).parent / "demo"
-"""The tiny model, in transformers' format; its README.md is the model card."""
+"""The demo model, in transformers' format; its README.md is the model card."""
 
 SMOLLM2_ADAPTER = Path(__file__).parent / "smollm2"
 """The LoRA adapter that teaches SmolLM2 to call tools; its README.md is the card."""
@@ -53,7 +53,7 @@ def find_smollm2() -> Path:
     return files[0]
 
 
-def _tiny(_: Path) -> ModelSource:
+def _demo(_: Path) -> ModelSource:
     return ModelSource(str(DEMO_MODEL_FOLDER))
 
 
@@ -64,8 +64,8 @@ def _random(data_dir: Path) -> ModelSource:
 
 
 NAMED_MODELS: Mapping[str, Callable[[Path], ModelSource]] = {
-    "demo": _tiny,
-    "tiny": _tiny,
+    "demo": _demo,
+    "tiny": _demo,
     "smollm2": lambda _: ModelSource(str(find_smollm2()), str(SMOLLM2_ADAPTER)),
     "smollm2-base": lambda _: ModelSource(str(find_smollm2())),
     "random": _random,

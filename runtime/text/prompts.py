@@ -31,7 +31,7 @@ class PromptRenderer:
 
     def __init__(
         self,
-        text: LoadedTokenizer,
+        loaded: LoadedTokenizer,
         context_length: int,
         *,
         max_per_share: int,
@@ -39,10 +39,10 @@ class PromptRenderer:
         num_sequences: Callable[[str], int],
         takes_images: bool = False,
     ) -> None:
-        self._chat_template = text.chat_template
+        self._chat_template = loaded.chat_template
         # The tokenizer of transformers itself must not be called from several threads at once.
-        self._backend = text.tokenizer.backend_tokenizer
-        tokens = (*text.vocabulary.tokens, *text.vocabulary.markers)
+        self._backend = loaded.tokenizer.backend_tokenizer
+        tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
         self._limit = PromptLimit(context_length, max(map(len, tokens)))
         self._threads = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
         self._max_per_share = max_per_share

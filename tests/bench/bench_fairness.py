@@ -2,7 +2,7 @@
 
 PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_fairness.py [--rounds 10]
 
-The gateway serves the demo's model on one thread, with default settings otherwise. The attacker has a key of its own. It keeps
+The gateway serves the demo model on one thread, with default settings otherwise. The attacker has a key of its own. It keeps
 twelve hopeless schemas under way, or twelve streams of sixteen endless answers, or both. The client does one
 thing at a time, five times alone and five times beside the attacker; each tool is a new one. A round has a gateway of
 its own, and gives the ratio of both medians, so that what else the machine does counts for both.

@@ -2,7 +2,7 @@
 
 OMP_NUM_THREADS=1 PYTHONPATH=. python tests/bench/bench_selection_cost.py [QUESTIONS]
 
-The bundled tiny model answers held-out questions at temperature 1, with the same seeds in every row. Rows
+The demo model answers held-out questions at temperature 1, with the same seeds in every row. Rows
 take turns question by question, so that load from elsewhere meets all of them alike.
 """
 

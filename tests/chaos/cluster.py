@@ -207,7 +207,7 @@ class Cluster:
         return self.folder / "clock"
 
     def gateway(self, name: str, **settings) -> GatewayProcess:
-        """One more gateway with the demo's model in it; whoever asks starts and kills it."""
+        """One more gateway with the demo model in it; whoever asks starts and kills it."""
         model = {"model": str(DEMO_MODEL_FOLDER), "model_name": MODEL}
         return GatewayProcess(name, self.folder, **{**model, **settings})
 

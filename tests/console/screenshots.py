@@ -1,4 +1,4 @@
-"""Pictures of the console's pages for `docs/console.md`, of a real gateway with the demo's model and toolsets.
+"""Pictures of the console's pages for `docs/console.md`, of a real gateway with the demo model and its toolsets.
 
 `make console-screenshots` writes them into `docs/console/`.
 """

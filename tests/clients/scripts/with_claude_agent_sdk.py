@@ -1,4 +1,4 @@
-"""Claude Agent SDK. Its own tools and instructions are left out: they fill the context of the demo's model."""
+"""Claude Agent SDK. Its own tools and instructions are left out: they fill the context of the demo model."""
 
 import asyncio
 import sys
