@@ -8,7 +8,7 @@ A compiler in three parts. To read it in order, begin with the docstring of each
 
 1. The front end (`compiler.frontend`) brings a schema into canonical form, or refuses it.
 2. The back end (`compiler.lowering`, `compiler.scalars`) makes grammar rules of the canonical form, and
-   xgrammar compiles the rules for a vocabulary (`compiler.units`). A guard keeps what no rules can
+   xgrammar compiles the rules for a vocabulary (`compiler.units`). A guard enforces what no rules can
    (`compiler.guard`).
 3. The linker (`compiler.linker`) joins the units of a toolset without compiling anything.
 

@@ -1,7 +1,7 @@
 """The errors of the compiler.
 
 CompilerError
-├── UnsupportedSchema       some keyword of a schema cannot be upheld, or nothing satisfies the schema
+├── UnsupportedSchema       some keyword of a schema cannot be enforced, or nothing satisfies the schema
 │   └── LimitReached        compiling the schema takes too much time or memory
 │       └── NotTried        too many other schemas of the same request reached their limits
 │           └── NotReached  the time for compiling the request was over
@@ -52,7 +52,7 @@ class UnsupportedSchema(CompilerError):
 
 
 class UnsupportedKeyword(ValueError):
-    """A string or number cannot uphold `keyword`: `reason` says why, `suggestion` what to do."""
+    """Rules of a string or number cannot enforce `keyword`: `reason` says why, `suggestion` what to do."""
 
     def __init__(self, keyword: str, reason: str, suggestion: str = "") -> None:
         self.keyword = keyword

@@ -63,7 +63,7 @@ def compile_format(
         (True, False)
 
     Raises:
-        UnsupportedSchema: the format cannot be read or upheld, or no text satisfies it; the pointer is one
+        UnsupportedSchema: the format cannot be read or enforced, or no text satisfies it; the pointer is one
             into the format's content.
         UnsupportedGrammar: xgrammar refuses the grammar.
     """

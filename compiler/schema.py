@@ -59,7 +59,7 @@ def lower_schema(
     are written between tags.
 
     Raises:
-        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+        UnsupportedSchema: a keyword cannot be enforced, or nothing satisfies the schema.
     """
     read = in_declared_dialect(schema, documents)
     defined = with_definitions(read, documents)
@@ -146,7 +146,7 @@ def compile_schema(
         ('/properties/a', 'type', 'narrowed')
 
     Raises:
-        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+        UnsupportedSchema: a keyword cannot be enforced, or nothing satisfies the schema.
     """
     lowered = lower_schema(
         schema, documents=documents, objects=objects, key_order=key_order, formatting=formatting

@@ -34,8 +34,8 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
     are trained on. The vocabulary tells which tags are marker tokens.
 
     Raises:
-        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema. For a custom tool, the
-            error points at its definition.
+        UnsupportedSchema: a keyword cannot be enforced, or nothing satisfies the schema. For a custom tool,
+            the error points at its definition.
     """
     try:
         if tool.custom and tool.custom.syntax == "lark":
@@ -72,7 +72,7 @@ def lower_lark_input(definition: str, syntax: Syntax, vocabulary: Vocabulary) ->
     """Lower the arguments of a custom tool whose input is a text of a grammar for Lark.
 
     Raises:
-        UnsupportedSchema: something in the grammar cannot be upheld.
+        UnsupportedSchema: something in the grammar cannot be enforced.
     """
     if tags := parameter_tags(syntax, vocabulary):
         before, after = f"{tags.begin}{INPUT}{tags.after_string_key}", tags.end
@@ -103,7 +103,7 @@ def compile_toolset(
         b'<tool_call>\n{"name": "pay", "arguments": {"amount": 0}}\n</tool_call>'
 
     Raises:
-        UnsupportedToolset: the schemas of some tools cannot be upheld; the error names all of these tools.
+        UnsupportedToolset: the schemas of some tools cannot be enforced; the error names all of these tools.
     """
     prepared = prepare(tokenizer)
     family = syntax if isinstance(syntax, Syntax) else find_syntax(syntax)

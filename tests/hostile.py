@@ -53,7 +53,7 @@ REFUSED = {
     "endless nodes": endless(),
     "a reference to a URL": of(p={"$ref": "http://127.0.0.1:9/schema.json"}),
 }
-"""What cannot be upheld within any bounds."""
+"""What cannot be enforced within any bounds."""
 
 
 def document(number=0):
@@ -88,7 +88,7 @@ BOUNDED_DOCUMENTS = {
         }
     },
 }
-"""What may also be upheld."""
+"""What may also be enforced."""
 
 BOUNDED = {
     "exponential oneOf": {"type": "object", "allOf": [either(f"a{i}", f"b{i}") for i in range(25)]},
@@ -103,7 +103,7 @@ BOUNDED = {
     "thousands of enum values": of(p={"enum": [f"v{i}" for i in range(9_000)]}),
     "nested stars": string(pattern="^(([a-z]*)*)*x(a+)+$"),
 }
-"""What may also be upheld, as long as it costs no more than any schema may."""
+"""What may also be enforced, as long as it costs no more than any schema may."""
 
 
 def _chain(levels, leaf):

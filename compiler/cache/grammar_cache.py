@@ -168,7 +168,7 @@ class GrammarCache:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
 
         Raises:
-            UnsupportedSchema: the format cannot be read or upheld, or no text is of it.
+            UnsupportedSchema: the format cannot be read or enforced, or no text is of it.
             CompilerOverloaded, WorkersUnavailable, TooManyGrammars: as `find_toolset`.
         """
         start = time.perf_counter()

@@ -207,7 +207,7 @@ def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> Canonic
         pointer, keyword = first_dialect_dependent(document, draft)
         if not keyword:
             raise _disputed_listing(document, others) from None
-        reason = "is not asserted by all validators, and the schema cannot be upheld under both readings"
+        reason = "is not asserted by all validators, and the schema cannot be enforced under both readings"
         raise UnsupportedSchema(pointer, keyword, reason, replacement_for(keyword)) from None
 
 
@@ -218,11 +218,11 @@ def _read_as(document: Any, documents: Mapping[str, Any], reading: Callable[[Any
 
 
 def _disputed_listing(document: Any, disputed: TextsByFormat) -> UnsupportedSchema:
-    """The refusal of a schema that cannot be upheld for every validator, with a format and a text."""
+    """The refusal of a schema that cannot be enforced for every validator, with a format and a text."""
     pointer = next((at for at, schema in located(document) if schema.get("format") in disputed), "")
     text = next(iter(disputed.values()))[0]
     reason = (
-        f"is read differently by validators, such as for the listed {text!r}, and cannot be upheld for all"
+        f"is read differently by validators, such as for the listed {text!r}, and cannot be enforced for all"
     )
     return UnsupportedSchema(child(pointer, "format"), "format", reason, "Use `pattern` instead.")
 

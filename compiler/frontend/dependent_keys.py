@@ -69,7 +69,7 @@ class DependentKeys:
         return DependentKeys.of(needed, inside)
 
     def admits(self, value: Any) -> bool:
-        """Whether a value keeps all dependencies."""
+        """Whether a value satisfies all dependencies."""
         if not isinstance(value, dict):
             return True
         return all(keys <= value.keys() for key, keys in self.needed if key in value) and all(

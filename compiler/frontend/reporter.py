@@ -190,7 +190,7 @@ class Reporter:
         return UnsupportedSchema(pointer, name, reason, suggestion)
 
     def refusal_of(self, location: SchemaLocation, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
-        """The refusal of a string or number that the lowering of scalars cannot uphold."""
+        """The refusal of a string or number that the lowering of scalars cannot enforce."""
         return self.refusal(location, unsupported.keyword, unsupported.reason, unsupported.suggestion)
 
     def report(self) -> EnforcementReport:

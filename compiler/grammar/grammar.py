@@ -97,7 +97,7 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class GuardedText:
-    """The rest of a JSON string and the quote that closes it; a guard keeps the string's pattern.
+    """The rest of a JSON string and the quote that closes it; a guard enforces the string's pattern.
 
     The recogniser reads `automaton`. xgrammar compiles `widened`, which admits the automaton's characters in
     any order, and the guard removes from masks what the automaton does not accept.

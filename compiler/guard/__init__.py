@@ -1,8 +1,8 @@
-"""Guards: what no context-free grammar of reasonable size can hold, kept beside it while decoding.
+"""Guards: what no context-free grammar of reasonable size can hold, enforced beside it while decoding.
 
-A guard keeps the keys of an object distinct, and the items of an array with `uniqueItems`: both relate parts
-of a text to one another. It also keeps strings to their bounds (`string_bounds`): rules could count
-characters too, but a large bound makes them expensive.
+A guard enforces that the keys of an object are distinct, and the items of an array with `uniqueItems`: both
+relate parts of a text to one another. It also enforces bounds on the lengths of strings (`string_bounds`):
+rules could count characters too, but a large bound makes them expensive.
 
 Example: the schema is `{"properties": {"tags": {"items": {"enum": ["a", "b"]}, "uniqueItems": true}}}`, the
 text so far is `{"tags": ["a", "`, and a model is about to repeat itself: `{"tags": ["a", "a"]}`.

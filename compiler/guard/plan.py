@@ -1,4 +1,4 @@
-"""The plan of a grammar's guards: where in a text a guard must look, and what it keeps there.
+"""The plan of a grammar's guards: where in a text a guard must look, and what it enforces there.
 
 The plan is an automaton over JSON paths. Its states are path states; keys and indices lead from the state of
 a container to the states of what is inside it. Several schemas can describe the same value, so a value stands

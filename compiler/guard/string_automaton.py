@@ -5,7 +5,7 @@ Within a `maxLength` of 9, a letter may follow `abcdefg-`: one more character is
 But `-` may not follow `abcdefgh`: then no more would be allowed, and one needed.
 
 Where the rules of a pattern would cost too much, rules write all its characters in any order, and the guard
-keeps the whole pattern: its automaton `is_whole`.
+enforces the whole pattern: its automaton `is_whole`.
 """
 
 from bisect import bisect_right
@@ -60,7 +60,7 @@ class StringAutomaton:
     transitions: tuple[tuple[int, ...], ...]
     accepting: frozenset[int]
     is_whole: bool = False
-    """The guard keeps the whole pattern: rules also write texts that the automaton does not accept."""
+    """The guard enforces the whole pattern: rules also write texts that the automaton does not accept."""
 
     @cached_property
     def _hash(self) -> int:

@@ -16,7 +16,7 @@ UNBOUNDED = 1 << 29
 class LengthBound(NamedTuple):
     """The most code points of a string, and the automaton of its pattern if that restricts where it ends.
 
-    `max_length` is `UNBOUNDED` if the guard only keeps the pattern.
+    `max_length` is `UNBOUNDED` if the guard only enforces the pattern.
     """
 
     max_length: int
@@ -24,7 +24,7 @@ class LengthBound(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the guard keeps the whole pattern."""
+        """Whether the guard enforces the whole pattern."""
         return self.automaton is not None and self.automaton.is_whole
 
     @property

@@ -69,7 +69,7 @@ class TokenLengths:
     def opening_too_much(self, bounds: Collection[LengthBound]) -> TokenSet:
         """The tokens that might open a string and write more of it than one of the bounds allows.
 
-        Of strings whose pattern a guard keeps, `_keep_opening` sees to tokens that open one at once.
+        Of strings whose pattern a guard enforces, `_keep_opening` sees to tokens that open one at once.
         """
         counted = [bound for bound in bounds if not bound.is_whole]
         unchecked = (bound.num_unchecked(self._max_bytes) for bound in counted)
@@ -104,7 +104,7 @@ class TokenLengths:
             self._try(self._open_another.intersection(ids) if inside else ids, row, cursor)
 
     def _keep_opening(self, row: Row, bound: LengthBound | None) -> None:
-        """Keep in a row what may open the string that a bound keeps whole."""
+        """Keep in a row what may open the string whose whole pattern the guard enforces."""
         if bound is not None and bound.automaton is not None and bound.is_whole:
             row &= self._row(bound.automaton, 0, QUOTE, bound.max_length)
 

@@ -44,7 +44,7 @@ def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> G
     """The texts of a grammar for Lark, each between `before` and `after`.
 
     Raises:
-        UnsupportedSchema: something in the grammar cannot be read or upheld; the reason names the line.
+        UnsupportedSchema: something in the grammar cannot be read or enforced; the reason names the line.
     """
     source = read_source(definition)
     lowering = _LarkLowering(source, write)

@@ -99,7 +99,7 @@ class SchemaLowering(Lowering):
         """The grammar of the whole schema, or of the expression that `lower` returns if that is given.
 
         Raises:
-            UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+            UnsupportedSchema: a keyword cannot be enforced, or nothing satisfies the schema.
             AmbiguousPaths: rules must tell more apart than `ambiguities` says.
         """
         try:

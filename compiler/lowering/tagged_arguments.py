@@ -85,7 +85,7 @@ class TaggedArguments:
         """Every parameter in its tags; None if no arguments are admitted.
 
         Raises:
-            UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be upheld.
+            UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be enforced.
         """
         location = self._lowering.root.location
         needed = self._lowering.root.dependent_keys

@@ -124,7 +124,7 @@ class StringConstraint:
     def conditions(self, *, is_guarded: bool = False) -> tuple[list[PatternCondition], list[Note]]:
         """The patterns and formats as conditions, and notes on the texts that these leave out.
 
-        Lengths, single values and alternatives are not among them. With `is_guarded`, a guard keeps the
+        Lengths, single values and alternatives are not among them. With `is_guarded`, a guard enforces the
         lengths of formats and of their parts.
 
         Raises:

@@ -1,16 +1,16 @@
 """Lowering of JSON strings: what a schema says of a string becomes the rules of its JSON texts.
 
-Rules keep patterns, formats, excluded values and `minLength`. Without a pattern, a guard keeps a `minLength`
-above `LONGEST_BY_RULES`, since every counted character costs some 20 ms to compile. What keeps `maxLength`
-depends on its cost:
+Rules enforce patterns, formats, excluded values and `minLength`. Without a pattern, a guard enforces a
+`minLength` above `LONGEST_BY_RULES`, since every counted character costs some 20 ms to compile. What enforces
+`maxLength` depends on its cost:
 
 - Without a pattern, a guard does (`compiler.guard.string_bounds`); where a guard may not, rules do
   (`compiler.scalars.counted_repetition`).
 - Beside a pattern whose texts are all short enough, nothing has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
 - Otherwise rules do: each state of the pattern gets a copy for each count (`bounded_by_count`).
-- If such rules cost too much, a guard keeps the whole pattern, if it can (`_lower_guarded_pattern`). A count
-  of all characters beside lookaheads, as patterns of passwords have it, then becomes a bound on the length.
+- If such rules cost too much, a guard enforces the whole pattern, if it can (`_lower_guarded_pattern`). A
+  count of all characters beside lookaheads, as in patterns of passwords, then becomes a bound on the length.
 - If a guard cannot, some long texts are left out (`bounded_by_suffixes`, or a lower bound on the length).
 """
 
@@ -53,7 +53,7 @@ class LoweredString:
     expr: Expr
     notes: tuple[Note, ...] = ()
     bound: LengthBound | None = None
-    """The bound that a guard must keep, if the expression does not."""
+    """The bound that a guard must enforce, if the expression does not."""
     is_plain: bool = False
     """Whether from the second character on any character, or the end, may follow."""
 
@@ -65,7 +65,7 @@ MAX_COST_OF_COUNTS = 100
 MAX_COST_EXCLUDED = 40
 """The same limit where texts can be left out instead: the exact rules take ten times as long to compile."""
 MAX_COST_BESIDE_GUARD = 40
-"""The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
+"""The largest `BoundedAutomaton.cost` of rules where a guard could enforce the whole pattern: 100 ms."""
 SHORTEST_GUARDED = 8
 """Rules count bounds below this one: with a short bound most tokens are too long, and a guard is slow."""
 _VALUE_END = CharClass.of(",", "}", "]")
@@ -87,7 +87,7 @@ def lower_string(
     left to a guard; it is then in the result. `is_distinct`: a guard compares the string with others.
 
     Raises:
-        UnsupportedKeyword: a keyword cannot be upheld.
+        UnsupportedKeyword: a keyword cannot be enforced.
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
     lowered = StringLowering(rules, ahead, is_guarded=is_guarded, is_distinct=is_distinct).lower(constraint)
@@ -116,7 +116,7 @@ class StringLowering:
         """The strings that a constraint admits, each followed by `close`; None if there are none.
 
         Raises:
-            UnsupportedKeyword: a keyword cannot be upheld.
+            UnsupportedKeyword: a keyword cannot be enforced.
         """
         if self.is_guarded:
             guarded = self._lower_guarded_lengths(constraint) or self._lower_guarded_formats(constraint)
@@ -192,10 +192,10 @@ class StringLowering:
         return lowered and _with_guarded_bound(lowered, LengthBound(high))
 
     def _lower_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
-        """Strings of formats whose lengths a guard keeps; None if it need not, or cannot.
+        """Strings of formats whose lengths a guard enforces; None if it need not, or cannot.
 
-        If a format bounds the lengths of parts, such as the labels of a host name, the guard keeps the whole
-        pattern: rules would take many states.
+        If a format bounds the lengths of parts, such as the labels of a host name, the guard enforces the
+        whole pattern: rules would take many states.
 
         Raises:
             UnsupportedKeyword: a keyword describes content inside the string.
@@ -243,7 +243,7 @@ class StringLowering:
     def _lower_guarded_pattern(
         self, dfa: Dfa, low: int, high: int | None, keywords: tuple[str, ...]
     ) -> LoweredString | None:
-        """Strings whose pattern and lengths a guard keeps; None if it cannot, or there are none.
+        """Strings whose pattern and lengths a guard enforces; None if it cannot, or there are none.
 
         With an upper bound, the ending of fewest bytes must also have fewest characters, because that is the
         ending which the closer writes.
@@ -371,12 +371,12 @@ def _is_costly(dfa: Dfa, constraint: StringConstraint) -> bool:
 
 
 def _guarded_keywords(constraint: StringConstraint) -> tuple[str, ...]:
-    """The keywords that a guard keeps when it keeps a whole pattern."""
+    """The keywords that a guard enforces when it enforces a whole pattern."""
     return (*(["format"] if constraint.has_formats else ()), "pattern", "minLength", "maxLength")
 
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:
-    """The upper bound if a guard can keep it for the texts of an automaton; None if rules must."""
+    """The upper bound if a guard can enforce it for the texts of an automaton; None if rules must."""
     accepts_after = dfa.always_accepts_after
     if accepts_after is not None and max(accepts_after, low, SHORTEST_GUARDED) <= high:
         return LengthBound(high)

@@ -5,8 +5,8 @@ that no text contains tells the back end so. The back end can then precompute ma
 5 us a mask instead of 150 us.
 
 A value between tags is closed by a tag, and must not contain a text that reads as one. In a text of any
-characters and any length the back end looks out for all tags. Rules that count characters or keep a pattern
-cannot look out for tags as well, so they leave out the character that every tag begins with.
+characters and any length the back end looks out for all tags. Rules that count characters or enforce a
+pattern cannot look out for tags as well, so they leave out the character that every tag begins with.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ def lower_raw_string(
     None if there are none.
 
     Raises:
-        UnsupportedKeyword: a keyword cannot be upheld.
+        UnsupportedKeyword: a keyword cannot be enforced.
     """
     assert all(tag.startswith(TAG_START) for tag in tags), "tags begin alike"
     lowering = _RawLowering(

@@ -40,7 +40,7 @@ class CompiledGrammar:
 
     @cached_property
     def guard(self) -> Guard | None:
-        """The guard of what the rules cannot keep; None if they keep everything."""
+        """The guard, which enforces what the rules cannot; None if they enforce everything."""
         plan = self.grammar.plan
         return None if plan is None else Guard(plan, self.prepared.guarded)
 

@@ -221,7 +221,7 @@ REFUSALS = Metric(
     "callgate.grammar.refusals",
     Kind.COUNTER,
     "{schema}",
-    "Schemas that were refused, by the keyword that cannot be upheld.",
+    "Schemas that were refused, by the keyword that cannot be enforced.",
     (KEYWORD,),
 )
 COMPILE_QUEUE = Metric(

@@ -1,4 +1,4 @@
-"""Grammars for Lark: what is written is read by Lark's own parsers, and what cannot be upheld is refused."""
+"""Grammars for Lark: what is written is read by Lark's own parsers, and what cannot be enforced is refused."""
 
 import json
 import random

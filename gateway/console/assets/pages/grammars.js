@@ -32,7 +32,7 @@ export async function show(address, signal) {
     found.text && make(
       "section",
       make("h2", "Rules"),
-      found.has_guards && make("p.soft", "Guards beside these rules uphold what no context-free rule can."),
+      found.has_guards && make("p.soft", "Guards beside these rules enforce what no context-free rule can."),
       make("div.scroll.rules", { role: "region", "aria-label": "Rules", tabindex: "0" }, make("pre", found.text)),
       found.is_cut && make("p.soft", "The text is cut here: it is longer."),
     ),

@@ -8,9 +8,9 @@ const TONES = { exact: "good", narrowed: "fair", guarded: "kept", annotation: "p
 const MEANINGS = {
   exact: "the mask admits just what the keyword admits",
   narrowed: "the mask admits a part of what the keyword admits",
-  guarded: "a guard beside the grammar upholds the keyword",
+  guarded: "a guard beside the grammar enforces the keyword",
   annotation: "the keyword has no force",
-  refused: "the keyword cannot be upheld",
+  refused: "the keyword cannot be enforced",
 };
 const MAX_LINES = 2000;
 
