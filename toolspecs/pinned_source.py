@@ -116,13 +116,13 @@ class PinnedSource:
         """Read what `fields` wrote; raises KeyError, TypeError or AttributeError for anything else."""
         selection = {kind: tuple(patterns) for kind, patterns in fields["selection"].items()}
         return cls(
-            fields["kind"],
-            fields["location"],
-            selection,
-            dict(fields["accepted"]),
-            tuple(offered),
-            tuple(fields["removed"]),
-            dict(fields.get("declined", {})),
+            kind=fields["kind"],
+            location=fields["location"],
+            selection=selection,
+            accepted=dict(fields["accepted"]),
+            offered=tuple(offered),
+            removed=tuple(fields["removed"]),
+            declined=dict(fields.get("declined", {})),
         )
 
 

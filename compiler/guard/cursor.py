@@ -247,13 +247,13 @@ class JsonCursor(NamedTuple):
         parent, states = self.container, self._value_states()
         is_recorded = parent is not None and parent.records_values
         container = OpenContainer(
-            parent,
-            states,
-            is_object,
-            self.plan.repeats_keys if is_object else self.plan.is_distinct_at(states),
-            self.plan.can_run_out_at(states),
-            self.plan.marked_keys_at(states) if is_object else frozenset(),
-            is_recorded,
+            parent=parent,
+            states=states,
+            is_object=is_object,
+            forbids_repeats=self.plan.repeats_keys if is_object else self.plan.is_distinct_at(states),
+            can_run_out=self.plan.can_run_out_at(states),
+            marked_keys=self.plan.marked_keys_at(states) if is_object else frozenset(),
+            is_recorded=is_recorded,
             text=(b"{" if is_object else b"[") if is_recorded else b"",
         )
         return self._replace(container=container, expects_element=True)

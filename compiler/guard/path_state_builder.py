@@ -109,14 +109,14 @@ class PathStateBuilder:
         """The path state; `numbered` maps numbers of builders to numbers of states in the plan."""
         num_items = max(self.items, default=-1) + 1
         return PathState(
-            self.is_distinct,
-            self.can_run_out,
-            min(self.guarded_bounds, key=lambda bound: bound.max_length, default=None),
-            self.is_plain,
-            {key: numbered(inner) for key, inner in self.keys.items()},
-            numbered(self.other_keys),
-            self.marked_keys,
-            tuple(numbered(self.items.get(index, set())) for index in range(num_items)),
+            is_distinct=self.is_distinct,
+            can_run_out=self.can_run_out,
+            bound=min(self.guarded_bounds, key=lambda bound: bound.max_length, default=None),
+            is_plain=self.is_plain,
+            keys={key: numbered(inner) for key, inner in self.keys.items()},
+            other_keys=numbered(self.other_keys),
+            marked_keys=self.marked_keys,
+            items=tuple(numbered(self.items.get(index, set())) for index in range(num_items)),
         )
 
     def inside(self) -> Iterator[set[int]]:

@@ -234,14 +234,14 @@ def _tags_from_json(content: Any) -> GuardedTags:
 def _state_from_json(content: Any, automata: list[StringAutomaton]) -> PathState:
     is_distinct, can_run_out, bound, is_plain, keys, other_keys, items, marked_keys = content
     return PathState(
-        is_distinct,
-        can_run_out,
-        None if bound is None else _bound_from_json(bound, automata),
-        is_plain,
-        {key: frozenset(states) for key, states in keys.items()},
-        frozenset(other_keys),
-        frozenset(marked_keys),
-        tuple(map(frozenset, items)),
+        is_distinct=is_distinct,
+        can_run_out=can_run_out,
+        bound=None if bound is None else _bound_from_json(bound, automata),
+        is_plain=is_plain,
+        keys={key: frozenset(states) for key, states in keys.items()},
+        other_keys=frozenset(other_keys),
+        marked_keys=frozenset(marked_keys),
+        items=tuple(map(frozenset, items)),
     )
 
 

@@ -167,10 +167,10 @@ def link(
     dispatcher = OutputDispatcher(
         vocabulary,
         MappingProxyType(units),
-        start,
-        boundary,
-        CallText.of(syntax, vocabulary),
-        _thought(syntax, prepared),
+        start=start,
+        boundary=boundary,
+        call_text=CallText.of(syntax, vocabulary),
+        thought=_thought(syntax, prepared),
     )
     return LinkedGrammar(names, units, syntax, prepared, tool_choice, is_parallel, dispatcher, answer)
 
@@ -192,7 +192,9 @@ def link_format(
         builder = _DispatchBuilder((), {}, syntax, prepared, is_parallel=False)
         start = builder.messages(has_last=True, answer=compiled)
     call_text = CallText.of(syntax, prepared.vocabulary)
-    dispatcher = OutputDispatcher(prepared.vocabulary, {}, start, None, call_text, thought)
+    dispatcher = OutputDispatcher(
+        prepared.vocabulary, {}, start=start, boundary=None, call_text=call_text, thought=thought
+    )
     return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
 
 

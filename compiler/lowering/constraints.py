@@ -190,14 +190,14 @@ def integer_constraint(view: canonical.IntegerView, *, may_exclude: bool = True)
 def number_constraint(view: canonical.NumberView, *, may_exclude: bool = True) -> NumberConstraint:
     """The constraint of a number view; `may_exclude` as of integers."""
     return NumberConstraint(
-        view.minimum,
-        view.exclusive_minimum,
-        view.maximum,
-        view.exclusive_maximum,
-        tuple(view.multiple_of),
-        tuple(view.not_multiple_of),
-        view.excludes_integers,
-        may_exclude,
+        minimum=view.minimum,
+        exclusive_minimum=view.exclusive_minimum,
+        maximum=view.maximum,
+        exclusive_maximum=view.exclusive_maximum,
+        multiple_of=tuple(view.multiple_of),
+        not_multiple_of=tuple(view.not_multiple_of),
+        excludes_integers=view.excludes_integers,
+        may_exclude=may_exclude,
     )
 
 

@@ -64,12 +64,12 @@ def parameter_tags(syntax: Syntax, vocabulary: Vocabulary) -> ParameterTags | No
     tags, spell = syntax.tags, vocabulary.spell
     after_string_key = tags.after_key if tags.after_string_key is None else tags.after_string_key
     return ParameterTags(
-        spell(tags.begin),
-        spell(tags.after_key),
-        spell(after_string_key),
-        spell(tags.end),
-        syntax.tag_texts,
-        tags.tells_strings,
+        begin=spell(tags.begin),
+        after_key=spell(tags.after_key),
+        after_string_key=spell(after_string_key),
+        end=spell(tags.end),
+        forbidden=syntax.tag_texts,
+        tells_strings=tags.tells_strings,
     )
 
 
