@@ -36,10 +36,11 @@ def test_every_file_in_the_picture_exists():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_map_of_the_runtime_names_each_of_its_files_once():
+@pytest.mark.parametrize("layer", ["compiler", "runtime"])
+def test_the_map_of_a_layer_names_each_of_its_files_once(layer):
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    table = text.partition("\n| files in `runtime/` |")[2].partition("\n\n")[0]
-    files = [path.name for path in (ROOT / "runtime").glob("*.py") if path.name != "__init__.py"]
+    table = text.partition(f"\n| files in `{layer}/` |")[2].partition("\n\n")[0]
+    files = [path.name for path in (ROOT / layer).glob("*.py") if path.name != "__init__.py"]
     assert sorted(re.findall(r"`(\w+\.py)`", table)) == sorted(files)
 
 

@@ -1,4 +1,4 @@
-"""Entries of the grammar cache, one by one: from memory, from the store, or compiled.
+"""Entries of the grammar cache, one by one, through its tiers: from memory, from the store, or compiled.
 
 What is stored is the lowered grammar with its report, compressed and signed. A stored schema is not lowered
 again, and the back end compiles its grammar faster than the compiled form could be read. An entry is a miss

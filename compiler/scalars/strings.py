@@ -4,14 +4,17 @@ Rules enforce patterns, formats, excluded values and `minLength`. Without a patt
 `minLength` above `LONGEST_BY_RULES`, since every counted character costs some 20 ms to compile. What enforces
 `maxLength` depends on its cost:
 
-- Without a pattern, a guard does (`compiler.guard.string_bounds`); where a guard may not, rules do
-  (`compiler.scalars.counted_repetition`).
+- Without a pattern, a guard does (`compiler.guard.string_bounds`). Bounds below `SHORTEST_GUARDED` are too
+  tight for it. There rules do, and wherever a guard may not count (`compiler.scalars.counted_repetition`).
 - Beside a pattern whose texts are all short enough, nothing has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
 - Otherwise rules do: each state of the pattern gets a copy for each count (`bounded_by_count`).
 - If such rules cost too much, a guard enforces the whole pattern, if it can (`_lower_guarded_pattern`). A
   count of all characters beside lookaheads, as in patterns of passwords, then becomes a bound on the length.
 - If a guard cannot, some long texts are left out (`bounded_by_suffixes`, or a lower bound on the length).
+
+A guard may not count in keys, in strings without quotes, beside a pattern in items that must be distinct, or
+where it could not tell a string from others at the same place (see `Lowering.string`).
 """
 
 from contextlib import suppress
