@@ -31,13 +31,13 @@ class ClientGrammarMatcher:
         self._matcher = matcher
         self._fills = fills
         self._held = held
-        self._time = time or held.begin(fills.client)
+        self._time = time or held.begin(fills.client_id)
         self._steps_s: list[float] = []
         """The time of each step that was accepted."""
 
     def fork(self) -> "ClientGrammarMatcher":
         """A second matcher at the same point, which cannot be rolled back to before that point."""
-        time = self._held.begin(self._fills.client, self._time.seconds)
+        time = self._held.begin(self._fills.client_id, self._time.seconds)
         return ClientGrammarMatcher(self._matcher.fork(), self._fills, self._held, time)
 
     def accept_token(self, token_id: int) -> bool:
@@ -49,7 +49,7 @@ class ClientGrammarMatcher:
         return self._accept(lambda: self._matcher.accept_string(text))
 
     def _accept(self, accept: Callable[[], bool]) -> bool:
-        is_accepted, step_s = self._held.accept(self._time, self._fills.client, accept)
+        is_accepted, step_s = self._held.accept(self._time, self._fills.client_id, accept)
         if is_accepted:
             self._steps_s.append(step_s)
         return is_accepted

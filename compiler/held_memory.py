@@ -29,9 +29,9 @@ _MOST_BYTES_PER_S = 4 * 2**30
 
 @dataclass(eq=False)
 class AcceptTime:
-    """The processor time that the accepted tokens of one text took, for a client; an empty one is unknown."""
+    """The processor time that the accepted tokens of one text took, for a client; an empty id is unknown."""
 
-    client: str = ""
+    client_id: str = ""
     seconds: float = 0.0
 
 
@@ -44,13 +44,13 @@ class HeldMemory:
         self._unseen_s = 0.0
         self._begin_bytes = 0
 
-    def begin(self, client: str, seconds: float = 0.0) -> AcceptTime:
+    def begin(self, client_id: str, seconds: float = 0.0) -> AcceptTime:
         """The time of a new text, or of a copy of one that took `seconds`.
 
         Raises:
             MatchingTooSlow: too much memory is held, and this client's texts have taken longest.
         """
-        time = AcceptTime(client, seconds)
+        time = AcceptTime(client_id, seconds)
         with self._lock:
             if not self._times:
                 self._begin_bytes = _own_bytes()
@@ -58,14 +58,14 @@ class HeldMemory:
         self._look(time, seconds)
         return time
 
-    def accept(self, time: AcceptTime, client: str, accept: Callable[[], bool]) -> tuple[bool, float]:
+    def accept(self, time: AcceptTime, client_id: str, accept: Callable[[], bool]) -> tuple[bool, float]:
         """What `accept` returns, and how long it took, which is added to the text's time if it is true.
 
         Raises:
             MatchingTooSlow: too much memory is held, this client's texts have taken longest, and this is one
                 of the longest of them. `accept` was not called.
         """
-        time.client = client
+        time.client_id = client_id
         self._look(time)
         start = thread_time()
         is_accepted = bool(accept())
@@ -99,9 +99,9 @@ def _is_largest(own: AcceptTime, times: list[AcceptTime]) -> bool:
     """Whether its client has the longest time together, and the text at least half of its longest one."""
     of_clients: defaultdict[str, list[float]] = defaultdict(list)
     for time in times:
-        of_clients[time.client].append(time.seconds)
+        of_clients[time.client_id].append(time.seconds)
     largest = max(of_clients.values(), key=sum)
-    return of_clients[own.client] is largest and own.seconds >= max(largest) / 2
+    return of_clients[own.client_id] is largest and own.seconds >= max(largest) / 2
 
 
 def _own_bytes() -> int:

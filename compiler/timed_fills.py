@@ -44,14 +44,14 @@ class TimedFills:
         """The processor time of the calling thread, and of the threads that it has waited for."""
         return time.thread_time() + float(getattr(self._own, "waited_s", 0.0))
 
-    def begin_for(self, client: str) -> None:
-        """The calling thread fills masks of a client from now on; an empty one is unknown."""
-        self._own.client = client
+    def begin_for(self, client_id: str) -> None:
+        """The calling thread fills masks of a client from now on; an empty id is unknown."""
+        self._own.client_id = client_id
 
     @property
-    def client(self) -> str:
+    def client_id(self) -> str:
         """The client for which the calling thread fills masks."""
-        return str(getattr(self._own, "client", ""))
+        return str(getattr(self._own, "client_id", ""))
 
     def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the mask of a matcher.
@@ -61,16 +61,16 @@ class TimedFills:
         Raises:
             MatchingTooSlow: it takes too long. The matcher must not be used any more: a thread still uses it.
         """
-        client = self.client
+        client_id = self.client_id
         with self._lock:
             self._left_behind = [fill for fill in self._left_behind if fill.is_alive()]
             num_left = len(self._left_behind)
-            num_own = sum(fill.client == client for fill in self._left_behind)
+            num_own = sum(fill.client_id == client_id for fill in self._left_behind)
         seconds = MAX_FILL_S / (1 + num_own)
-        if num_left >= MAX_LEFT_BEHIND or (client and num_own >= MAX_LEFT_BEHIND_OF_CLIENT):
+        if num_left >= MAX_LEFT_BEHIND or (client_id and num_own >= MAX_LEFT_BEHIND_OF_CLIENT):
             raise MatchingTooSlow(seconds)
         own = np.empty_like(bitmask[row : row + 1])
-        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0), client)
+        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0), client_id)
         fill.start()
         if not fill.ends_within(seconds):
             fill.leave_behind()
@@ -90,9 +90,9 @@ class TimedFills:
 class _Fill(threading.Thread):
     """The thread of one fill; it does not keep the process from ending."""
 
-    def __init__(self, work: Callable[[], object], client: str) -> None:
+    def __init__(self, work: Callable[[], object], client_id: str) -> None:
         super().__init__(name="callgate-fill", daemon=True)
-        self.client = client
+        self.client_id = client_id
         self._work = work
         self.error: Exception | None = None
         self.processor_s = 0.0

@@ -59,7 +59,7 @@ class EmbeddedRuntime:
         self._num_columns = runner.num_columns
         self._default_max_tokens = settings.default_max_tokens
         self._default_selection = settings.selection
-        self._max_choices = min(settings.max_waiting, settings.max_sequences_per_share)
+        self._max_choices = min(settings.max_waiting, settings.max_sequences_per_client)
         jump_forward = JumpForward.of(loaded.tokenizer, loaded.prepared) if settings.jump_forward else None
         engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
         self._card = loaded.card(engine.context_length)
@@ -68,7 +68,7 @@ class EmbeddedRuntime:
         self._prompts = PromptRenderer(
             loaded,
             engine.context_length,
-            max_per_share=settings.max_sequences_per_share,
+            max_per_client=settings.max_sequences_per_client,
             retry_after_s=settings.retry_after_s,
             num_sequences=engine.scheduler.shares.num_of,
         )
@@ -186,7 +186,7 @@ class EmbeddedRuntime:
             is_thinking=is_thinking,
             closer=closer,
             is_weighed=selection.size > 1,
-            prefix_salt="" if self._settings.shares_prefixes else request.share,
+            prefix_salt="" if self._settings.shares_prefixes else request.client_id,
         )
         choices = []
         max_tokens = request.max_tokens or self._default_budget(closer)
@@ -237,7 +237,7 @@ class _SequenceTemplate:
             num_logprobs=request.num_logprobs,
             is_inspected=request.is_inspected,
             deadline=self.deadline,
-            share=request.share,
+            client_id=request.client_id,
             prefix_salt=self.prefix_salt,
             min_tokens=0 if constraint else request.min_tokens,
             stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),

@@ -1,7 +1,7 @@
-"""Threads that several clients share: one client, which a `share` stands for, has at most half of them.
+"""Threads that several clients share: one client has at most half of them.
 
 threads = FairThreads(4, "render")
-future = threads.submit("a client's share", render)
+future = threads.submit(client_id, render)
 """
 
 import threading
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class FairThreads:
-    """Within a share, work is done in the order of arrival. Shares that wait take turns."""
+    """The work of a client is done in the order of arrival. Clients that wait take turns."""
 
     def __init__(self, num_threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
@@ -24,18 +24,18 @@ class FairThreads:
         self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
         self._running: Counter[str] = Counter()
 
-    def num_of(self, share: str) -> int:
-        """How many pieces of work of a share are running or waiting."""
+    def num_of(self, client_id: str) -> int:
+        """How many pieces of work of a client are running or waiting."""
         with self._lock:
-            return len(self._waiting.get(share, ())) + self._running[share]
+            return len(self._waiting.get(client_id, ())) + self._running[client_id]
 
-    def submit(self, share: str, work: Callable[[], T]) -> Future[T]:
-        """Run `work` in a thread. It counts for its share until it ends, even if the future is cancelled."""
+    def submit(self, client_id: str, work: Callable[[], T]) -> Future[T]:
+        """Run `work` in a thread. It counts for its client until it ends, even if the future is cancelled."""
         future: Future[T] = Future()
         job = (future, work)
         with self._lock:
-            self._waiting.setdefault(share, deque()).append(job)
-        future.add_done_callback(partial(self._forget, share, job))
+            self._waiting.setdefault(client_id, deque()).append(job)
+        future.add_done_callback(partial(self._forget, client_id, job))
         self._threads.submit(self._serve)
         return future
 
@@ -43,38 +43,40 @@ class FairThreads:
         """Accept no more work."""
         self._threads.shutdown(wait=False)
 
-    def _forget(self, share: str, job: tuple[Future[Any], Callable[[], Any]], future: Future[Any]) -> None:
+    def _forget(
+        self, client_id: str, job: tuple[Future[Any], Callable[[], Any]], future: Future[Any]
+    ) -> None:
         """Drop work that was cancelled before it began."""
         if future.cancelled():
             with self._lock:
-                if job in self._waiting.get(share, ()):
-                    self._waiting[share].remove(job)
-                    if not self._waiting[share]:
-                        del self._waiting[share]
+                if job in self._waiting.get(client_id, ()):
+                    self._waiting[client_id].remove(job)
+                    if not self._waiting[client_id]:
+                        del self._waiting[client_id]
 
     def _serve(self) -> None:
-        """Run waiting work, until no waiting share may have another thread."""
+        """Run waiting work, until no waiting client may have another thread."""
         while (job := self._next()) is not None:
-            share, (future, work) = job
+            client_id, (future, work) = job
             try:
                 _do(future, work)
             finally:
                 with self._lock:
-                    self._running[share] -= 1
-                    self._running += Counter()  # forgets shares that have no thread
+                    self._running[client_id] -= 1
+                    self._running += Counter()  # forgets clients that have no thread
 
     def _next(self) -> tuple[str, tuple[Future[Any], Callable[[], Any]]] | None:
         with self._lock:
-            able = [share for share in self._waiting if self._running[share] < self._most]
+            able = [client_id for client_id in self._waiting if self._running[client_id] < self._most]
             if not able:
                 return None
-            share = min(able, key=self._running.__getitem__)  # the first of equals
-            jobs = self._waiting.pop(share)
+            client_id = min(able, key=self._running.__getitem__)  # the first of equals
+            jobs = self._waiting.pop(client_id)
             job = jobs.popleft()
             if jobs:
-                self._waiting[share] = jobs  # after the others
-            self._running[share] += 1
-            return share, job
+                self._waiting[client_id] = jobs  # after the others
+            self._running[client_id] += 1
+            return client_id, job
 
 
 def _do(future: Future[T], work: Callable[[], T]) -> None:

@@ -133,9 +133,9 @@ class GenerationRequest:
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
     """After this time the request ends with DeadlineExceeded."""
-    share: str = ""
-    """Stands for the client. All requests with the same share get one share of the engine together. Only they
-    share prefixes in the KV cache, unless the settings say otherwise."""
+    client_id: str = ""
+    """Who sends it. All requests of a client get one share of the engine together. Only they share prefixes
+    in the KV cache, unless the settings say otherwise."""
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Sent to external engines, so that their spans belong to the request's trace."""
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)

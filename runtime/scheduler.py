@@ -86,19 +86,19 @@ class Batch:
 
 @dataclass(slots=True)
 class StepBudget:
-    """The tokens that a step may still compute, and each share's quota of them."""
+    """The tokens that a step may still compute, and each client's quota of them."""
 
     num_left: int
     quotas: defaultdict[str, int]
 
     def max_tokens(self, sequence: Sequence, num_reserved: int = 0) -> int:
         """The most tokens that a sequence may compute; `num_reserved` are kept for others."""
-        return min(self.num_left - num_reserved, max(1, self.quotas[sequence.share]))
+        return min(self.num_left - num_reserved, max(1, self.quotas[sequence.client_id]))
 
     def spend(self, chunk: Chunk) -> None:
         """Take the tokens of a chunk."""
         self.num_left -= chunk.num_tokens
-        self.quotas[chunk.sequence.share] -= chunk.num_tokens
+        self.quotas[chunk.sequence.client_id] -= chunk.num_tokens
 
 
 class PageCopy(NamedTuple):
@@ -143,13 +143,13 @@ class Scheduler:
             Overloaded: the queue is full.
         """
         retry_after_s = self.settings.retry_after_s
-        own = _choices(other for other in self if other.share == sequence.share)
-        if sum(other.num_together for other in (*own, sequence)) > self.settings.max_sequences_per_share:
-            raise TooManySequences(self.settings.max_sequences_per_share, retry_after_s)
+        own = _choices(other for other in self if other.client_id == sequence.client_id)
+        if sum(other.num_together for other in (*own, sequence)) > self.settings.max_sequences_per_client:
+            raise TooManySequences(self.settings.max_sequences_per_client, retry_after_s)
         dropped = None
         waiting = _choices(self.waiting)
         if len(waiting) >= self.settings.max_waiting:
-            dropped = self._choice_to_drop(waiting, sequence.share)
+            dropped = self._choice_to_drop(waiting, sequence.client_id)
             if dropped is None:
                 raise Overloaded(retry_after_s)
             self.remove(dropped)
@@ -191,16 +191,16 @@ class Scheduler:
         self.shares.enter(twin)
         return PageCopy(sequence.page_table[num_full], new_pages[0]) if new_pages else None
 
-    def _choice_to_drop(self, waiting: list[Sequence], share: str) -> Sequence | None:
+    def _choice_to_drop(self, waiting: list[Sequence], client_id: str) -> Sequence | None:
         """The newest choice that has never run, of the client with most waiting choices.
 
-        None if that client has hardly more than the client of `share`, or if all its choices have run.
+        None if that client has hardly more than `client_id`, or if all its choices have run.
         """
-        num_waiting = Counter(other.share for other in waiting)
+        num_waiting = Counter(other.client_id for other in waiting)
         largest, number = num_waiting.most_common(1)[0]
-        if number <= num_waiting[share] + 1:
+        if number <= num_waiting[client_id] + 1:
             return None
-        unstarted = (other for other in reversed(waiting) if other.share == largest and not other.has_run)
+        unstarted = (other for other in reversed(waiting) if other.client_id == largest and not other.has_run)
         return next(unstarted, None)
 
     def remove(self, sequence: Sequence, *, is_tainted: bool = False) -> list[int]:
@@ -255,7 +255,7 @@ class Scheduler:
         due = [sequence for sequence in running if sequence.num_due]
         slow = self.slow.resting(due, self.waiting)
         due = [sequence for sequence in due if sequence not in slow]
-        return set(due) - self.shares.resting(due, self.settings.max_stepped_per_share)
+        return set(due) - self.shares.resting(due, self.settings.max_stepped_per_client)
 
     def resting(self, sampled: list[Sequence]) -> Collection[Sequence]:
         """The sequences of a step that wait with their next token, beside others that are quick."""

@@ -99,8 +99,8 @@ class Sequence:
     is_inspected: bool = False
     deadline: float = math.inf
     """A time of `time.monotonic`."""
-    share: str = ""
-    """Stands for the client (`runtime.client_shares`)."""
+    client_id: str = ""
+    """Whose sequence it is (`runtime.client_shares`)."""
     prefix_salt: str = ""
     """Only sequences with the same salt share pages."""
     min_tokens: int = 0
@@ -133,7 +133,7 @@ class Sequence:
     is_held: bool = False
     """It waits for the others of its population. It keeps its pages until another sequence needs them."""
     num_charged: int = 0
-    """How many of its first ids have been charged to its share."""
+    """How many of its first ids have been charged to its client."""
     last_turn: int = 0
     """The number of its last step beside other clients (`runtime.client_shares`)."""
     mask: NDArray[np.int32] | None = None

@@ -6,7 +6,7 @@ from runtime.selection import Selection
 
 CPU_KV_BYTES = 512 * 2**20
 """The size of the KV cache on a CPU, unless a setting says otherwise."""
-CPU_STEPPED_PER_SHARE = 4
+CPU_STEPPED_PER_CLIENT = 4
 """The most sequences of a client in one step on a CPU, while other clients have some too."""
 
 
@@ -30,7 +30,7 @@ class EngineSettings:
     """Sequences that run at once."""
     max_waiting: int = 256
     """Choices that wait in the queue."""
-    max_sequences_per_share: int = 128
+    max_sequences_per_client: int = 128
     """Sequences of one client, running or waiting."""
     shares_prefixes: bool = False
     """Whether clients find each other's prefixes in the KV cache, and so can tell what others asked."""
@@ -60,7 +60,7 @@ class EngineSettings:
             "max_batch_tokens",
             "max_sequences",
             "max_waiting",
-            "max_sequences_per_share",
+            "max_sequences_per_client",
         ):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1")
@@ -70,9 +70,9 @@ class EngineSettings:
             raise ValueError("max_batch_tokens must be at least max_sequences, or running sequences starve")
 
     @property
-    def max_stepped_per_share(self) -> int:
+    def max_stepped_per_client(self) -> int:
         """How many sequences of a client one step computes while other clients have some too.
 
         On a CPU, every sequence makes a step longer by about as much. On an accelerator, it hardly does.
         """
-        return min(CPU_STEPPED_PER_SHARE, self.max_sequences) if self.device == "cpu" else self.max_sequences
+        return min(CPU_STEPPED_PER_CLIENT, self.max_sequences) if self.device == "cpu" else self.max_sequences

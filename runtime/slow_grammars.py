@@ -38,8 +38,8 @@ _USUAL_S = 0.001
 """So much time of each token does not count in a step: a step has hundreds of usual tokens."""
 
 
-class _SlowShare(NamedTuple):
-    """The slow tokens of a share: what the last one and all recent ones took, and when that is forgotten."""
+class _SlowTokens(NamedTuple):
+    """The slow tokens of a client: what the last one and all recent ones took, and when that is forgotten."""
 
     last_s: float = 0.0
     total_s: float = 0.0
@@ -64,7 +64,7 @@ class SlowGrammars:
         self._processor_clock = processor_clock
         self._resumes_at = -math.inf
         self._half_s = 0.0
-        self._slow_shares: dict[str, _SlowShare] = {}
+        self._slow_clients: dict[str, _SlowTokens] = {}
 
     def begin_half(self) -> None:
         """A half of a step begins, that of the masks or that of the tokens: it may spend `STEP_S`."""
@@ -81,7 +81,7 @@ class SlowGrammars:
     @contextmanager
     def timed(self, sequence: Sequence) -> Iterator[None]:
         """Add the processor time of the block to the sequence's next token."""
-        self._begin_for(sequence.share)
+        self._begin_for(sequence.client_id)
         start = self._processor_clock()
         try:
             yield
@@ -97,27 +97,27 @@ class SlowGrammars:
         spent.last_slow_s = taken_s if taken_s > SLOW_S else 0.0
         if spent.last_slow_s:
             spent.all_slow_s += taken_s
-            self._note(sequence.share, taken_s)
+            self._note(sequence.client_id, taken_s)
         return spent.all_slow_s > MAX_SLOW_S
 
-    def _note(self, share: str, taken_s: float) -> None:
-        """Note a slow token of a share."""
+    def _note(self, client_id: str, taken_s: float) -> None:
+        """Note a slow token of a client."""
         now = self._clock()
         self._resumes_at = now + REST * taken_s
-        recent = {name: slow for name, slow in self._slow_shares.items() if slow.forgotten_at > now}
-        total_s = recent.get(share, _SlowShare()).total_s + taken_s
-        self._slow_shares = recent | {share: _SlowShare(taken_s, total_s, now + RECENT_S)}
+        recent = {name: slow for name, slow in self._slow_clients.items() if slow.forgotten_at > now}
+        total_s = recent.get(client_id, _SlowTokens()).total_s + taken_s
+        self._slow_clients = recent | {client_id: _SlowTokens(taken_s, total_s, now + RECENT_S)}
 
     def expected_s(self, sequence: Sequence) -> float:
         """What the next token of a slow sequence will take; 0 for a quick one."""
         last_slow_s = sequence.grammar_time.last_slow_s
         if last_slow_s or sequence.matcher is None or sequence.num_output >= FIRST_TOKENS:
             return last_slow_s
-        return self._recent(sequence.share).last_s
+        return self._recent(sequence.client_id).last_s
 
-    def _recent(self, share: str) -> _SlowShare:
-        slow = self._slow_shares.get(share)
-        return slow if slow and self._clock() < slow.forgotten_at else _SlowShare()
+    def _recent(self, client_id: str) -> _SlowTokens:
+        slow = self._slow_clients.get(client_id)
+        return slow if slow and self._clock() < slow.forgotten_at else _SlowTokens()
 
     def resting(self, due: Several[Sequence], others: Iterable[Sequence]) -> Collection[Sequence]:
         """The sequences that sit out the next step, of those with tokens to compute."""
@@ -125,20 +125,22 @@ class SlowGrammars:
         slow = [sequence for sequence in due if expected_s[sequence]]
         if not slow:
             return ()
-        quick_shares = {
-            sequence.share
+        quick_clients = {
+            sequence.client_id
             for sequence in (*due, *others)
             if not expected_s.get(sequence, sequence.grammar_time.last_slow_s)
         }
-        totals_s = {sequence.share: self._recent(sequence.share).total_s for sequence in slow}
-        most_s = max((share.total_s for share in self._slow_shares.values()), default=0.0)
+        totals_s = {sequence.client_id: self._recent(sequence.client_id).total_s for sequence in slow}
+        most_s = max((tokens.total_s for tokens in self._slow_clients.values()), default=0.0)
         have_rested = self._clock() >= self._resumes_at
         candidates = [
             sequence
             for sequence in slow
-            if have_rested or LIGHT * totals_s[sequence.share] < most_s or not quick_shares - {sequence.share}
+            if have_rested
+            or LIGHT * totals_s[sequence.client_id] < most_s
+            or not quick_clients - {sequence.client_id}
         ]
-        candidates.sort(key=lambda sequence: totals_s[sequence.share])
+        candidates.sort(key=lambda sequence: totals_s[sequence.client_id])
         sums_s = accumulate(expected_s[sequence] for sequence in candidates)
         num_stepped = max(1, sum(sum_s <= STEP_S for sum_s in sums_s))
         return frozenset(slow).difference(candidates[:num_stepped])

@@ -11,8 +11,8 @@ One look-up of a toolset with one tool, through all tiers:
 4. Store: `GrammarStore.load` reads `unit:7d9f...` and verifies its signature, an HMAC over key and content.
    With a valid entry the source would be `store`: the grammar need not be lowered again, only compiled by the
    back end.
-5. Compile: the request's `CompileBudget` must not be used up, and the job waits for the turn of its client's
-   share (`CompileQueue`). Then `GrammarStore.lease` takes the lock `lock:7d9f...`, so that only one replica
+5. Compile: the request's `CompileBudget` must not be used up, and the job waits for a turn of its client
+   (`CompileQueue`). Then `GrammarStore.lease` takes the lock `lock:7d9f...`, so that only one replica
    compiles, and the store is asked once more, since another replica may have been first. A worker compiles
    the job (`compiler.isolation`), once for all clients that want it now; the entry is signed and stored for
    30 days.

@@ -79,7 +79,7 @@ class CachedEntries:
         await asyncio.gather(self._wanted.cancel(), self._running.cancel(), *tasks, return_exceptions=True)
 
     async def load_stored(
-        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, share: str
+        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, client_id: str
     ) -> Mapping[str, CacheEntry]:
         """Load the stored entries of those jobs that are not in memory, in one round trip.
 
@@ -92,7 +92,7 @@ class CachedEntries:
         missing = [
             key
             for key in jobs_by_key
-            if _flight_key(share, key) not in self._wanted and self.memory.get(key) is None
+            if _flight_key(client_id, key) not in self._wanted and self.memory.get(key) is None
         ]
         contents = await self._store.load_many(missing) if len(missing) > 1 else {}
         if not contents:
@@ -103,21 +103,21 @@ class CachedEntries:
         }
         for key, entry in quick.items():
             self._keep(key, entry)
-        self._prepare_later([entry for entry in quick.values() if not entry.can_compile_lazily], share)
+        self._prepare_later([entry for entry in quick.values() if not entry.can_compile_lazily], client_id)
         return quick
 
-    def _prepare_later(self, entries: Sequence[CacheEntry], share: str) -> None:
+    def _prepare_later(self, entries: Sequence[CacheEntry], client_id: str) -> None:
         """Prepare entries in the background."""
         if entries:
-            task = asyncio.create_task(self._prepare(entries, share))
+            task = asyncio.create_task(self._prepare(entries, client_id))
             self._preparing.add(task)
             task.add_done_callback(self._preparing.discard)
 
-    async def _prepare(self, entries: Sequence[CacheEntry], share: str) -> None:
+    async def _prepare(self, entries: Sequence[CacheEntry], client_id: str) -> None:
         """Prepare entries one at a time. A call that needs one earlier prepares it itself."""
         with suppress(CompilerOverloaded):
             for entry in entries:
-                async with self._slow.turn(share):
+                async with self._slow.turn(client_id):
                     await asyncio.to_thread(entry.prepare)
 
     async def find(
@@ -153,7 +153,7 @@ class CachedEntries:
         cached = self.memory.get(key)
         if cached is not None:
             return EntryLookup(key, cached, "memory")
-        flight = _flight_key(budget.share, key)
+        flight = _flight_key(budget.client_id, key)
         while True:
             is_own = flight not in self._wanted
             try:
@@ -171,13 +171,13 @@ class CachedEntries:
     ) -> tuple[CacheEntry, str]:
         """Load an entry from the store or, when the client's turn has come, compile it; with its source."""
         async with budget.loads:
-            entry = await self._load(key, job, prepared, budget.share)
+            entry = await self._load(key, job, prepared, budget.client_id)
         if entry is not None:
             self._keep(key, entry)
             return entry, "store"
-        self._refusals.check(budget.share, key)
+        self._refusals.check(budget.client_id, key)
         budget.check()
-        async with budget.workers, self.queue.turn(budget.share) as turn:
+        async with budget.workers, self.queue.turn(budget.client_id) as turn:
             return await self._compile_in(turn, key, job, prepared, budget)
 
     async def _compile_in(
@@ -196,7 +196,7 @@ class CachedEntries:
             cached = self.memory.get(key)
             if cached is not None:
                 return cached, "compiled"
-            work = partial(self._compile, key, job, prepared, budget.share, is_long=is_long)
+            work = partial(self._compile, key, job, prepared, budget.client_id, is_long=is_long)
             flight = f"{key} {is_long}"
             try:
                 with self._observer.joining(key) if flight in self._running else nullcontext():
@@ -205,46 +205,46 @@ class CachedEntries:
                 continue
             except LimitReached as refusal:
                 budget.count_limit_reached()
-                self._refusals.add(budget.share, key, refusal)
+                self._refusals.add(budget.client_id, key, refusal)
                 raise
         raise AssertionError("a long job never takes longer")
 
     async def _compile(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str, *, is_long: bool
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, client_id: str, *, is_long: bool
     ) -> tuple[CacheEntry, str]:
         async with self._store.lease(key):
             # Another replica may have compiled it while this one waited for the lease.
-            entry = await self._load(key, job, prepared, share)
+            entry = await self._load(key, job, prepared, client_id)
             source = "store"
             if entry is None:
                 with self._observer.compiling(key, job.task):
-                    content = await self._pool.run(job, prepared, is_long=is_long, share=share)
-                    entry = await self._read(content, job, prepared, share)
+                    content = await self._pool.run(job, prepared, is_long=is_long, client_id=client_id)
+                    entry = await self._read(content, job, prepared, client_id)
                 source = "compiled"
-                await self._store.save(key, content, share)
+                await self._store.save(key, content, client_id)
         self._keep(key, entry)
         return entry, source
 
     async def _load(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, client_id: str
     ) -> CacheEntry | None:
         content = await self._store.load(key)
         if content is None:
             return None
         try:
-            return await self._read(content, job, prepared, share)
+            return await self._read(content, job, prepared, client_id)
         except CorruptUnit as error:
             self._store.log_rejected(key, error)
             return None
 
     async def _read(
-        self, content: bytes, job: CompileJob, prepared: PreparedVocabulary, share: str
+        self, content: bytes, job: CompileJob, prepared: PreparedVocabulary, client_id: str
     ) -> CacheEntry:
         """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
         entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
         if not entry.can_compile_lazily:
             is_slow = entry.compile_ms > _SLOW_MS
-            turn: AbstractAsyncContextManager[Any] = self._slow.turn(share) if is_slow else nullcontext()
+            turn: AbstractAsyncContextManager[Any] = self._slow.turn(client_id) if is_slow else nullcontext()
             async with turn:
                 await asyncio.to_thread(entry.prepare)
         return entry
@@ -265,8 +265,8 @@ def _read_many(
     return entries
 
 
-def _flight_key(share: str, key: str) -> str:
-    return f"{share} {key}"
+def _flight_key(client_id: str, key: str) -> str:
+    return f"{client_id} {key}"
 
 
 def _is_quick_unit(entry: CacheEntry) -> bool:

@@ -122,12 +122,12 @@ class GrammarCache:
         is_parallel: bool = True,
         response_format: ResponseFormat | None = None,
         key_order: KeyOrder | None = None,
-        share: str = "",
+        client_id: str = "",
     ) -> GrammarLookup:
         """The linked grammar of `tools` under a tool choice.
 
         Under `auto` with a response format, an answer without calls is of that format. Without a `key_order`,
-        every tool says its own. `share` stands for the client in the compile queue.
+        every tool says its own. Jobs wait for turns of `client_id` in the compile queue.
 
         Raises:
             UnsupportedToolset: some tools are refused; the error names all of them.
@@ -138,7 +138,7 @@ class GrammarCache:
         """
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
-        budget = self.compile_budget(share)
+        budget = self.compile_budget(client_id)
         entries = await self._find_entries(tools, syntax, prepared, budget, key_order)
         keys = [(tool.name, entry.key) for tool, entry in zip(tools, entries, strict=True)]
         answer = None
@@ -154,7 +154,7 @@ class GrammarCache:
             is_parallel=is_parallel,
             answer=answer,
         )
-        return self._link(recipe, entries, prepared, start, share)
+        return self._link(recipe, entries, prepared, start, client_id)
 
     async def find_format(
         self,
@@ -163,7 +163,7 @@ class GrammarCache:
         prepared: PreparedVocabulary,
         syntax: str | None = None,
         key_order: KeyOrder = "declared",
-        share: str = "",
+        client_id: str = "",
     ) -> GrammarLookup:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
 
@@ -172,11 +172,11 @@ class GrammarCache:
             CompilerOverloaded, WorkersUnavailable, TooManyGrammars: as `find_toolset`.
         """
         start = time.perf_counter()
-        budget = self.compile_budget(share)
+        budget = self.compile_budget(client_id)
         entry = await self._find_format_entry(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, entry.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
-        return self._link(recipe, [entry], prepared, start, share)
+        return self._link(recipe, [entry], prepared, start, client_id)
 
     async def check(
         self,
@@ -197,13 +197,12 @@ class GrammarCache:
             for tool, entry in zip(tools, (lookup.entry for lookup in entries), strict=True)
         ]
 
-    async def publish(self, keys: Sequence[str], share: str | None) -> bool:
+    async def publish(self, keys: Sequence[str], client_id: str | None) -> bool:
         """Store the entries of these keys, which are keys of recipes, unless the store still has them.
 
         An engine that links a recipe reads its entries in the store. They may expire there, or be evicted,
         while the gateway keeps them in memory. Returns False if some cannot be stored: they left memory, or
-        the client of `share` has added as much as it may. The share None is the gateway itself, which has no
-        limit.
+        the client has added as much as it may. The client None is the gateway itself, which has no limit.
 
         Raises:
             StoreUnavailable: the store fails, so that some may be missing.
@@ -211,7 +210,7 @@ class GrammarCache:
         for key in await self._store.missing(keys):
             entry = self._entries.memory.get(key)
             if entry is None or not await self._store.save(
-                key, await asyncio.to_thread(entry.to_bytes), share
+                key, await asyncio.to_thread(entry.to_bytes), client_id
             ):
                 return False
         self._store.check()
@@ -250,14 +249,14 @@ class GrammarCache:
             return outer.custom == inner.custom
         if budget and budget.is_over:
             return False
-        job, share = CompileJob.covers(outer, inner), budget.share if budget else ""
+        job, client_id = CompileJob.covers(outer, inner), budget.client_id if budget else ""
         try:
-            return await self._run_in_turn(job, prepared, share) == b"1"
+            return await self._run_in_turn(job, prepared, client_id) == b"1"
         except UnsupportedSchema:
             return False
 
     async def find_faults(
-        self, tool: Tool, arguments: Any, *, prepared: PreparedVocabulary, share: str = ""
+        self, tool: Tool, arguments: Any, *, prepared: PreparedVocabulary, client_id: str = ""
     ) -> tuple[ArgumentFault, ...]:
         """The faults in the arguments of a call; none if they are valid. The tool must compile.
 
@@ -265,19 +264,19 @@ class GrammarCache:
             UnsupportedSchema: the arguments are too large or nested too deeply, or take too long to judge.
             CompilerOverloaded, WorkersUnavailable: nothing can be judged right now.
         """
-        return read_faults(await self._run_in_turn(CompileJob.judge(tool, arguments), prepared, share))
+        return read_faults(await self._run_in_turn(CompileJob.judge(tool, arguments), prepared, client_id))
 
-    async def _run_in_turn(self, job: CompileJob, prepared: PreparedVocabulary, share: str) -> bytes:
-        """The result of a job, which is not cached; it runs in a turn of the client's share."""
-        async with self._entries.queue.turn(share) as turn:
+    async def _run_in_turn(self, job: CompileJob, prepared: PreparedVocabulary, client_id: str) -> bytes:
+        """The result of a job, which is not cached; it runs in a turn of the client."""
+        async with self._entries.queue.turn(client_id) as turn:
             with suppress(TakesLonger):
-                return await self._pool.run(job, prepared, is_long=False, share=share)
+                return await self._pool.run(job, prepared, is_long=False, client_id=client_id)
             await turn.lengthen()
-            return await self._pool.run(job, prepared, share=share)
+            return await self._pool.run(job, prepared, client_id=client_id)
 
-    def compile_budget(self, share: str = "") -> CompileBudget:
-        """A fresh budget for one request of the client that `share` stands for; its time starts now."""
-        return CompileBudget(self._pool.limits, self._pool.num_workers, share)
+    def compile_budget(self, client_id: str = "") -> CompileBudget:
+        """A fresh budget for one request of a client; its time starts now."""
+        return CompileBudget(self._pool.limits, self._pool.num_workers, client_id)
 
     async def _find_entries(
         self,
@@ -289,7 +288,7 @@ class GrammarCache:
     ) -> list[EntryLookup]:
         """The entries of tools, in their order; one error names all refused tools, as in `find_toolset`."""
         jobs = await self._make_jobs(tools, syntax, prepared, key_order)
-        stored = await self._entries.load_stored(jobs, prepared, budget.share)
+        stored = await self._entries.load_stored(jobs, prepared, budget.client_id)
         lookups = [self._entries.find(job, prepared, budget, stored) for job in jobs]
         results = await asyncio.gather(*lookups, return_exceptions=True)
         self._count(results)
@@ -320,15 +319,15 @@ class GrammarCache:
         entries: Sequence[EntryLookup],
         prepared: PreparedVocabulary,
         start: float,
-        share: str,
+        client_id: str,
     ) -> GrammarLookup:
         sizes = {entry.key: entry.entry.num_bytes for entry in entries}
-        self._held.check(share, sizes)
+        self._held.check(client_id, sizes)
         grammar = recipe.link({entry.key: entry.entry for entry in entries}, prepared)
         self._index.add_recipe(grammar.digest, recipe)
         source = max((entry.source for entry in entries), key=_SOURCES.index, default="memory")
         lookup = GrammarLookup(grammar, source, milliseconds_since(start), recipe)
-        self._held.hold(share, sizes, lookup)
+        self._held.hold(client_id, sizes, lookup)
         return lookup
 
     def _count(self, results: Iterable[EntryLookup | BaseException]) -> None:

@@ -24,9 +24,9 @@ _TIMEOUT_S = 4.0
 PAUSE_S = 1.0
 LIFETIME_S = 30 * 24 * 3600.0
 """After its last use an entry expires: clients send some tools only once, and the store must not fill up."""
-MAX_SHARE_BYTES = 256 << 20
+MAX_CLIENT_BYTES = 256 << 20
 """Bytes that the schemas of one client add in `LIFETIME_S`; what is beyond is compiled, but not stored."""
-_MAX_SHARES = 4096
+_MAX_CLIENTS = 4096
 _log = logging.getLogger(__name__)
 
 
@@ -94,15 +94,15 @@ class GrammarStore:
         if self._store is not None and self._reachable() is None:
             raise StoreUnavailable("of grammars", "it does not answer")
 
-    async def save(self, key: str, content: bytes, share: str | None = "") -> bool:
+    async def save(self, key: str, content: bytes, client_id: str | None = "") -> bool:
         """Store a content, and return whether the client may add so much; if the store fails, log a warning.
 
-        The share None is the gateway itself, which has no limit.
+        The client None is the gateway itself, which has no limit.
         """
         store = self._reachable()
         if store is None:
             return True
-        if share is not None and not self._allowance.take(share, len(content)):
+        if client_id is not None and not self._allowance.take(client_id, len(content)):
             return False
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -153,7 +153,7 @@ class GrammarStore:
 
 
 class StoreAllowance:
-    """How much each client may add to the store: `MAX_SHARE_BYTES`, which come back over `LIFETIME_S`.
+    """How much each client may add to the store: `MAX_CLIENT_BYTES`, which come back over `LIFETIME_S`.
 
     Each process counts for itself. A client that has not added for long is forgotten.
     """
@@ -162,14 +162,14 @@ class StoreAllowance:
         self._clock = clock
         self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, share: str, num_bytes: int) -> bool:
+    def take(self, client_id: str, num_bytes: int) -> bool:
         """Count bytes for a client; False, and nothing is counted, if it has added too much."""
         now = self._clock()
-        used, since = self._used.pop(share, (0.0, now))
-        used = max(0.0, used - (now - since) * MAX_SHARE_BYTES / LIFETIME_S)
-        is_admitted = used + num_bytes <= MAX_SHARE_BYTES
-        self._used[share] = (used + num_bytes if is_admitted else used, now)
-        if len(self._used) > _MAX_SHARES:
+        used, since = self._used.pop(client_id, (0.0, now))
+        used = max(0.0, used - (now - since) * MAX_CLIENT_BYTES / LIFETIME_S)
+        is_admitted = used + num_bytes <= MAX_CLIENT_BYTES
+        self._used[client_id] = (used + num_bytes if is_admitted else used, now)
+        if len(self._used) > _MAX_CLIENTS:
             self._used.popitem(last=False)
         return is_admitted
 

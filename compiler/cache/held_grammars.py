@@ -28,33 +28,33 @@ class HeldGrammars:
         self._released: deque[tuple[str, _Sizes]] = deque()
         """What was held by objects that are gone; any thread may add to it."""
 
-    def num_bytes(self, share: str) -> int:
-        """The memory of what the client of `share` holds."""
+    def num_bytes(self, client_id: str) -> int:
+        """The memory of what a client holds."""
         self._forget_released()
-        return self._num_bytes[share]
+        return self._num_bytes[client_id]
 
-    def check(self, share: str, sizes: _Sizes) -> None:
+    def check(self, client_id: str, sizes: _Sizes) -> None:
         """Raise TooManyGrammars if a client holds grammars, and would hold too much with these parts too."""
-        held = self.num_bytes(share)
-        more = sum(size for key, size in sizes.items() if not self._num_holders[share, key])
+        held = self.num_bytes(client_id)
+        more = sum(size for key, size in sizes.items() if not self._num_holders[client_id, key])
         if held and more and held + more > self._max_bytes:
             raise TooManyGrammars(held + more, self._max_bytes, RETRY_AFTER_S)
 
-    def hold(self, share: str, sizes: _Sizes, holder: object) -> None:
+    def hold(self, client_id: str, sizes: _Sizes, holder: object) -> None:
         """Count these parts until `holder` is gone."""
         for key, size in sizes.items():
-            if not self._num_holders[share, key]:
-                self._num_bytes[share] += size
-            self._num_holders[share, key] += 1
-        weakref.finalize(holder, self._released.append, (share, sizes)).atexit = False
+            if not self._num_holders[client_id, key]:
+                self._num_bytes[client_id] += size
+            self._num_holders[client_id, key] += 1
+        weakref.finalize(holder, self._released.append, (client_id, sizes)).atexit = False
 
     def _forget_released(self) -> None:
         while self._released:
-            share, sizes = self._released.popleft()
+            client_id, sizes = self._released.popleft()
             for key, size in sizes.items():
-                self._num_holders[share, key] -= 1
-                if not self._num_holders[share, key]:
-                    del self._num_holders[share, key]
-                    self._num_bytes[share] -= size
-            if not self._num_bytes[share]:
-                del self._num_bytes[share]
+                self._num_holders[client_id, key] -= 1
+                if not self._num_holders[client_id, key]:
+                    del self._num_holders[client_id, key]
+                    self._num_bytes[client_id] -= size
+            if not self._num_bytes[client_id]:
+                del self._num_bytes[client_id]

@@ -84,23 +84,23 @@ MAX_REFUSALS = 4096
 class RecentRefusals:
     """Schemas that took too much time or memory, remembered for some minutes so that they cost nothing more.
 
-    Each client's share has its own, so a refusal of one client never decides for another one.
+    Each client has its own, so a refusal of one client never decides for another one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._refusals: OrderedDict[tuple[str, str], tuple[LimitReached, float]] = OrderedDict()
 
-    def add(self, share: str, key: str, refusal: LimitReached) -> None:
+    def add(self, client_id: str, key: str, refusal: LimitReached) -> None:
         """Remember a refusal; the oldest one beyond `MAX_REFUSALS` is forgotten."""
-        self._refusals.pop((share, key), None)
-        self._refusals[share, key] = (refusal, self._clock() + REFUSAL_LIFETIME_S)
+        self._refusals.pop((client_id, key), None)
+        self._refusals[client_id, key] = (refusal, self._clock() + REFUSAL_LIFETIME_S)
         if len(self._refusals) > MAX_REFUSALS:
             self._refusals.popitem(last=False)
 
-    def check(self, share: str, key: str) -> None:
+    def check(self, client_id: str, key: str) -> None:
         """Raise LimitReached if the job of `key` was refused a short time ago."""
-        refusal, until = self._refusals.get((share, key), (None, 0.0))
+        refusal, until = self._refusals.get((client_id, key), (None, 0.0))
         remaining = until - self._clock()
         if refusal is not None and remaining > 0:
             again = f"{refusal.suggestion} It is not tried again for {remaining:.0f} s.".lstrip()

@@ -2,7 +2,7 @@
 
 One schema through it, a tool's `{"type": "object", "properties": {"s": {"pattern": "(a|aa)+$"}}}`:
 
-1. The grammar cache has no entry for it. It waits for the turn of the client's share (`compile_queue`), and
+1. The grammar cache has no entry for it. It waits for a turn of the client (`compile_queue`), and
    calls `WorkerPool.run(CompileJob.tool(...), prepared, is_long=False)` (`pools`). `CompileJob.check` refuses
    schemas that are too large or too deep before they go anywhere.
 2. No worker is free, so the pool asks the zygote for one. The zygote (`zygote`) is a process that has

@@ -173,9 +173,9 @@ class CompilePool(Protocol):
     num_workers: int
 
     async def run(
-        self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, share: str = ""
+        self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, client_id: str = ""
     ) -> bytes:
-        """The result of a job of the client that `share` stands for.
+        """The result of a job of a client.
 
         Raises:
             UnsupportedSchema: the schema is refused.

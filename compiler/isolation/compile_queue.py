@@ -1,17 +1,17 @@
-"""The compile queue: whose schema is compiled next. It is fair between shares, whatever each of them sends.
+"""The compile queue: whose schema is compiled next. It is fair between clients, whatever each of them sends.
 
-    async with queue.turn("a client's share") as turn:
+    async with queue.turn(client_id) as turn:
         ...  # compile, at most `limits.first_seconds`
         await turn.lengthen()  # gives the slot back and waits for one of those for long jobs
         ...  # compile, at most `limits.seconds`
 
-There is a slot for each worker. The next free slot goes to the waiting share that has had least of the
+There is a slot for each worker. The next free slot goes to the waiting client that has had least of the
 workers' time (`FairShares`). A job is first tried for a short time, which is enough for real tools. Only what
-takes longer becomes a long job. Long jobs never hold the last slot, nor does any one share. So the first try
+takes longer becomes a long job. Long jobs never hold the last slot, nor does any one client. So the first try
 of a newcomer waits at most for first tries of others.
 
-The queue is bounded, for each share and in all. When it is full, the newest job of the share with most jobs
-makes room for one of a share with fewer.
+The queue is bounded, for each client and in all. When it is full, the newest job of the client with most jobs
+makes room for one of a client with fewer.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ RETRY_AFTER_S = 2.0
 class _Slot:
     """A request for a slot, and whether it was granted."""
 
-    share: str
+    client_id: str
     is_long: bool
     granted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     started: float = 0.0
@@ -41,14 +41,14 @@ class _Slot:
 class CompileTurn:
     """The turn of one job, which holds a slot."""
 
-    def __init__(self, queue: "CompileQueue", share: str) -> None:
+    def __init__(self, queue: "CompileQueue", client_id: str) -> None:
         self._queue = queue
-        self.slot = _Slot(share, is_long=False)
+        self.slot = _Slot(client_id, is_long=False)
 
     async def lengthen(self) -> None:
         """Wait for one of the slots for long jobs; until then, others have this one."""
         self._queue.release(self.slot)
-        self.slot = _Slot(self.slot.share, is_long=True)
+        self.slot = _Slot(self.slot.client_id, is_long=True)
         await self._queue.acquire(self.slot)
 
 
@@ -59,7 +59,7 @@ class CompileQueue:
         self, num_workers: int, limits: CompileLimits, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._num_workers = num_workers
-        self._most = max(1, num_workers - 1)  # slots of one share, and of long jobs
+        self._most = max(1, num_workers - 1)  # slots of one client, and of long jobs
         self._limits = limits
         self._clock = clock
         self._shares = FairShares()
@@ -72,14 +72,14 @@ class CompileQueue:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def turn(self, share: str) -> AsyncIterator[CompileTurn]:
-        """Hold a slot for a job of `share`, for as long as the block runs.
+    async def turn(self, client_id: str) -> AsyncIterator[CompileTurn]:
+        """Hold a slot for a job of a client, for as long as the block runs.
 
         Raises:
-            TooManyCompilations: too many jobs of this share wait.
+            TooManyCompilations: too many jobs of this client wait.
             CompilerOverloaded: too many jobs wait.
         """
-        turn = CompileTurn(self, share)
+        turn = CompileTurn(self, client_id)
         await self.acquire(turn.slot)
         try:
             yield turn
@@ -88,9 +88,9 @@ class CompileQueue:
 
     async def acquire(self, slot: _Slot) -> None:
         """Wait until the slot is granted; raises what `turn` raises."""
-        self._make_room(slot.share)
+        self._make_room(slot.client_id)
         self._waiting.append(slot)
-        self._shares.enter(slot.share)
+        self._shares.enter(slot.client_id)
         self._grant()
         try:
             await slot.granted
@@ -102,49 +102,50 @@ class CompileQueue:
         """Give a slot back and charge its time, or withdraw the request. A second call does nothing."""
         if slot in self._running:
             self._running.remove(slot)
-            self._shares.charge(slot.share, self._clock() - slot.started)
+            self._shares.charge(slot.client_id, self._clock() - slot.started)
         elif slot in self._waiting:
             self._waiting.remove(slot)
         else:
             return
-        self._shares.leave(slot.share)
+        self._shares.leave(slot.client_id)
         self._grant()
 
     def _grant(self) -> None:
         """Grant free slots, as long as somebody may have one."""
         while len(self._running) < self._num_workers:
-            num_running = Counter(slot.share for slot in self._running)
+            num_running = Counter(slot.client_id for slot in self._running)
             num_long = sum(slot.is_long for slot in self._running)
             able = [
                 slot
                 for slot in self._waiting
                 if not slot.granted.done()  # its job was cancelled just now
-                and num_running[slot.share] < self._most
+                and num_running[slot.client_id] < self._most
                 and not (slot.is_long and num_long >= self._most)
             ]
             if not able:
                 return
-            slot = min(able, key=lambda slot: self._served(slot.share, num_running))  # the first of equals
+            # the first of equals
+            slot = min(able, key=lambda slot: self._served(slot.client_id, num_running))
             self._waiting.remove(slot)
             self._running.add(slot)
             slot.started = self._clock()
             slot.granted.set_result(None)
 
-    def _served(self, share: str, num_running: Counter[str]) -> float:
-        """The time that a share has had; its jobs that still run count as first tries."""
-        return self._shares.served(share) + num_running[share] * self._limits.first_seconds
+    def _served(self, client_id: str, num_running: Counter[str]) -> float:
+        """The time that a client has had; its jobs that still run count as first tries."""
+        return self._shares.served(client_id) + num_running[client_id] * self._limits.first_seconds
 
-    def _make_room(self, share: str) -> None:
-        """Raise if the queue is full for a share; if it is full in all, the largest share gives way."""
-        num_waiting = Counter(slot.share for slot in self._waiting)
-        if num_waiting[share] >= self._limits.max_waiting_per_share:
-            raise TooManyCompilations(num_waiting[share], RETRY_AFTER_S)
+    def _make_room(self, client_id: str) -> None:
+        """Raise if the queue is full for a client; if it is full in all, the one with most jobs gives way."""
+        num_waiting = Counter(slot.client_id for slot in self._waiting)
+        if num_waiting[client_id] >= self._limits.max_waiting_per_client:
+            raise TooManyCompilations(num_waiting[client_id], RETRY_AFTER_S)
         if len(self._waiting) < self._limits.max_waiting:
             return
         largest, number = num_waiting.most_common(1)[0]
-        if number <= num_waiting[share] + 1:
+        if number <= num_waiting[client_id] + 1:
             raise CompilerOverloaded(f"{len(self._waiting)} schemas wait to be compiled", RETRY_AFTER_S)
-        newest = next(slot for slot in reversed(self._waiting) if slot.share == largest)
+        newest = next(slot for slot in reversed(self._waiting) if slot.client_id == largest)
         if not newest.granted.done():
             newest.granted.set_exception(TooManyCompilations(number, RETRY_AFTER_S))
         self.release(newest)

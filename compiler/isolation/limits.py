@@ -20,7 +20,7 @@ class CompileLimits:
     addition to what it starts with; real tools take 30 MB with a vocabulary of 152k tokens. `schema_bytes` is
     the size as compact JSON, `stored_bytes` the size of the stored form, compressed, `grammar_bytes` that of
     the compiled grammar. `request_seconds` is time by the clock for all schemas of one request together.
-    `max_waiting` jobs may wait for a worker, `max_waiting_per_share` of one client.
+    `max_waiting` jobs may wait for a worker, `max_waiting_per_client` of one client.
     """
 
     seconds: float = 3.0
@@ -32,7 +32,7 @@ class CompileLimits:
     grammar_bytes: int = 128 * 2**20
     request_seconds: float = 120.0
     max_waiting: int = 256
-    max_waiting_per_share: int = 64
+    max_waiting_per_client: int = 64
 
     def processor_seconds(self, *, is_long: bool) -> float:
         """The processor time of a long job, or of a first try."""
@@ -77,11 +77,11 @@ class CompileBudget:
 
     It uses at most all workers but one at a time, stops after a few schemas that reach their limits, and has
     `request_seconds` of time, which start now. Schemas that are being compiled at the end of that time are
-    finished, since each has limits of its own. `share` stands for the client in the compile queue.
+    finished, since each has limits of its own. Jobs wait for turns of `client_id` in the compile queue.
     """
 
-    def __init__(self, limits: CompileLimits, num_workers: int, share: str = "") -> None:
-        self.share = share
+    def __init__(self, limits: CompileLimits, num_workers: int, client_id: str = "") -> None:
+        self.client_id = client_id
         self.workers = asyncio.Semaphore(max(1, num_workers - 1))
         self.loads = asyncio.Semaphore(_NUM_LOADS)
         self.seconds = limits.request_seconds

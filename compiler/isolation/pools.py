@@ -51,7 +51,7 @@ class ThreadPool:
         prepared: PreparedVocabulary,
         *,
         is_long: bool = True,  # noqa: ARG002 - a thread cannot be interrupted
-        share: str = "",  # noqa: ARG002 - and is not cut off from others
+        client_id: str = "",  # noqa: ARG002 - and is not cut off from others
     ) -> bytes:
         """Do a job in a thread, however long it takes; raises UnsupportedSchema."""
         job.check(self.limits)
@@ -71,12 +71,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Worker:
-    """The channel to one worker, the digests of the vocabularies it knows, and the share it works for."""
+    """The channel to one worker, the digests of the vocabularies it knows, and the client it works for."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     known: frozenset[str]
-    share: str | None = None
+    client_id: str | None = None
 
     async def ask(self, content: bytes, max_bytes: int) -> bytes:
         """The worker's answer; raises EOFError or OSError if the worker ends instead."""
@@ -148,11 +148,11 @@ class WorkerPool:
                 _log.warning("%s", error)
 
     async def run(
-        self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, share: str = ""
+        self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, client_id: str = ""
     ) -> bytes:
         """Do a job in a worker. A worker that does a long job does no other, since its priority is low.
 
-        A worker works for one client only, which `share` stands for. If a client took a worker over by a
+        A worker works for one client only. If a client took a worker over by a
         fault of the compiler, it could otherwise forge the grammars of others.
 
         Raises:
@@ -167,14 +167,14 @@ class WorkerPool:
         async with self._free:
             self._num_busy += 1
             try:
-                return read_answer(await self._answer(request, prepared, share, is_long=is_long))
+                return read_answer(await self._answer(request, prepared, client_id, is_long=is_long))
             finally:
                 self._num_busy -= 1
 
     async def _answer(
-        self, request: bytes, prepared: PreparedVocabulary, share: str, *, is_long: bool
+        self, request: bytes, prepared: PreparedVocabulary, client_id: str, *, is_long: bool
     ) -> bytes:
-        worker = await self._idle_or_new(prepared, share)
+        worker = await self._idle_or_new(prepared, client_id)
         start = time.monotonic()
         is_whole = False
         try:
@@ -233,18 +233,18 @@ class WorkerPool:
                 return
             self._idle.append(worker)
 
-    async def _idle_or_new(self, prepared: PreparedVocabulary, share: str) -> _Worker:
-        """An idle worker that has worked only for `share`, or a new one in place of other idle workers."""
-        for worker in [idle for idle in reversed(self._idle) if idle.share in {None, share}]:
+    async def _idle_or_new(self, prepared: PreparedVocabulary, client_id: str) -> _Worker:
+        """An idle worker that has worked for this client only, or a new one in place of other idle ones."""
+        for worker in [idle for idle in reversed(self._idle) if idle.client_id in {None, client_id}]:
             self._idle.remove(worker)
             if worker.is_alive and prepared.vocabulary.digest in worker.known:
-                worker.share = share
+                worker.client_id = client_id
                 return worker
             worker.close()
         while self._idle and len(self._idle) + self._num_busy > self.num_workers:
             self._idle.pop(0).close()
         worker = await self._fork(prepared)
-        worker.share = share
+        worker.client_id = client_id
         return worker
 
     async def _fork(self, prepared: PreparedVocabulary) -> _Worker:

@@ -117,7 +117,7 @@ class KeyRecord(msgspec.Struct, frozen=True):
         return Grant(
             scopes,
             self.key_id,
-            share=f"tenant {terms.tenant}" if terms.tenant else f"key {self.key_id}",
+            client_id=f"tenant {terms.tenant}" if terms.tenant else f"key {self.key_id}",
             owner=f"key-{self.key_id}",
             tenant=terms.tenant,
             toolsets=None if terms.toolsets is None else frozenset(terms.toolsets),

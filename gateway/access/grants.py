@@ -32,7 +32,7 @@ class Grant:
     scopes: frozenset[KeyScope] = ALL_SCOPES
     key_id: str = ""
     """Names the key in the log, and reveals nothing about its secret; empty without authentication."""
-    share: str = ""
+    client_id: str = ""
     """Like `owner`, that of the principal; empty if the client's address identifies it."""
     owner: str = ""
     tenant: str | None = None

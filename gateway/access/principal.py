@@ -4,7 +4,7 @@ With API keys, everybody who sends the same key is one principal. Without keys, 
 address. An IPv6 client has a whole /64 network of addresses, so that network is one principal.
 `X-Forwarded-For` is trusted only from the proxies that the operator names, because anybody can send it.
 
->>> principal_of({"client": ("2001:db8::1:2", 40000), "headers": []}).share
+>>> principal_of({"client": ("2001:db8::1:2", 40000), "headers": []}).client_id
 '2001:db8::/64'
 """
 
@@ -25,21 +25,21 @@ _IPV6_PREFIX = 64
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`share` stands for the principal in queues; it reveals nothing about the key.
+    """`client_id` names the principal in queues; it reveals nothing about the key.
 
     `owner` says whose stored responses a request can read, and whose quota it uses: those of its key. Without
     keys, all clients are one owner.
     """
 
-    share: str
+    client_id: str
     owner: str = ""
 
 
 def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:
     """The principal of a request that `AccessControl` has let in."""
     grant: Grant | None = scope.get(GRANT)
-    if grant is not None and grant.share:
-        return Principal(grant.share, grant.owner)
+    if grant is not None and grant.client_id:
+        return Principal(grant.client_id, grant.owner)
     host, _ = scope.get("client") or ("", 0)
     forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     client = _client_behind(host, b",".join(forwarded).decode("latin-1"), trusted_proxies)

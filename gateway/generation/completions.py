@@ -82,15 +82,15 @@ class Completions:
     async def start(
         self,
         turn: Turn,
-        share: str = "",
+        client_id: str = "",
         allowance: Allowance | None = None,
         *,
         arrived: float | None = None,
     ) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
 
-        `share` stands for the client in queues. Tokens are charged to the `allowance`. The deadline counts
-        from `arrived`, a time of the monotonic clock, by default now.
+        `client_id` says whose turn it is in queues. Tokens are charged to the `allowance`. The deadline
+        counts from `arrived`, a time of the monotonic clock, by default now.
 
         Raises:
             InvalidField: fields of the turn contradict each other. NoEffect: a field has no effect.
@@ -108,7 +108,9 @@ class Completions:
         recorder = self._telemetry.record_turn(model.model_id)
         with recorder.beginning():
             async with deadline.enforced():
-                prepared = await self._prepared(turn, model, suffix, deadline, recorder=recorder, share=share)
+                prepared = await self._prepared(
+                    turn, model, suffix, deadline, recorder=recorder, client_id=client_id
+                )
                 expected = expected_tokens(prepared.request, model.context_length)
                 reservation = await allowance.reserve_tokens(expected.total) if allowance else None
             with metered(allowance, reservation, recorder, expected, turn.num_choices) as observer:
@@ -122,7 +124,7 @@ class Completions:
         deadline: Deadline,
         *,
         recorder: TurnRecorder,
-        share: str,
+        client_id: str,
     ) -> _PreparedTurn:
         """The turn with its tools and grammar; raises what `start` raises before it calls the runtime."""
         revisions = await self._revisions((*turn.toolsets, *suffix))
@@ -130,12 +132,12 @@ class Completions:
         tools = await self._joined(revisions, turn.tools)
         tool_choice = check_tool_choice(turn, tools)
         tools, search_result = await self._searcher.find(
-            turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
+            turn, model, tools, revisions, client_id, remaining_s=deadline.remaining_s()
         )
         recorder.record_search(search_result)
         try:
             grammar = await self._grammar(
-                turn, model, tools, tool_choice, revisions, recorder=recorder, share=share
+                turn, model, tools, tool_choice, revisions, recorder=recorder, client_id=client_id
             )
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
@@ -144,7 +146,7 @@ class Completions:
             raise NoEffect(ignored[0])
         request = replace(
             generation_request(turn, model, tools, grammar, revisions),
-            share=share,
+            client_id=client_id,
             trace_headers=recorder.trace_headers(),
         )
         return _PreparedTurn(
@@ -204,8 +206,8 @@ class Completions:
             search_result=prepared.search_result,
         )
 
-    async def prompt_ids(self, turn: Turn, share: str = "", *, arrived: float | None = None) -> list[int]:
-        """The token ids of the turn's prompt; `share` and `arrived` as in `start`.
+    async def prompt_ids(self, turn: Turn, client_id: str = "", *, arrived: float | None = None) -> list[int]:
+        """The token ids of the turn's prompt; `client_id` and `arrived` as in `start`.
 
         Raises:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
@@ -216,10 +218,10 @@ class Completions:
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = await self._joined(revisions, turn.tools)
             tools, search_result = await self._searcher.find(
-                turn, model, tools, revisions, share, remaining_s=deadline.remaining_s()
+                turn, model, tools, revisions, client_id, remaining_s=deadline.remaining_s()
             )
             request = generation_request(turn, model, tools, None, revisions)
-            request = replace(request, timeout_s=deadline.remaining_s(), share=share)
+            request = replace(request, timeout_s=deadline.remaining_s(), client_id=client_id)
             try:
                 return await self._runtime.prompt_ids(request)
             except PromptTooLong as error:
@@ -259,7 +261,7 @@ class Completions:
         revisions: tuple[Revision, ...],
         *,
         recorder: TurnRecorder,
-        share: str,
+        client_id: str,
     ) -> GrammarLookup | None:
         # Some syntaxes put frames around plain text too. A grammar makes the model write them correctly.
         has_frames = find_syntax(model.syntax).frames_prose and turn.prompt is None
@@ -272,7 +274,7 @@ class Completions:
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
                     key_order=turn.key_order or "declared",
-                    share=share,
+                    client_id=client_id,
                 )
             else:
                 cached = await self._grammars.find_toolset(
@@ -283,7 +285,7 @@ class Completions:
                     is_parallel=turn.is_parallel and not tool_choice.is_named,
                     response_format=turn.response_format,
                     key_order=turn.key_order,
-                    share=share,
+                    client_id=client_id,
                 )
             span.record(cached.grammar.digest, cached.source, cached.wait_ms)
             return cached

@@ -96,7 +96,7 @@ class ToolSearcher:
         model: ModelCard,
         tools: tuple[Tool, ...],
         revisions: Sequence[Revision],
-        share: str = "",
+        client_id: str = "",
         *,
         remaining_s: float | None = None,
     ) -> tuple[tuple[Tool, ...], ToolSearchResult | None]:
@@ -114,9 +114,9 @@ class ToolSearcher:
             return tools, None
         groups = await asyncio.to_thread(lambda: list(starmap(_group, large)))
         search_input = _SearchInput.of(turn)
-        meanings = await self._meanings(groups, search_input, share, remaining_s)
+        meanings = await self._meanings(groups, search_input, client_id, remaining_s)
         searched = self.threads.submit(
-            share,
+            client_id,
             lambda: [
                 self._search(group, search_input, meaning)
                 for group, meaning in zip(groups, meanings, strict=True)
@@ -131,7 +131,11 @@ class ToolSearcher:
         return shown, ToolSearchResult(num_searched, tuple(shown_tools), by)
 
     async def _meanings(
-        self, groups: Sequence[_Group], search_input: "_SearchInput", share: str, remaining_s: float | None
+        self,
+        groups: Sequence[_Group],
+        search_input: "_SearchInput",
+        client_id: str,
+        remaining_s: float | None,
     ) -> Sequence[Scores | None]:
         """How well the tools of each group fit by meaning; None if this is not known in time for all."""
         if self.vectors is None:
@@ -144,7 +148,7 @@ class ToolSearcher:
             left_s = max(0.0, until - time.monotonic())
             vectors.append(
                 await self.vectors.scores(
-                    group.tools, texts, key=group.key, tenant=self.tenant, share=share, wait_s=left_s
+                    group.tools, texts, key=group.key, tenant=self.tenant, client_id=client_id, wait_s=left_s
                 )
             )
         return vectors if all(scores is not None for scores in vectors) else [None] * len(groups)

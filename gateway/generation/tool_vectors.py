@@ -37,10 +37,10 @@ _OWN_BYTES = 400
 """What a vector takes beside its numbers."""
 
 _MAX_WAITING = 4_096
-"""Tools of one share that may wait for their vectors."""
+"""Tools of one client that may wait for their vectors."""
 
 MAX_TEXTS_WAITING = 64
-"""Messages of one share that may wait, each of up to 8,000 characters, even if their searches gave up."""
+"""Messages of one client that may wait, each of up to 8,000 characters, even if their searches gave up."""
 
 _NUM_THREADS = 2
 _log = logging.getLogger(__name__)
@@ -73,9 +73,9 @@ class ToolVectors:
         """About how much memory the vectors take."""
         return self._vectors.num_bytes
 
-    def num_waiting(self, share: str) -> int:
-        """The number of vectors of a share that are being made or wait for a thread."""
-        return self._of_requests.num_of(share)
+    def num_waiting(self, client_id: str) -> int:
+        """The number of vectors of a client that are being made or wait for a thread."""
+        return self._of_requests.num_of(client_id)
 
     def close(self) -> None:
         """Make no more vectors."""
@@ -93,7 +93,7 @@ class ToolVectors:
         *,
         key: str,
         tenant: str = "",
-        share: str = "",
+        client_id: str = "",
         wait_s: float = PATIENCE_S,
     ) -> Scores | None:
         """How well each tool fits some texts by meaning, from 0 to 1 (best), as `ToolIndex.scores` does.
@@ -111,12 +111,12 @@ class ToolVectors:
         if documents is None:
             tool_keys = [_key(tenant, "tool", tool.digest) for tool in tools]
             work = {key: partial(self._tool, tool) for key, tool in zip(tool_keys, tools, strict=True)}
-            started = self._start_missing(self._of_tools, share, work, _MAX_WAITING)
+            started = self._start_missing(self._of_tools, client_id, work, _MAX_WAITING)
             if started is None or len(started) > WORTH_WAITING:
                 return None
             pending += started
         work = {_key(tenant, "text", text): partial(self._query, text) for text in texts}
-        started = self._start_missing(self._of_requests, share, work, MAX_TEXTS_WAITING)
+        started = self._start_missing(self._of_requests, client_id, work, MAX_TEXTS_WAITING)
         if started is None:
             return None
         pending += started
@@ -136,13 +136,13 @@ class ToolVectors:
         return self._embedder.query(parts_of(text))
 
     def _start_missing(
-        self, threads: FairThreads, share: str, work: Mapping[str, Callable[[], Vector]], max_waiting: int
+        self, threads: FairThreads, client_id: str, work: Mapping[str, Callable[[], Vector]], max_waiting: int
     ) -> list[Future[None]] | None:
-        """Start making the missing vectors; None if more than `max_waiting` of the share would wait."""
+        """Start making the missing vectors; None if more than `max_waiting` of the client would wait."""
         missing = [key for key, vector in zip(work, self._get(work), strict=True) if vector is None]
-        if len(missing) + threads.num_of(share) > max_waiting:
+        if len(missing) + threads.num_of(client_id) > max_waiting:
             return None
-        return [self._begin(threads, share, key, work[key]) for key in missing]
+        return [self._begin(threads, client_id, key, work[key]) for key in missing]
 
     def _get(self, keys: Iterable[str]) -> list[Vector | None]:
         with self._lock:
@@ -164,11 +164,13 @@ class ToolVectors:
         vectors = [vector for vector in cached if vector is not None]
         return vectors if len(vectors) == len(cached) else None
 
-    def _begin(self, threads: FairThreads, share: str, key: str, work: Callable[[], Vector]) -> Future[None]:
+    def _begin(
+        self, threads: FairThreads, client_id: str, key: str, work: Callable[[], Vector]
+    ) -> Future[None]:
         """Start making a vector, unless it is being made already."""
         with self._lock:
             if key not in self._pending:
-                self._pending[key] = threads.submit(share, partial(self._make, key, work))
+                self._pending[key] = threads.submit(client_id, partial(self._make, key, work))
             return self._pending[key]
 
     def _make(self, key: str, work: Callable[[], Vector]) -> None:

@@ -26,9 +26,9 @@ WAIT_S = 10.0
 class RequestBodies:
     """Reads bodies, and only a few large ones at a time.
 
-    All clients together have at most `max_large` large bodies in memory, and one client (`share`) at most
-    half of them. They are decoded one after the other, because decoding holds the interpreter's lock, and the
-    event loop waits meanwhile. In threads, clients take turns.
+    All clients together have at most `max_large` large bodies in memory, and one client at most half of them.
+    They are decoded one after the other, because decoding holds the interpreter's lock, and the event loop
+    waits meanwhile. In threads, clients take turns.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RequestBodies:
         request: HttpRequest,
         reader: Callable[[bytes], T],
         *,
-        share: str,
+        client_id: str,
         max_bytes: int | None = None,
     ) -> T:
         """The result of `reader` on the body; unless it is small, this runs in a thread.
@@ -79,7 +79,7 @@ class RequestBodies:
                     raise LargeBody(limit)
                 if len(received) > LARGE and not is_large:
                     is_large = True
-                    await resources.enter_async_context(self._room_for(share))
+                    await resources.enter_async_context(self._room_for(client_id))
                 if not has_more:
                     break
             raw = bytes(received)
@@ -87,25 +87,25 @@ class RequestBodies:
             if len(raw) <= SMALL:
                 return reader(raw)
             threads = self._for_large if is_large else self._for_others
-            return await asyncio.wrap_future(threads.submit(share, partial(reader, raw)))
+            return await asyncio.wrap_future(threads.submit(client_id, partial(reader, raw)))
 
     @asynccontextmanager
-    async def _room_for(self, share: str) -> AsyncIterator[None]:
-        """Wait until another large body of `share` may be read; raises TooManyBodies."""
+    async def _room_for(self, client_id: str) -> AsyncIterator[None]:
+        """Wait until another large body of a client may be read; raises TooManyBodies."""
         try:
             async with asyncio.timeout(WAIT_S), self._changed:
-                await self._changed.wait_for(lambda: self._has_room(share))
-                self._held[share] += 1
+                await self._changed.wait_for(lambda: self._has_room(client_id))
+                self._held[client_id] += 1
         except TimeoutError as error:
             raise TooManyBodies from error
         try:
             yield
         finally:
-            self._held[share] -= 1
+            self._held[client_id] -= 1
             self._held += Counter()  # forgets clients that hold nothing
             async with self._changed:
                 self._changed.notify_all()
 
-    def _has_room(self, share: str) -> bool:
+    def _has_room(self, client_id: str) -> bool:
         most = max(1, self._max_large // 2)
-        return self._held.total() < self._max_large and self._held[share] < most
+        return self._held.total() < self._max_large and self._held[client_id] < most

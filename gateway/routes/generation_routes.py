@@ -78,7 +78,7 @@ async def _answer(
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
     allowance = allowance_of(request.scope)
-    starting = services.completions.start(wire_request.turn, principal.share, allowance, arrived=arrived)
+    starting = services.completions.start(wire_request.turn, principal.client_id, allowance, arrived=arrived)
     generation = await unless_gone(request, starting, discard=Generation.aclose)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
@@ -96,7 +96,7 @@ async def _prompt_ids(
 ) -> list[int]:
     """The token ids of the prompt of a request."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
-    finding = services.completions.prompt_ids(wire_request.turn, principal.share, arrived=arrived)
+    finding = services.completions.prompt_ids(wire_request.turn, principal.client_id, arrived=arrived)
     return await unless_gone(request, finding)
 
 
@@ -105,7 +105,7 @@ async def chat_completions(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    wire_request = await read_wire_request(request, services, principal.share, read_chat_request)
+    wire_request = await read_wire_request(request, services, principal.client_id, read_chat_request)
     writer_of = partial(ChatWriter, includes_usage=wire_request.includes_usage)
     return await _answer(request, services, principal, wire_request, writer_of)
 
@@ -119,7 +119,7 @@ async def create_response(
     wire_request = await read_wire_request(
         request,
         services,
-        principal.share,
+        principal.client_id,
         read_responses_request,
         expand=lambda body: stored.expanded(body, owner),
     )
@@ -169,7 +169,7 @@ async def create_message(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
-    wire_request = await read_wire_request(request, services, principal.share, read_messages_request)
+    wire_request = await read_wire_request(request, services, principal.client_id, read_messages_request)
     return await _answer(request, services, principal, wire_request, MessageWriter)
 
 
@@ -178,7 +178,7 @@ async def count_message_tokens(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """How many tokens the prompt of a message has."""
-    wire_request = await read_wire_request(request, services, principal.share, read_messages_request)
+    wire_request = await read_wire_request(request, services, principal.client_id, read_messages_request)
     ids = await _prompt_ids(request, services, principal, wire_request)
     return Response({"input_tokens": len(ids)}, headers=ignored_header(wire_request.ignored))
 
@@ -188,7 +188,7 @@ async def text_completions(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The text that continues a prompt, whole or as server-sent events."""
-    wire_request = await read_wire_request(request, services, principal.share, read_completions_request)
+    wire_request = await read_wire_request(request, services, principal.client_id, read_completions_request)
     writer_of = partial(TextCompletionWriter, includes_usage=wire_request.includes_usage)
     return await _answer(request, services, principal, wire_request, writer_of)
 
@@ -198,7 +198,7 @@ async def tokenize(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
-    wire_request = await read_wire_request(request, services, principal.share, read_tokenize_request)
+    wire_request = await read_wire_request(request, services, principal.client_id, read_tokenize_request)
     ids = await _prompt_ids(request, services, principal, wire_request)
     model, _ = split_model(wire_request.turn.model, await services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
@@ -210,7 +210,7 @@ async def detokenize(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> dict[str, Any]:
     """The text of token ids."""
-    body = convert(await read_body(request, services, principal.share), DetokenizeBody)
+    body = convert(await read_body(request, services, principal.client_id), DetokenizeBody)
     model, _ = split_model(body.model, await services.runtime.models())
     if outside := next((i for i in body.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")

@@ -126,7 +126,7 @@ class ImportController(Controller):
     ) -> Response[Any]:
         """Create a toolset from the tools of a source (201), or record what differs at the source (200)."""
         precondition = change_precondition(request)
-        body = convert(await read_registry_body(request, services, principal.share), ImportBody)
+        body = convert(await read_registry_body(request, services, principal.client_id), ImportBody)
         body.check()
         offer = await unless_gone(request, _read_source(body, services, principal))
         outcome = await services.imports.import_offer(
@@ -198,7 +198,7 @@ class ImportController(Controller):
 
 
 async def _read_decision(request: HttpRequest, services: Services, principal: Principal) -> DecisionBody:
-    return convert(await read_registry_body(request, services, principal.share), DecisionBody)
+    return convert(await read_registry_body(request, services, principal.client_id), DecisionBody)
 
 
 async def _read_source(body: ImportBody, services: Services, principal: Principal) -> Offer:
@@ -222,7 +222,7 @@ async def _read_source(body: ImportBody, services: Services, principal: Principa
             paths=body.openapi.paths,
             operations=body.openapi.operations,
         )
-    imported = await services.sources.read(order, principal.share)
+    imported = await services.sources.read(order, principal.client_id)
     selection = selection_of(order.tags, order.paths, order.operations)
     return Offer(
         imported.kind, imported.location, imported.tools, imported.found_faults(), selection=selection

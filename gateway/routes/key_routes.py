@@ -34,7 +34,7 @@ class KeyController(Controller):
         self, request: HttpRequest, services: WiredServices, principal: RequestPrincipal
     ) -> JSON:
         """Make a key. Only this answer contains it: the store keeps its SHA-256."""
-        terms = convert(await read_body(request, services, principal.share), KeyTerms)
+        terms = convert(await read_body(request, services, principal.client_id), KeyTerms)
         return _made_json(await services.keys.create(terms))
 
     @get(before_request=check_query)
@@ -59,7 +59,7 @@ class KeyController(Controller):
         principal: RequestPrincipal,
     ) -> JSON:
         """Give a key a new secret; the old one is good for `grace_seconds` more, by default a day."""
-        body = convert(await read_body(request, services, principal.share), RotationBody)
+        body = convert(await read_body(request, services, principal.client_id), RotationBody)
         return _made_json(await services.keys.rotate(key_id, body.grace_seconds))
 
     @delete("/{key_id:str}")

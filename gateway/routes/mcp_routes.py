@@ -46,7 +46,7 @@ async def mcp_message(
     reference = ToolsetReference.parse(toolset)
     contents = services.bodies.contents
     limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
-    raw = await services.bodies.read(request, partial(_checked, limits=limits), share=principal.share)
+    raw = await services.bodies.read(request, partial(_checked, limits=limits), client_id=principal.client_id)
     revision = await services.registry.catalog.resolve(reference)
     judge = partial(services.registry.faults, principal=principal)
     app: ASGIApp = front.mcp_app(revision, judge, max_bytes=len(raw))

@@ -100,7 +100,7 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
-        body = await _read_body(request, services, principal.share, toolset)
+        body = await _read_body(request, services, principal.client_id, toolset)
         registration = await services.registry.put(
             toolset,
             body.tools,
@@ -175,7 +175,7 @@ class ToolsetController(Controller):
         registration = await services.registry.put_tool(
             toolset,
             _name(tool),
-            await read_registry_body(request, services, principal.share),
+            await read_registry_body(request, services, principal.client_id),
             principal=principal,
             precondition=_put_precondition(request),
         )
@@ -290,13 +290,15 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> JSON:
         """What `PUT` would do, without storing anything."""
-        body = await _read_body(request, services, principal.share, toolset)
+        body = await _read_body(request, services, principal.client_id, toolset)
         dry_run = await services.registry.check(toolset, body.tools, body.documents, principal=principal)
         return await asyncio.to_thread(dry_run_json, dry_run)
 
 
-async def _read_body(request: HttpRequest, services: WiredServices, share: str, toolset: str) -> ToolsetBody:
-    submitted = await read_registry_body(request, services, share)
+async def _read_body(
+    request: HttpRequest, services: WiredServices, client_id: str, toolset: str
+) -> ToolsetBody:
+    submitted = await read_registry_body(request, services, client_id)
     if not isinstance(submitted, dict) or "tools" not in submitted:
         raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
     body = convert(submitted, ToolsetBody)

@@ -73,23 +73,23 @@ def check_query(request: HttpRequest) -> None:
             raise InvalidField(name, f"there is no such query parameter; {hint}")
 
 
-async def read_body(request: HttpRequest, services: Services, share: str) -> Any:
+async def read_body(request: HttpRequest, services: Services, client_id: str) -> Any:
     """The value of a body; raises MalformedBody and what `RequestBodies.read` raises."""
     bodies = services.bodies
-    return await bodies.read(request, partial(read_json, limits=bodies.contents), share=share)
+    return await bodies.read(request, partial(read_json, limits=bodies.contents), client_id=client_id)
 
 
-async def read_registry_body(request: HttpRequest, services: Services, share: str) -> Any:
+async def read_registry_body(request: HttpRequest, services: Services, client_id: str) -> Any:
     """The value of a body that may hold a toolset; raises as `read_body` does."""
     bodies = services.bodies
     reader = partial(read_json, keeps_surrogates=True, limits=bodies.contents)
-    return await bodies.read(request, reader, share=share, max_bytes=bodies.max_toolset_bytes)
+    return await bodies.read(request, reader, client_id=client_id, max_bytes=bodies.max_toolset_bytes)
 
 
 async def read_wire_request(
     request: HttpRequest,
     services: Services,
-    share: str,
+    client_id: str,
     reader: RequestReader[RequestT_co],
     *,
     expand: Callable[[Any], Awaitable[Any]] | None = None,
@@ -110,8 +110,8 @@ async def read_wire_request(
         )
 
     if expand is None:
-        return await bodies.read(request, lambda raw: read(decode(raw)), share=share)
-    decoded = await bodies.read(request, decode, share=share)
+        return await bodies.read(request, lambda raw: read(decode(raw)), client_id=client_id)
+    decoded = await bodies.read(request, decode, client_id=client_id)
     return await asyncio.to_thread(read, await expand(decoded))
 
 

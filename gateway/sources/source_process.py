@@ -155,8 +155,8 @@ class SourceProcesses:
         self._processor_s = processor_s
         self._running: Counter[str] = Counter()
 
-    async def read(self, order: SourceOrder, share: str = "") -> ReadSource:
-        """The tools of a source. `share` stands for the client.
+    async def read(self, order: SourceOrder, client_id: str = "") -> ReadSource:
+        """The tools of a source, for a client.
 
         Raises:
             UnreadableSource: the source may not or cannot be read, or it took too much time or memory.
@@ -172,7 +172,7 @@ class SourceProcesses:
             certificates=tuple(path for name, path in self._environment.items() if name in _CERTIFICATES),
             processor_s=self._processor_s,
         )
-        with self._room_for(share):
+        with self._room_for(client_id):
             raw = await self._answer(order, name)
         try:
             await asyncio.to_thread(scan, raw, self._contents)
@@ -182,17 +182,17 @@ class SourceProcesses:
         return answer.result(name)
 
     @contextmanager
-    def _room_for(self, share: str) -> Iterator[None]:
+    def _room_for(self, client_id: str) -> Iterator[None]:
         """Count an import while it runs; raises TooManyImports."""
-        if self._running.total() >= self._max_imports or self._running[share] >= max(
+        if self._running.total() >= self._max_imports or self._running[client_id] >= max(
             1, self._max_imports // 2
         ):
             raise TooManyImports
-        self._running[share] += 1
+        self._running[client_id] += 1
         try:
             yield
         finally:
-            self._running[share] -= 1
+            self._running[client_id] -= 1
             self._running += Counter()  # forgets clients that read nothing
 
     async def _answer(self, order: SourceOrder, name: str) -> bytes:

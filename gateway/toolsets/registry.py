@@ -61,7 +61,7 @@ class Registration:
 class Registry:
     """Checks, compiles and stores toolsets. Grammars are compiled for every model served.
 
-    The principal's share stands for the client in the compile queue. A write counts for its owner's quota.
+    A principal's schemas wait for its turns in the compile queue. A write counts for its owner's quota.
     """
 
     def __init__(self, catalog: Catalog, grammars: GrammarCache, runtime: Runtime) -> None:
@@ -71,7 +71,7 @@ class Registry:
 
     def budget(self, principal: Principal) -> CompileBudget:
         """The compile budget for one request of a client."""
-        return self._grammars.compile_budget(principal.share)
+        return self._grammars.compile_budget(principal.client_id)
 
     async def put(
         self,
@@ -195,7 +195,7 @@ class Registry:
         """
         model, *_ = await self._runtime.models()
         return await self._grammars.find_faults(
-            tool, arguments, prepared=model.prepared, share=principal.share
+            tool, arguments, prepared=model.prepared, client_id=principal.client_id
         )
 
     async def checked(

@@ -65,13 +65,13 @@ class CompletionRequests:
             num_logprobs=request.num_logprobs,
             stop_token_ids=request.stop_token_ids if is_free else (),
             min_tokens=max(0, request.min_tokens - len(output.ids)) if is_free else 0,
-            cache_salt=self._salt(request.share),
+            cache_salt=self._salt(request.client_id),
             images=tuple(image.url for image in request.images),
         )
 
-    def _salt(self, share: str) -> str:
+    def _salt(self, client_id: str) -> str:
         """Requests with the same salt share prefixes in an engine's cache."""
-        salted = "" if self.shares_prefixes else share
+        salted = "" if self.shares_prefixes else client_id
         return hmac.digest(self.secret, b"cache salt " + salted.encode(), "sha256").hex()
 
 

@@ -184,7 +184,7 @@ class OutputWriter:
         sentinel = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
         async with (
-            replica.request(request.share) as progress,
+            replica.request(request.client_id) as progress,
             replica.client.completion(completion_request, request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
@@ -195,7 +195,9 @@ class OutputWriter:
                     delivery.num_cached = min(chunk.num_cached, len(output.prompt_ids))
                 finish_reason = chunk.finish_reason or finish_reason
                 tokens = _checked_tokens(chunk, sentinel, replica)
-                await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
+                await deliver_verified(
+                    output, tokens, delivery, partial(self._threads.submit, request.client_id)
+                )
                 if output.is_finished:
                     await self._deliver_end(
                         replica, output, delivery, chunks, is_done=finish_reason is not None
@@ -249,7 +251,7 @@ class OutputWriter:
         When this is cancelled, it still waits for work that has started, so that nobody else uses the output
         meanwhile.
         """
-        submitted = self._threads.submit(request.share, work)
+        submitted = self._threads.submit(request.client_id, work)
 
         async def done() -> _Result:
             return await asyncio.wrap_future(submitted)

@@ -36,10 +36,10 @@ class PublishedGrammars:
         """No parts: engines read them from the store."""
         return {}
 
-    async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """Make sure that the store has the parts of a grammar; new entries count for the client of `share`.
+    async def publish(self, recipe: GrammarRecipe, client_id: str | None) -> None:
+        """Make sure that the store has the parts of a grammar; new entries count for the client.
 
-        The share None is the gateway itself.
+        The client None is the gateway itself.
 
         Raises:
             RequestRefused: the parts cannot be stored. No engine is asked, so none looks broken.
@@ -52,7 +52,7 @@ class PublishedGrammars:
             return
         try:
             is_stored = await self._publishing.join(
-                f"{share} {hash(tuple(keys))} {recipe.digest}", lambda: grammars.publish(keys, share)
+                f"{client_id} {hash(tuple(keys))} {recipe.digest}", lambda: grammars.publish(keys, client_id)
             )
         except StoreUnavailable as error:
             if all(key in self._seen_at for key in keys):  # engines that have read them keep them in memory
@@ -69,13 +69,13 @@ class PublishedGrammars:
             self._seen_at.clear()
         self._seen_at |= dict.fromkeys(keys, time.monotonic())
 
-    async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
+    async def publish_again(self, recipe: GrammarRecipe, client_id: str | None) -> None:
         """As `publish`, but always look into the store, because an engine has just failed.
 
         The store may have lost a part, and vLLM's error does not tell.
         """
         self._seen_at |= dict.fromkeys(recipe.keys, -math.inf)
-        await self.publish(recipe, share)
+        await self.publish(recipe, client_id)
 
     async def close(self) -> None:
         """Cancel what is being published."""

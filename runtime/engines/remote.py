@@ -71,7 +71,7 @@ class RemoteSettings:
     model_name: str | None = None
     default_max_tokens: int = 2048
     max_sequences: int = 1024
-    max_sequences_per_share: int = 128
+    max_sequences_per_client: int = 128
     retry_after_s: float = 1.0
     jump_forward: bool = True
     selection: Selection = field(default_factory=Selection)
@@ -107,9 +107,9 @@ class Admission:
         self._sequences: Counter[str] = Counter()
         self._image_characters: Counter[str] = Counter()
 
-    def num_sequences(self, share: str) -> int:
+    def num_sequences(self, client_id: str) -> int:
         """How many sequences a client has."""
-        return self._sequences[share]
+        return self._sequences[client_id]
 
     @contextmanager
     def admitted(self, request: GenerationRequest) -> Iterator[None]:
@@ -118,26 +118,26 @@ class Admission:
         Raises:
             Overloaded: there are too many.
         """
-        share = request.share
+        client_id = request.client_id
         self._check(request)
-        self._sequences[share] += request.num_choices
-        self._image_characters[share] += request.num_image_characters
+        self._sequences[client_id] += request.num_choices
+        self._image_characters[client_id] += request.num_image_characters
         try:
             yield
         finally:
-            self._image_characters[share] -= request.num_image_characters
-            self._sequences[share] -= request.num_choices
+            self._image_characters[client_id] -= request.num_image_characters
+            self._sequences[client_id] -= request.num_choices
             for counts in (self._image_characters, self._sequences):
-                if not counts[share]:
-                    del counts[share]
+                if not counts[client_id]:
+                    del counts[client_id]
 
     def _check(self, request: GenerationRequest) -> None:
-        share, settings = request.share, self._settings
+        client_id, settings = request.client_id, self._settings
         if self._sequences.total() + request.num_choices > settings.max_sequences:
             raise Overloaded(settings.retry_after_s)
-        if self._sequences[share] + request.num_choices > settings.max_sequences_per_share:
-            raise TooManySequences(settings.max_sequences_per_share, settings.retry_after_s)
-        if self._image_characters[share] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
+        if self._sequences[client_id] + request.num_choices > settings.max_sequences_per_client:
+            raise TooManySequences(settings.max_sequences_per_client, settings.retry_after_s)
+        if self._image_characters[client_id] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
             reason = (
                 f"the images of a client's running answers have at most {MAX_IMAGE_CHARACTERS} characters"
             )
@@ -172,7 +172,7 @@ class RemoteRuntime:
         self._prompts = PromptRenderer(
             loaded,
             loaded.context_length,
-            max_per_share=self._settings.max_sequences_per_share,
+            max_per_client=self._settings.max_sequences_per_client,
             retry_after_s=self._settings.retry_after_s,
             num_sequences=self._admission.num_sequences,
             takes_images=self._settings.takes_images,
@@ -204,7 +204,7 @@ class RemoteRuntime:
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
         check_model(request, self._loaded.model_id)
-        check_limits(request, self._loaded.vocabulary.width, self._settings.max_sequences_per_share)
+        check_limits(request, self._loaded.vocabulary.width, self._settings.max_sequences_per_client)
         if request.strategy == "particles":
             reason = (
                 "only the embedded engine draws particles, and another one runs this model;"
@@ -217,7 +217,7 @@ class RemoteRuntime:
                 " ask for `logprobs` instead"
             )
             raise RequestRefused(reason, "callgate.inspect")
-        selection = request.selection_or(self._settings.selection, self._settings.max_sequences_per_share)
+        selection = request.selection_or(self._settings.selection, self._settings.max_sequences_per_client)
         async with aclosing(self._drafting.answer(request, selection)) as events:
             async for event in events:
                 yield event

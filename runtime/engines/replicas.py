@@ -78,8 +78,8 @@ class Replica:
         return len(self._running)
 
     @asynccontextmanager
-    async def request(self, share: str = "") -> AsyncIterator[Callable[[], None]]:
-        """Count a request of the client `share` on this replica for the length of the block.
+    async def request(self, client_id: str = "") -> AsyncIterator[Callable[[], None]]:
+        """Count a request of a client on this replica for the length of the block.
 
         The block must call the yielded function whenever tokens come.
 
@@ -104,17 +104,17 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            self.failed(stalled, share)
+            self.failed(stalled, client_id)
             raise stalled from error
         except EngineBroke as error:
-            self.failed(error, share)
+            self.failed(error, client_id)
             raise
         else:
             self._num_failures = 0
             self._failing.clear()
             self.num_served += 1
 
-    def failed(self, error: EngineFault, share: str = "") -> None:
+    def failed(self, error: EngineFault, client_id: str = "") -> None:
         """Count a failed request; after several, the replica takes no more until it has passed the canary.
 
         Running requests continue: one client's requests may fail while those of others do not. If all these
@@ -122,7 +122,7 @@ class Replica:
         """
         self.num_failed += 1
         self._num_failures += 1
-        self._failing.add(share)
+        self._failing.add(client_id)
         is_broken = self._num_failures >= MAX_FAILURES
         if isinstance(error, EngineUnreachable) or (is_broken and len(self._failing) > 1):
             self._take_none(error.reason)

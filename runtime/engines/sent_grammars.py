@@ -88,15 +88,15 @@ class GrammarParts(Protocol):
     def start(self, grammars: GrammarCache) -> None:
         """Begin to serve; `grammars` is the cache that has the parts."""
 
-    async def publish(self, recipe: GrammarRecipe, share: str | None) -> None:
-        """Make sure that engines can get the parts of a grammar, for the client `share`; None is the gateway.
+    async def publish(self, recipe: GrammarRecipe, client_id: str | None) -> None:
+        """Make sure that engines can get the parts of a grammar, for a client; None is the gateway.
 
         Raises:
             RequestRefused: they cannot.
             GrammarNotStored: the store fails.
         """
 
-    async def publish_again(self, recipe: GrammarRecipe, share: str | None) -> None:
+    async def publish_again(self, recipe: GrammarRecipe, client_id: str | None) -> None:
         """As `publish`, but check again what was published before: an engine has just failed."""
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
@@ -125,7 +125,7 @@ class MarkedGrammars:
         """Make sure that engines can get the parts of a grammar; see `GrammarParts`."""
         if request.recipe is not None:
             publish = self._parts.publish_again if is_again else self._parts.publish
-            await publish(request.recipe, request.share)
+            await publish(request.recipe, request.client_id)
 
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """`publish` for a grammar of the gateway's own; an engine that has read it before needs no store."""

@@ -127,7 +127,7 @@ class VerifiedOutput:
         self._may_search = constraint is not None and constraint.may_search
         self._time = _VerifyingTime()
         self._fills = verification.prepared.timed_fills
-        self._share = request.share
+        self._client_id = request.client_id
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._draft: Draft | None = None
@@ -200,7 +200,7 @@ class VerifiedOutput:
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
         """
-        self._fills.begin_for(self._share)
+        self._fills.begin_for(self._client_id)
         start_s = self._fills.processor_s()
         events: list[Event] = []
         for token in tokens:
@@ -366,7 +366,7 @@ class VerifiedOutput:
         """The mask of the next token."""
         assert self._matcher is not None, "text without a grammar allows much"
         bitmask = allocate_bitmask(1, self._width)
-        self._fills.begin_for(self._share)
+        self._fills.begin_for(self._client_id)
         self._matcher.fill_bitmask(bitmask, 0)
         row: Row = bitmask[0]
         return row

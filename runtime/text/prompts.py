@@ -25,7 +25,7 @@ class PromptRenderer:
     """Renders the prompts of one model.
 
     Prompts of more than `context_length` tokens may be refused early, and those with images unless the model
-    `takes_images`. A client has at most `max_per_share` of them in work, and as many sequences, which
+    `takes_images`. A client has at most `max_per_client` of them in work, and as many sequences, which
     `num_sequences` counts; beyond, it is told to come back after `retry_after_s`.
     """
 
@@ -34,7 +34,7 @@ class PromptRenderer:
         loaded: LoadedTokenizer,
         context_length: int,
         *,
-        max_per_share: int,
+        max_per_client: int,
         retry_after_s: float,
         num_sequences: Callable[[str], int],
         takes_images: bool = False,
@@ -45,14 +45,14 @@ class PromptRenderer:
         tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
         self._limit = PromptLimit(context_length, max(map(len, tokens)))
         self._threads = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
-        self._max_per_share = max_per_share
+        self._max_per_client = max_per_client
         self._num_sequences = num_sequences
         self._retry_after_s = retry_after_s
         self._takes_images = takes_images
 
     async def token_ids(self, request: GenerationRequest) -> list[int]:
         """The prompt's token ids, as soon as a thread is free; raises what `render` raises."""
-        await self._wait_for_room(lambda: self._threads.num_of(request.share) < self._max_per_share)
+        await self._wait_for_room(lambda: self._threads.num_of(request.client_id) < self._max_per_client)
         return await self._in_thread(request, lambda prompt_ids: prompt_ids)
 
     async def render(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
@@ -64,11 +64,11 @@ class PromptRenderer:
             TooManySequences: as many requests of its client wait for that, and hold their messages in memory,
             or its client has too many sequences.
         """
-        share, most = request.share, self._max_per_share
+        client_id, most = request.client_id, self._max_per_client
         await self._wait_for_room(
             lambda: (
-                self._threads.num_of(share) < most
-                and self._num_sequences(share) + request.num_choices <= most
+                self._threads.num_of(client_id) < most
+                and self._num_sequences(client_id) + request.num_choices <= most
             )
         )
         return await self._in_thread(request, prepare)
@@ -85,10 +85,10 @@ class PromptRenderer:
         if not has_room():
             await asyncio.sleep(FULL_PAUSE_S)
             if not has_room():
-                raise TooManySequences(self._max_per_share, self._retry_after_s)
+                raise TooManySequences(self._max_per_client, self._retry_after_s)
 
     async def _in_thread(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
-        rendering = self._threads.submit(request.share, lambda: prepare(self._token_ids_of(request)))
+        rendering = self._threads.submit(request.client_id, lambda: prepare(self._token_ids_of(request)))
         try:
             async with asyncio.timeout(request.timeout_s) as scope:
                 return await asyncio.wrap_future(rendering)

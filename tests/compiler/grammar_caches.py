@@ -19,9 +19,9 @@ class Counting(ThreadPool):
         super().__init__()
         self.jobs = []
 
-    async def run(self, job, prepared, *, is_long=True, share=""):
+    async def run(self, job, prepared, *, is_long=True, client_id=""):
         self.jobs.append(job)
-        return await super().run(job, prepared, is_long=is_long, share=share)
+        return await super().run(job, prepared, is_long=is_long, client_id=client_id)
 
 
 async def find(cache, tools, vocabulary):

@@ -21,7 +21,7 @@ def vocabulary():
 
 async def test_one_request_tries_few_hopeless_schemas(vocabulary):
     class TooSlow(Counting):
-        async def run(self, job, prepared, *, is_long=True, share=""):
+        async def run(self, job, prepared, *, is_long=True, client_id=""):
             self.jobs.append(job)
             raise LimitReached("", "", "takes long")
 
@@ -41,9 +41,9 @@ class Slow(Counting):
         self.limits = CompileLimits(request_seconds=num_seconds)
         self.clock = clock
 
-    async def run(self, job, prepared, *, is_long=True, share=""):
+    async def run(self, job, prepared, *, is_long=True, client_id=""):
         self.clock.now += 1
-        return await super().run(job, prepared, is_long=is_long, share=share)
+        return await super().run(job, prepared, is_long=is_long, client_id=client_id)
 
 
 @pytest.fixture
@@ -85,10 +85,10 @@ async def test_a_request_is_not_refused_because_another_ones_time_is_over(vocabu
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     class Blocked(Slow):
-        async def run(self, job, prepared, *, is_long=True, share=""):
+        async def run(self, job, prepared, *, is_long=True, client_id=""):
             begun.set()
             await go_on.wait()
-            return await ThreadPool.run(self, job, prepared, is_long=is_long, share=share)
+            return await ThreadPool.run(self, job, prepared, is_long=is_long, client_id=client_id)
 
     cache = GrammarCache(None, secret=SECRET, compile_pool=Blocked(clock, 0.5))
     first = asyncio.create_task(find(cache, [tool("a"), tool("b", p={})], vocabulary))
@@ -114,7 +114,7 @@ async def test_nothing_is_compared_when_a_requests_time_is_over(vocabulary, cloc
 
 async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
     class TooSlow(ThreadPool):
-        async def run(self, job, prepared, *, is_long=True, share=""):
+        async def run(self, job, prepared, *, is_long=True, client_id=""):
             raise LimitReached("", "", "takes long")
 
     whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))

@@ -115,12 +115,12 @@ async def test_each_client_publishes_within_its_own_allowance_and_the_gateway_be
     recipe = (await find(cache, [tool("f")], vocabulary)).recipe
     (key,) = recipe.keys
     content = await store.get(UNIT_PREFIX + key)
-    monkeypatch.setattr(grammar_store, "MAX_SHARE_BYTES", len(content))
+    monkeypatch.setattr(grammar_store, "MAX_CLIENT_BYTES", len(content))
     expected = {"one": [True, False], "another": [True, False], None: [True, True]}
-    for share, outcomes in expected.items():
+    for client_id, outcomes in expected.items():
         for outcome in outcomes:
             await store.delete(UNIT_PREFIX + key)
-            assert await cache.publish(list(recipe.keys), share) is outcome
+            assert await cache.publish(list(recipe.keys), client_id) is outcome
             assert (await store.get(UNIT_PREFIX + key) is not None) is outcome
 
 

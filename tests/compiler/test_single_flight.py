@@ -26,10 +26,10 @@ class Counted(ThreadPool):
         super().__init__()
         self._store = store
 
-    async def run(self, job, prepared, *, is_long=True, share=""):
+    async def run(self, job, prepared, *, is_long=True, client_id=""):
         await self._store.increment(COMPILED)
         await asyncio.sleep(0.05)
-        return await super().run(job, prepared, is_long=is_long, share=share)
+        return await super().run(job, prepared, is_long=is_long, client_id=client_id)
 
 
 async def replica(url: str) -> None:

@@ -80,8 +80,8 @@ class Linked:
     async def find_format(self, *arguments, **options):
         return self._noted(await self.grammars.find_format(*arguments, **options))
 
-    async def publish(self, keys, share):
-        return await self.grammars.publish(keys, share)
+    async def publish(self, keys, client_id):
+        return await self.grammars.publish(keys, client_id)
 
     def entries_of(self, recipe):
         return self.grammars.entries_of(recipe)

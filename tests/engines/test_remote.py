@@ -177,13 +177,13 @@ async def test_no_choice_asks_an_engine_before_its_grammar_is_published_once(tex
     stand_in, published, may_end = StandIn(text), [], asyncio.Event()
     async with remote_over(text, stand_in) as remote:
 
-        async def publish(keys, share):
-            published.append((keys, share))
+        async def publish(keys, client_id):
+            published.append((keys, client_id))
             await may_end.wait()
             return True
 
         remote.grammars.publish = publish
-        request = remote.request(await remote.grammar(), num_choices=3, share="a client")
+        request = remote.request(await remote.grammar(), num_choices=3, client_id="a client")
         running = asyncio.create_task(events_of(remote, request))
         await until(lambda: published)
         assert not stand_in.requests
@@ -197,7 +197,7 @@ async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
 
-        async def publish(recipe, share):
+        async def publish(recipe, client_id):
             return False
 
         remote.grammars.publish = publish
@@ -291,9 +291,9 @@ async def test_each_choice_has_its_seed_and_each_client_its_cache(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
         stand_in.bodies.clear()
-        await events_of(remote, remote.request(max_tokens=3, num_choices=2, seed=5, share="one"))
-        await events_of(remote, remote.request(max_tokens=3, seed=5, share="other"))
-        await events_of(remote, remote.request(max_tokens=3, share="other"))
+        await events_of(remote, remote.request(max_tokens=3, num_choices=2, seed=5, client_id="one"))
+        await events_of(remote, remote.request(max_tokens=3, seed=5, client_id="other"))
+        await events_of(remote, remote.request(max_tokens=3, client_id="other"))
         seeds = [body.get("seed") for body in stand_in.bodies]
         assert len(set(seeds[:2])) == 2
         assert seeds[2] in seeds[:2]

@@ -131,7 +131,7 @@ async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remembe
         request = remote.request(known)
         assert_valid(await events_of(remote, request), request)
 
-        async def publish(recipe, share):
+        async def publish(recipe, client_id):
             raise StoreUnavailable("of tests", "told to fail")
 
         remote.grammars.publish = publish

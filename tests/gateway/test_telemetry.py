@@ -286,7 +286,9 @@ async def test_a_request_that_waits_for_anothers_compilation_is_linked_to_it(set
         first = asyncio.create_task(completions.start(turn, "one client"))
         await until_compile_spans(1)
         # Of the same client and of another: they wait at different places.
-        others = [asyncio.create_task(completions.start(turn, share)) for share in ("one client", "another")]
+        others = [
+            asyncio.create_task(completions.start(turn, client_id)) for client_id in ("one client", "another")
+        ]
         await until_compile_spans(3)
         pool.may_run.set()
         for generation in [await first, *[await other for other in others]]:

@@ -127,8 +127,10 @@ async def test_clients_do_not_find_each_others_prompts_in_the_cache(make_runtime
     runtime = make_runtime(dataclasses.replace(SETTINGS, shares_prefixes=shares_prefixes))
     asked = request(messages=(Message("user", "a secret " * 40),), max_tokens=2)
     cached = []
-    for share in ("key a", "key b", "key b"):
-        events = await events_of(runtime, dataclasses.replace(asked, request_id=share, share=share))
+    for client_id in ("key a", "key b", "key b"):
+        events = await events_of(
+            runtime, dataclasses.replace(asked, request_id=client_id, client_id=client_id)
+        )
         cached += [event.stats.num_cached_tokens for event in events if isinstance(event, Finished)]
     first, other, again = cached
     assert first == 0
@@ -404,9 +406,9 @@ async def test_what_continues_a_prompt_has_the_format(runtime):
 async def test_a_client_that_is_full_waits_a_moment_for_room(runtime, monkeypatch, has_room_later):
     """Refused at once, it could ask again at once, and keep the event loop busy."""
     monkeypatch.setattr(prompts, "FULL_PAUSE_S", 0)
-    most = runtime._settings.max_sequences_per_share
+    most = runtime._settings.max_sequences_per_client
     nums = iter([most, most - 1 if has_room_later else most])
-    monkeypatch.setattr(runtime._prompts, "_num_sequences", lambda share: next(nums))
+    monkeypatch.setattr(runtime._prompts, "_num_sequences", lambda client_id: next(nums))
     if has_room_later:
         await events_of(runtime, request(max_tokens=2))
     else:

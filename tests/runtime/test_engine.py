@@ -42,12 +42,12 @@ def test_preemption_writes_the_same_tokens(make_engine, make_sequence, finish):
 def test_preemption_between_clients_writes_the_same_tokens(make_engine, make_sequence, finish, settings):
     expected = outputs_of(make_engine(), finish, [make_sequence(p, 40) for p in PROMPTS])
     engine = make_engine(**settings)
-    first = [make_sequence(p, 40, share="first") for p in PROMPTS]
+    first = [make_sequence(p, 40, client_id="first") for p in PROMPTS]
     for sequence in first:
         engine.add(sequence)
     for _ in range(5):
         engine.step()
-    second = [make_sequence(p, 40, share="second") for p in PROMPTS]
+    second = [make_sequence(p, 40, client_id="second") for p in PROMPTS]
     finish(engine, *second)
     assert [s.output_ids for s in first] == [s.output_ids for s in second] == expected
     assert engine.scheduler.num_preempted > 0

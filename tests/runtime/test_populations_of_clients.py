@@ -8,14 +8,14 @@ from runtime.errors import TooManySequences
 from runtime.selection import Selection
 
 
-def of_client(share, selection, seed):
+def of_client(client_id, selection, seed):
     sequence = selected_sequence(selection, seed)
-    sequence.share = share
+    sequence.client_id = client_id
     return sequence
 
 
 def test_particles_that_are_yet_to_be_drawn_count_for_their_client():
-    engine = toy_model.toy_engine(max_sequences_per_share=40)
+    engine = toy_model.toy_engine(max_sequences_per_client=40)
     for seed in (1, 2):
         engine.add(of_client("attacker", Selection("particles", 16), seed))
     with pytest.raises(TooManySequences):

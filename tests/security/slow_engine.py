@@ -38,7 +38,7 @@ class Runner:
 
     def run(self, batch):
         self.clocks.seconds += 0.01
-        self.batches.append([chunk.sequence.share for chunk in batch.chunks])
+        self.batches.append([chunk.sequence.client_id for chunk in batch.chunks])
         return torch.zeros(len(batch.rows), self.num_columns)
 
 
@@ -80,14 +80,14 @@ class Machine:
         slow._clock = slow._processor_clock = self.clocks
         self.errors = {}
 
-    def add(self, share, seconds=0.0, num_tokens=300):
+    def add(self, client_id, seconds=0.0, num_tokens=300):
         number = len(list(self.engine.scheduler))
         sequence = Sequence(
-            f"{share}/{number}",
+            f"{client_id}/{number}",
             [number, 1, 1, 1],
             num_tokens,
             Sampling(temperature=0),
-            share=share,
+            client_id=client_id,
             matcher=SlowMatcher(seconds, self.clocks),
         )
         self.engine.add(sequence)

@@ -169,14 +169,14 @@ def test_no_text_is_forced_in_a_custom_tool_with_a_grammar(name, prepared):
 class ParticleMachine(Machine):
     """An engine for populations."""
 
-    def add_particles(self, share, size, seconds):
+    def add_particles(self, client_id, size, seconds):
         def member(number, max_tokens):
             return Sequence(
-                f"{share}/{number}",
+                f"{client_id}/{number}",
                 [1, 2, 3],
                 max_tokens,
                 Sampling(temperature=1),
-                share=share,
+                client_id=client_id,
                 seed=draw_seed(5, number),
                 matcher=Forked(seconds, self.clocks),
                 weight=Weight(3),

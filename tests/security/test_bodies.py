@@ -170,10 +170,10 @@ def bodies():
     opened.close()
 
 
-def start(bodies, share, size=LARGE + 1):
+def start(bodies, client_id, size=LARGE + 1):
     upload = Upload()
     upload.send(size)
-    return upload, asyncio.create_task(bodies.read(upload, len, share=share))
+    return upload, asyncio.create_task(bodies.read(upload, len, client_id=client_id))
 
 
 async def test_one_client_has_half_of_the_room_for_large_bodies(bodies):
@@ -190,7 +190,7 @@ async def test_one_client_has_half_of_the_room_for_large_bodies(bodies):
 
 async def test_a_large_body_without_room_waits_a_while_and_a_small_one_does_not(bodies, monkeypatch):
     monkeypatch.setattr("gateway.http.request_bodies.WAIT_S", 0.05)
-    held = [start(bodies, share) for share in "aabb"]
+    held = [start(bodies, client_id) for client_id in "aabb"]
     await asyncio.sleep(0.01)
     _, refused = start(bodies, "c")
     with pytest.raises(TooManyBodies):
@@ -212,7 +212,7 @@ async def test_only_small_bodies_are_read_on_the_event_loop(bodies, size, is_on_
     """99 kB of empty schemas of an inline tool took 0.16 s."""
     upload = Upload()
     upload.send(size, more_body=False)
-    reader = await bodies.read(upload, lambda _: threading.current_thread(), share="a")
+    reader = await bodies.read(upload, lambda _: threading.current_thread(), client_id="a")
     assert (reader is threading.main_thread()) is is_on_loop
 
 
@@ -220,13 +220,13 @@ async def test_the_bodies_of_one_client_are_not_read_before_those_of_others(bodi
     """Large ones wait for room as well; of others, a client may send one on each connection."""
     begun, gate = [], threading.Event()
 
-    def read(share):
+    def read(client_id):
         upload = Upload()
         upload.send(SMALL + 1, more_body=False)
-        work = bodies.read(upload, lambda _: (begun.append(share), gate.wait(20)), share=share)
+        work = bodies.read(upload, lambda _: (begun.append(client_id), gate.wait(20)), client_id=client_id)
         return asyncio.create_task(work)
 
-    tasks = [read(share) for share in ("attacker", "attacker", "attacker", "victim")]
+    tasks = [read(client_id) for client_id in ("attacker", "attacker", "attacker", "victim")]
     await until(lambda: len(begun) == 2)
     assert begun == ["attacker", "victim"]
     gate.set()

@@ -114,7 +114,7 @@ async def pool():
         patch.setenv("CALLGATE_SECRET", "0123456789abcdef")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
         pool = WorkerPool(2, environment=library_environment())
-        await pool.run(FINE, VOCABULARY, is_long=False, share="a")
+        await pool.run(FINE, VOCABULARY, is_long=False, client_id="a")
     yield pool
     os.close(leaked)
     await pool.close()
@@ -137,12 +137,12 @@ async def test_workers_have_no_descriptors_but_their_socket_and_the_log(pool):
 async def test_a_worker_works_for_one_client(pool):
     """Whoever took a worker over would decide what others' grammars are."""
     (of_a,) = pool._idle
-    await pool.run(FINE, VOCABULARY, is_long=False, share="a")
+    await pool.run(FINE, VOCABULARY, is_long=False, client_id="a")
     assert pool._idle == [of_a]
-    await pool.run(FINE, VOCABULARY, is_long=False, share="b")
-    assert [worker.share for worker in pool._idle] == ["a", "b"]
-    await pool.run(FINE, VOCABULARY, is_long=False, share="c")
-    assert [worker.share for worker in pool._idle] == ["b", "c"]
+    await pool.run(FINE, VOCABULARY, is_long=False, client_id="b")
+    assert [worker.client_id for worker in pool._idle] == ["a", "b"]
+    await pool.run(FINE, VOCABULARY, is_long=False, client_id="c")
+    assert [worker.client_id for worker in pool._idle] == ["b", "c"]
     assert not of_a.is_alive or of_a.writer.is_closing()
 
 

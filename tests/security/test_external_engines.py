@@ -77,9 +77,9 @@ def working_replica():
     return replica
 
 
-async def fail(replica, share, error=EngineBroke):
+async def fail(replica, client_id, error=EngineBroke):
     with pytest.raises(EngineBroke):
-        async with replica.request(share):
+        async with replica.request(client_id):
             raise error("engine", "broke off")
 
 
@@ -94,9 +94,9 @@ async def test_one_clients_failing_requests_take_an_engine_from_nobody():
 
 async def test_failures_of_several_clients_in_a_row_open_the_circuit():
     replica = working_replica()
-    for share in ("a", "b", "a"):
+    for client_id in ("a", "b", "a"):
         assert replica.circuit is Circuit.CLOSED
-        await fail(replica, share)
+        await fail(replica, client_id)
     assert replica.circuit is Circuit.OPEN
 
 
@@ -111,15 +111,15 @@ async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_
     monkeypatch.setattr(prompts, "FULL_PAUSE_S", 0)
     asked, rendered = [], []
 
-    def num_sequences(share):
-        asked.append(share)
+    def num_sequences(client_id):
+        asked.append(client_id)
         return 3
 
-    async with remote_over(text, settings=replace(SETTINGS, max_sequences_per_share=4)) as remote:
+    async with remote_over(text, settings=replace(SETTINGS, max_sequences_per_client=4)) as remote:
         monkeypatch.setattr(remote.runtime._prompts, "_num_sequences", num_sequences)
         monkeypatch.setattr(remote.runtime._prompts, "_token_ids_of", rendered.append)
         with pytest.raises(TooManySequences, match="this client has 4 answers"):
-            async for _ in remote.runtime.generate(remote.request(share="full", num_choices=2)):
+            async for _ in remote.runtime.generate(remote.request(client_id="full", num_choices=2)):
                 pass
     assert asked == ["full", "full"]
     assert not rendered
@@ -164,10 +164,10 @@ async def test_slow_outputs_of_one_client_leave_threads_to_others(text, monkeypa
             raising=False,
         )
         monkeypatch.setattr(verified_output.VerifiedOutput, "take", take)
-        requests = [remote.request(found, share="attacker", num_choices=4)]
+        requests = [remote.request(found, client_id="attacker", num_choices=4)]
         tasks = [asyncio.create_task(anext_events(remote, request)) for request in requests]
         await until(lambda: len(waiting) == 2)
-        tasks.append(asyncio.create_task(anext_events(remote, remote.request(found, share="victim"))))
+        tasks.append(asyncio.create_task(anext_events(remote, remote.request(found, client_id="victim"))))
         await until(lambda: len(waiting) == 3)
         held.set()
         await asyncio.gather(*tasks)
@@ -206,8 +206,8 @@ async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_al
     asked = []
 
     class Grammars:
-        async def publish(self, keys, share):
-            asked.append((keys, share))
+        async def publish(self, keys, client_id):
+            asked.append((keys, client_id))
             return True
 
     published = PublishedGrammars(retry_after_s=1)

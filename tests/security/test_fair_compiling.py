@@ -37,11 +37,11 @@ class Workers:
         self.log = []
         self.tasks = {}
 
-    def submit(self, share, name, *, is_long=False):
-        self.tasks[name] = asyncio.create_task(self._job(share, name, is_long))
+    def submit(self, client_id, name, *, is_long=False):
+        self.tasks[name] = asyncio.create_task(self._job(client_id, name, is_long))
 
-    async def _job(self, share, name, is_long):
-        async with self.queue.turn(share) as turn:
+    async def _job(self, client_id, name, is_long):
+        async with self.queue.turn(client_id) as turn:
             await self._work(name, 0.5)
             if is_long:
                 await turn.lengthen()
@@ -122,7 +122,7 @@ async def test_clients_with_many_and_with_few_jobs_take_turns():
 
 
 async def test_a_job_that_nobody_waits_for_any_more_frees_its_place():
-    workers = Workers(1, replace(LIMITS, max_waiting_per_share=2))
+    workers = Workers(1, replace(LIMITS, max_waiting_per_client=2))
     for number in range(3):
         workers.submit("a", f"a{number}")
     await workers.settle()
@@ -148,7 +148,7 @@ async def test_a_job_that_is_cancelled_as_it_gets_its_worker_gives_it_back():
 
 
 async def test_one_client_may_not_have_more_jobs_wait_than_its_bound():
-    workers = Workers(1, replace(LIMITS, max_waiting_per_share=2))
+    workers = Workers(1, replace(LIMITS, max_waiting_per_client=2))
     for number in range(4):
         workers.submit("a", f"a{number}")
     workers.submit("b", "b0")
@@ -160,7 +160,7 @@ async def test_one_client_may_not_have_more_jobs_wait_than_its_bound():
 
 
 async def test_when_the_queue_is_full_the_client_with_most_jobs_gives_way():
-    workers = Workers(1, replace(LIMITS, max_waiting=4, max_waiting_per_share=4))
+    workers = Workers(1, replace(LIMITS, max_waiting=4, max_waiting_per_client=4))
     for number in range(5):
         workers.submit("a", f"a{number}")
     await workers.settle()
@@ -168,8 +168,8 @@ async def test_when_the_queue_is_full_the_client_with_most_jobs_gives_way():
     await workers.settle()
     with pytest.raises(TooManyCompilations):
         await workers.tasks["a4"]
-    for share in "cd":
-        workers.submit(share, f"{share}0")
+    for client_id in "cd":
+        workers.submit(client_id, f"{client_id}0")
     await workers.settle()
     workers.submit("e", "e0")
     await workers.settle()
@@ -190,27 +190,27 @@ class Scripted(ThreadPool):
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def run(self, job, prepared, *, is_long=True, share=""):
+    async def run(self, job, prepared, *, is_long=True, client_id=""):
         self.jobs.append((job.arguments[0]["properties"], is_long))
         await self.go_on.wait()
         if "hopeless" in str(job.arguments[0]):
             raise (
                 LimitReached("", "", "takes longer than 3 seconds", "Shorten it.") if is_long else TakesLonger
             )
-        return await super().run(job, prepared, is_long=is_long, share=share)
+        return await super().run(job, prepared, is_long=is_long, client_id=client_id)
 
 
 def tool(name):
     return Tool(name, "", {"type": "object", "properties": {name: {}}})
 
 
-def find(cache, *names, share):
+def find(cache, *names, client_id):
     return cache.find_toolset(
         [tool(name) for name in names],
         prepared=VOCABULARY,
         syntax="json",
         tool_choice=ToolChoice(ChoiceMode.REQUIRED),
-        share=share,
+        client_id=client_id,
     )
 
 
@@ -234,34 +234,36 @@ def cache(pool, clock):
 async def test_a_refused_schema_is_not_compiled_again_for_some_minutes(cache, pool, clock):
     for _ in range(3):
         with pytest.raises(UnsupportedToolset, match="takes longer than 3 seconds"):
-            await find(cache, "hopeless", share="attacker")
+            await find(cache, "hopeless", client_id="attacker")
     assert [is_long for _, is_long in pool.jobs] == [False, True]
     with pytest.raises(UnsupportedToolset, match=f"not tried again for {REFUSAL_LIFETIME_S:.0f} s"):
-        await find(cache, "hopeless", share="attacker")
+        await find(cache, "hopeless", client_id="attacker")
     clock.now += REFUSAL_LIFETIME_S
     with pytest.raises(UnsupportedToolset):
-        await find(cache, "hopeless", share="attacker")
+        await find(cache, "hopeless", client_id="attacker")
     assert len(pool.jobs) == 4
 
 
 async def test_what_one_client_was_refused_is_tried_for_another(cache, pool):
     """A refusal may come from a busy machine, so nobody's refusals decide about another client's tools."""
     with pytest.raises(UnsupportedToolset):
-        await find(cache, "hopeless", share="attacker")
+        await find(cache, "hopeless", client_id="attacker")
     pool.jobs.clear()
     with pytest.raises(UnsupportedToolset):
-        await find(cache, "hopeless", share="victim")
+        await find(cache, "hopeless", client_id="victim")
     assert len(pool.jobs) == 2
 
 
 async def test_a_tool_that_an_attacker_also_wants_is_compiled_in_the_victims_turn(cache, pool):
     """The attacker asks for many hopeless tools and then for the victim's own; the victim does not wait."""
     pool.go_on.clear()
-    attack = [asyncio.create_task(find(cache, f"hopeless{number}", share="attacker")) for number in range(12)]
-    attack.append(asyncio.create_task(find(cache, "good", share="attacker")))
+    attack = [
+        asyncio.create_task(find(cache, f"hopeless{number}", client_id="attacker")) for number in range(12)
+    ]
+    attack.append(asyncio.create_task(find(cache, "good", client_id="attacker")))
     await asyncio.sleep(0.05)
     num_before = len(pool.jobs)
-    victim = asyncio.create_task(find(cache, "good", share="victim"))
+    victim = asyncio.create_task(find(cache, "good", client_id="victim"))
     await asyncio.sleep(0.05)
     assert [list(properties) for properties, _ in pool.jobs[num_before:]] == [["good"]]
     pool.go_on.set()
@@ -272,14 +274,16 @@ async def test_a_tool_that_an_attacker_also_wants_is_compiled_in_the_victims_tur
 
 
 async def test_what_clients_want_at_once_is_compiled_once(cache, pool):
-    found = await asyncio.gather(*(find(cache, "a", "b", share=f"client{number}") for number in range(20)))
+    found = await asyncio.gather(
+        *(find(cache, "a", "b", client_id=f"client{number}") for number in range(20))
+    )
     assert len({lookup.grammar.digest for lookup in found}) == 1
     assert len(pool.jobs) == 2
 
 
 async def test_tools_that_nobody_waits_for_any_more_are_not_compiled(cache, pool):
     pool.go_on.clear()
-    left = [asyncio.create_task(find(cache, f"t{number}", share="attacker")) for number in range(10)]
+    left = [asyncio.create_task(find(cache, f"t{number}", client_id="attacker")) for number in range(10)]
     await asyncio.sleep(0.05)
     started = len(pool.jobs)
     assert started < 10
@@ -287,7 +291,7 @@ async def test_tools_that_nobody_waits_for_any_more_are_not_compiled(cache, pool
         request.cancel()
     await asyncio.gather(*left, return_exceptions=True)
     pool.go_on.set()
-    await find(cache, "late", share="attacker")
+    await find(cache, "late", client_id="attacker")
     assert len(pool.jobs) == started + 1
     await cache.close()
 
@@ -296,7 +300,7 @@ async def test_a_job_whose_client_left_holds_its_worker_until_it_ends(cache, poo
     """Otherwise, a client that comes and goes would have more workers than its share."""
     pool.go_on.clear()
     for number in range(10):
-        request = asyncio.create_task(find(cache, f"t{number}", share="attacker"))
+        request = asyncio.create_task(find(cache, f"t{number}", client_id="attacker"))
         await asyncio.sleep(0.02)
         request.cancel()
     await asyncio.sleep(0.02)

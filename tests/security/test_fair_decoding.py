@@ -13,7 +13,7 @@ from runtime.errors import Overloaded, TooManySequences
 from runtime.request import Sampling
 from runtime.sampling import adjust
 from runtime.sequence import Sequence, SequenceStatus
-from runtime.settings import CPU_STEPPED_PER_SHARE, EngineSettings
+from runtime.settings import CPU_STEPPED_PER_CLIENT, EngineSettings
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 
@@ -51,11 +51,13 @@ class Crowd:
         self.engine = Engine(self.runner, VOCABULARY, chosen, context_length=4000)
         self.num_sequences = 0
 
-    def add(self, share, num_tokens, prompt=4):
+    def add(self, client_id, num_tokens, prompt=4):
         self.num_sequences += 1  # prompts differ, so that no pages are shared
         prompt_ids = [self.num_sequences % 200, self.num_sequences // 200, *[1] * (prompt - 2)]
         never_stops = Sampling(temperature=0, logit_bias={256: -1000.0})
-        sequence = Sequence(f"{share}/{self.num_sequences}", prompt_ids, num_tokens, never_stops, share=share)
+        sequence = Sequence(
+            f"{client_id}/{self.num_sequences}", prompt_ids, num_tokens, never_stops, client_id=client_id
+        )
         self.engine.add(sequence)
         return sequence
 
@@ -71,8 +73,8 @@ class Crowd:
             self.step()
         raise AssertionError("it never ended")
 
-    def running(self, share):
-        return sum(sequence.share == share for sequence in self.engine.scheduler.running)
+    def running(self, client_id):
+        return sum(sequence.client_id == client_id for sequence in self.engine.scheduler.running)
 
 
 @pytest.mark.parametrize("num_attacking", [8, 100])
@@ -97,13 +99,13 @@ def test_places_are_divided_equally_and_taken_back():
     num_preempted = crowd.engine.scheduler.num_preempted
     crowd.step(50)
     assert crowd.engine.scheduler.num_preempted == num_preempted  # nobody is preempted to and fro
-    for sequence in [s for s in crowd.engine.scheduler if s.share == "second"]:
+    for sequence in [s for s in crowd.engine.scheduler if s.client_id == "second"]:
         crowd.engine.stop(sequence)
     crowd.step(5)
     assert crowd.running("first") == 8
 
 
-@pytest.mark.parametrize(("device", "most"), [("cpu", CPU_STEPPED_PER_SHARE), ("cuda", 39)])
+@pytest.mark.parametrize(("device", "most"), [("cpu", CPU_STEPPED_PER_CLIENT), ("cuda", 39)])
 def test_on_a_cpu_a_step_computes_some_sequences_of_a_client_in_turns_beside_another(device, most):
     crowd = Crowd(max_sequences=40, device=device)
     first = [crowd.add("first", 2000) for _ in range(39)]
@@ -156,7 +158,7 @@ def test_prompts_of_one_client_take_half_of_a_step_beside_those_of_another():
     assert steps <= 100 // (64 // 2 - 8) + 12
     with_both = next(batch for batch in crowd.runner.batches if victim in batch)
     assert (
-        sum(number for sequence, number in with_both.items() if sequence.share == "attacker") <= 32 + 7
+        sum(number for sequence, number in with_both.items() if sequence.client_id == "attacker") <= 32 + 7
     )  # one for each that runs
 
 
@@ -188,7 +190,7 @@ def test_two_clients_that_need_all_memory_both_end():
 
 
 def test_one_client_has_a_bounded_number_of_sequences():
-    crowd = Crowd(max_sequences_per_share=20)
+    crowd = Crowd(max_sequences_per_client=20)
     for _ in range(20):
         crowd.add("attacker", 100)
     with pytest.raises(TooManySequences, match="this client has 20 answers") as refused:

@@ -63,9 +63,9 @@ def test_a_client_that_leaves_holds_its_threads_until_they_are_free(threads, gat
 
 
 def test_clients_take_turns(threads, gate):
-    for share in ("a", "b"):
+    for client_id in ("a", "b"):
         for _ in range(2):
-            threads.submit(share, lambda: gate.wait(TIMEOUT_S))
+            threads.submit(client_id, lambda: gate.wait(TIMEOUT_S))
     done = []
     futures = [threads.submit("a", lambda: done.append("a")) for _ in range(50)]
     futures.append(threads.submit("c", lambda: done.append("c")))
@@ -87,7 +87,7 @@ def test_other_threads_run_while_a_text_is_tokenized(tmp_path):
     folder = ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2))
     text = load_tokenizer(folder, model_id="tiny")
     renderer = PromptRenderer(
-        text, 10**9, max_per_share=1, retry_after_s=1, num_sequences=lambda _: 0, takes_images=False
+        text, 10**9, max_per_client=1, retry_after_s=1, num_sequences=lambda _: 0, takes_images=False
     )
 
     def pause_and_duration():

@@ -37,17 +37,17 @@ async def grammars(held):
 
 async def test_a_client_holds_so_much_and_others_as_much(grammars, held):
     """128 answers that waited, each with a grammar of its own, held as many grammars, of 128 MB at most."""
-    found = await grammars.find_format(choice(0), prepared=VOCABULARY, share="attacker")
+    found = await grammars.find_format(choice(0), prepared=VOCABULARY, client_id="attacker")
     with pytest.raises(TooManyGrammars, match="take 1; try again"):
-        await grammars.find_format(choice(1), prepared=VOCABULARY, share="attacker")
-    again = await grammars.find_format(choice(0), prepared=VOCABULARY, share="attacker")
+        await grammars.find_format(choice(1), prepared=VOCABULARY, client_id="attacker")
+    again = await grammars.find_format(choice(0), prepared=VOCABULARY, client_id="attacker")
     assert again.grammar.digest == found.grammar.digest, "what it holds already takes no more"
-    await grammars.find_format(choice(1), prepared=VOCABULARY, share="other")
+    await grammars.find_format(choice(1), prepared=VOCABULARY, client_id="other")
     assert held.num_bytes("attacker") > 0
 
 
 async def test_what_an_answer_held_is_free_when_it_has_ended(grammars, held):
-    found = [await grammars.find_format(choice(0), prepared=VOCABULARY, share="a") for _ in range(2)]
+    found = [await grammars.find_format(choice(0), prepared=VOCABULARY, client_id="a") for _ in range(2)]
     size, gone = held.num_bytes("a"), weakref.ref(found[0])
     del found[0]
     gc.collect()
@@ -56,7 +56,7 @@ async def test_what_an_answer_held_is_free_when_it_has_ended(grammars, held):
     found.clear()
     gc.collect()
     assert held.num_bytes("a") == 0
-    await grammars.find_format(choice(1), prepared=VOCABULARY, share="a")
+    await grammars.find_format(choice(1), prepared=VOCABULARY, client_id="a")
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

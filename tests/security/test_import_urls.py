@@ -252,7 +252,7 @@ async def test_few_sources_are_read_at_once():
         max_bytes=1000, contents=ContentLimits(), access=SourceAccess(), max_imports=2
     )
     order = SourceOrder(kind="openapi", document="{}")
-    tasks = [asyncio.create_task(processes.read(order, share)) for share in ("a", "a", "b", "c")]
+    tasks = [asyncio.create_task(processes.read(order, client_id)) for client_id in ("a", "a", "b", "c")]
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in results] == [
         UnreadableSource,

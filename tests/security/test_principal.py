@@ -14,14 +14,14 @@ from gateway.errors import SettingsError
 from gateway.sources.outbound import read_networks
 
 
-def share(client="203.0.113.5", headers=(), *, key=None, trusted=""):
+def client_id(client="203.0.113.5", headers=(), *, key=None, trusted=""):
     scope = {
         "client": (client, 40000) if client else None,
         "headers": [(name.encode(), value.encode()) for name, value in headers],
     }
     if key is not None:
         scope[GRANT] = ConfiguredKeys((key,)).grant_of({b"x-api-key": key.encode()})
-    return principal_of(scope, read_networks(trusted)).share
+    return principal_of(scope, read_networks(trusted)).client_id
 
 
 def forwarded(*hops):
@@ -29,9 +29,9 @@ def forwarded(*hops):
 
 
 def test_a_key_is_one_client_wherever_it_comes_from_and_is_not_told():
-    first = share("203.0.113.5", key="sk-12345678")
-    second = share("198.51.100.7", [("authorization", "Bearer another")], key="sk-12345678")
-    other = share("203.0.113.5", key="sk-87654321")
+    first = client_id("203.0.113.5", key="sk-12345678")
+    second = client_id("198.51.100.7", [("authorization", "Bearer another")], key="sk-12345678")
+    other = client_id("203.0.113.5", key="sk-87654321")
     assert first == second != other
     assert "sk-" not in first
     assert hashlib.sha256(b"sk-12345678").hexdigest()[:16] in first
@@ -39,8 +39,8 @@ def test_a_key_is_one_client_wherever_it_comes_from_and_is_not_told():
 
 def test_without_keys_a_header_does_not_choose_the_client():
     lies = [("authorization", "Bearer another"), *forwarded("198.51.100.1")]
-    assert share(headers=lies) == share()
-    assert share("127.0.0.1", lies) == share("127.0.0.1")
+    assert client_id(headers=lies) == client_id()
+    assert client_id("127.0.0.1", lies) == client_id("127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_without_keys_a_header_does_not_choose_the_client():
     ],
 )
 def test_an_ipv6_network_is_one_client(address, expected):
-    assert share(address) == expected
+    assert client_id(address) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_an_ipv6_network_is_one_client(address, expected):
     ],
 )
 def test_a_trusted_proxy_tells_the_client(hops, expected):
-    assert share("10.0.0.1", forwarded(*hops), trusted="10.0.0.0/8, ::1") == expected
+    assert client_id("10.0.0.1", forwarded(*hops), trusted="10.0.0.0/8, ::1") == expected
 
 
-def test_a_connection_without_an_address_has_a_share():
-    assert share(None) == share(None)
+def test_a_connection_without_an_address_has_a_client_id():
+    assert client_id(None) == client_id(None)
 
 
 def test_networks_that_are_none_are_named():
@@ -93,7 +93,7 @@ def test_networks_that_are_none_are_named():
         {"X-API-Key": "sk-12345678", "Authorization": "Bearer another"},  # which lets nobody in
     ],
 )
-async def test_the_share_of_the_key_that_let_a_request_in_reaches_the_engine(settings, runtime, headers):
+async def test_the_client_id_of_the_key_that_let_a_request_in_reaches_the_engine(settings, runtime, headers):
     keyed = msgspec.structs.replace(settings, api_key="sk-12345678")
     async with AsyncTestClient(create_app(keyed, runtime=runtime)) as client:
         answer = await client.post(
@@ -103,4 +103,4 @@ async def test_the_share_of_the_key_that_let_a_request_in_reaches_the_engine(set
         )
     assert answer.status_code == 200, answer.text
     [request] = runtime.requests
-    assert request.share == share(key="sk-12345678")
+    assert request.client_id == client_id(key="sk-12345678")

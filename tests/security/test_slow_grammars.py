@@ -33,7 +33,7 @@ def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_token
         machine.step()
     start, steps_s = machine.clocks.seconds, []
     while victim.num_output < 25:
-        while sum(sequence.share == "attacker" for sequence in machine.engine.scheduler) < 100:
+        while sum(sequence.client_id == "attacker" for sequence in machine.engine.scheduler) < 100:
             machine.add("attacker", seconds, max_tokens)
         before = machine.clocks.seconds
         machine.step()

@@ -12,7 +12,7 @@ from serving import client_of
 from typer.testing import CliRunner
 
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.cache.grammar_store import LIFETIME_S, MAX_SHARE_BYTES, StoreAllowance
+from compiler.cache.grammar_store import LIFETIME_S, MAX_CLIENT_BYTES, StoreAllowance
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
@@ -159,22 +159,22 @@ async def test_a_policy_that_evicts_registrations_is_warned_of(tmp_path, caplog)
 def test_what_one_client_adds_in_grammars_is_bounded():
     now = 0.0
     allowance = StoreAllowance(lambda: now)
-    assert all(allowance.take("a", MAX_SHARE_BYTES // 4) for _ in range(4))
+    assert all(allowance.take("a", MAX_CLIENT_BYTES // 4) for _ in range(4))
     assert not allowance.take("a", 1_000_000)
     assert allowance.take("b", 1_000_000)
     now = LIFETIME_S / 2
-    assert allowance.take("a", MAX_SHARE_BYTES // 2)
+    assert allowance.take("a", MAX_CLIENT_BYTES // 2)
     assert not allowance.take("a", 1_000_000)
 
 
 async def test_a_grammar_that_is_not_stored_is_used_all_the_same(monkeypatch):
-    monkeypatch.setattr("compiler.cache.grammar_store.MAX_SHARE_BYTES", 2_000)
+    monkeypatch.setattr("compiler.cache.grammar_store.MAX_CLIENT_BYTES", 2_000)
     store, vocabulary = open_store("sqlite://:memory:"), prepare(Vocabulary.of_bytes())
     cache = GrammarCache(store, secret=b"0123456789abcdef")
     for number in range(20):
         tool = Tool("f", "", {"properties": {f"name_{number}": {"type": "integer"}}})
         found = await cache.find_toolset(
-            [tool], prepared=vocabulary, syntax="json", tool_choice=ToolChoice(), share="a"
+            [tool], prepared=vocabulary, syntax="json", tool_choice=ToolChoice(), client_id="a"
         )
         assert found.source == "compiled"
     stored = [await store.get(key) async for key in store.scan("unit:")]

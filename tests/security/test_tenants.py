@@ -156,7 +156,7 @@ async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client, runtime)
     for own, sources in ((bolt, [None]), (plain, ["memory"])):
         listed = (await client.get("/v1/requests", headers=own)).json()["requests"]
         assert [one["grammar_source"] for one in listed] == sources
-    assert [request.share for request in runtime.requests[:2]] == ["tenant acme", "tenant bolt"]
+    assert [request.client_id for request in runtime.requests[:2]] == ["tenant acme", "tenant bolt"]
 
 
 async def test_old_revisions_of_tenants_are_collected(client, settings, tmp_path):

@@ -76,24 +76,24 @@ def test_masks_that_one_client_leaves_behind_take_no_time_from_others(monkeypatc
     monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.01)
     monkeypatch.setattr(timed_fills, "MAX_LEFT_BEHIND_OF_CLIENT", 2)
     fills, stuck, bitmask = TimedFills(), StuckMatcher(), allocate_bitmask(1, 64)
-    for client, seconds in [
+    for client_id, seconds in [
         ("attacker", 0.01),
         ("attacker", 0.005),
         ("attacker", 0.01 / 3),
         ("victim", 0.01),
     ]:
-        fills.begin_for(client)
+        fills.begin_for(client_id)
         with pytest.raises(MatchingTooSlow) as refused:
             fills.fill(stuck, bitmask, 0)
         assert refused.value.seconds == seconds
-    assert [fill.client for fill in fills._left_behind] == ["attacker", "attacker", "victim"]
+    assert [fill.client_id for fill in fills._left_behind] == ["attacker", "attacker", "victim"]
     stuck.goes_on.set()
 
 
 def test_an_engine_and_a_verified_output_say_whose_masks_they_fill():
     machine = Machine()
     verification = Verification(VOCABULARY, TokenBytes(VOCABULARY.vocabulary))
-    request = GenerationRequest("r", "m", (), constraint=compile_schema({"const": "a"}), share="verified")
+    request = GenerationRequest("r", "m", (), constraint=compile_schema({"const": "a"}), client_id="verified")
     with patch.object(TimedFills, "begin_for") as begin_for:
         engine = Engine(machine.runner, VOCABULARY, EngineSettings(), context_length=400)
         with engine.scheduler.slow.timed(machine.add("embedded")):

@@ -14,7 +14,7 @@ def rounds(shares, names, number, cost=1.0):
     return served
 
 
-def test_shares_that_want_all_the_time_get_the_same():
+def test_clients_that_want_all_the_time_get_the_same():
     shares = FairShares()
     for name in "abc":
         shares.enter(name)
@@ -49,7 +49,7 @@ def test_staying_away_gives_no_credit():
     assert rounds(shares, ["idle", "steady"], 10) == {"idle": 5, "steady": 5}
 
 
-def test_a_share_is_present_until_everything_it_wanted_is_done():
+def test_a_client_is_present_until_everything_it_wanted_is_done():
     shares = FairShares()
     for _ in range(2):
         shares.enter("a")
@@ -69,7 +69,7 @@ def test_nothing_is_remembered_once_everybody_has_left():
     assert shares.served("a") == shares.served("b")
 
 
-def test_many_shares_that_come_and_go_are_forgotten_the_largest_last(monkeypatch):
+def test_many_clients_that_come_and_go_are_forgotten_the_largest_last(monkeypatch):
     monkeypatch.setattr(fair_shares, "MAX_REMEMBERED", 8)
     shares = FairShares()
     shares.enter("steady")
