@@ -209,6 +209,17 @@ def test_only_a_user_shows_images():
         )
 
 
+@pytest.mark.parametrize("detail", ["low", [], {"a": 1}], ids=str)
+def test_any_other_detail_has_no_effect_and_is_said(detail):
+    image = {"url": PIXEL, "detail": detail}
+    reader = FieldReader()
+    [message] = read_openai(
+        [{"role": "user", "content": [{"type": "image_url", "image_url": image}]}], reader
+    )
+    assert len(message.images) == 1
+    assert reader.ignored == ("messages[].content[].image_url.detail",)
+
+
 def test_the_template_writes_the_place_of_an_image(seeing):
     ids = seeing.chat_template.token_ids([SHOWN])
     assert "What is [image]this?" in seeing.tokenizer.decode(ids)

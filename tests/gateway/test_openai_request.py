@@ -267,6 +267,8 @@ REFUSALS = [
         "messages[0].content[0].image_url.url",
     ),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+    ({"messages": [{"role": "user", "content": [{"type": [], "text": "a"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "system", "content": [{"type": {}}]}]}, "messages[0].content[0].type"),
     (
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "texts": 1}]}]},
         "messages[0].content[0].texts",

@@ -159,7 +159,7 @@ def _read_image(part: dict[str, Any], path: str, reader: FieldReader) -> ImageUR
     image = part.get("image_url")
     if not isinstance(image, dict) or not isinstance(image.get("url"), str):
         raise InvalidField(f"{path}.image_url.url", "it must be a string")
-    if image.get("detail") not in {None, "auto"}:
+    if image.get("detail") not in (None, "auto"):  # a tuple, because what a client sends may have no hash
         reader.ignore("messages[].content[].image_url.detail", "the engine reads images in its own way")
     return ImageURL(image["url"], f"{path}.image_url.url")
 
@@ -173,7 +173,7 @@ def _read_content(content: Content | None, path: str, reader: FieldReader) -> st
 def _read_part(part: dict[str, Any], path: str, reader: FieldReader) -> str:
     kind = part.get("type")
     key = "refusal" if kind == "refusal" else "text"
-    if kind not in {"text", "refusal"}:
+    if kind not in ("text", "refusal"):  # a tuple, because what a client sends may have no hash
         shown = shorten(repr(kind), MAX_NAME)
         raise InvalidField(f"{path}.type", f"{shown} is not supported: the model reads 'text' only")
     for name, value in part.items():
