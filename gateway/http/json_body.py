@@ -43,7 +43,7 @@ def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimi
 
     A byte order mark at the start is ignored, as RFC 8259 allows. A body with half a surrogate pair as an
     escape is malformed. With `keeps_surrogates` it is read nevertheless, so that the caller can name the
-    field.
+    field; so is a number that no double holds, as infinity. The caller must refuse both.
 
     Raises:
         MalformedBody: the text is not JSON, or (UnreadableBody) exceeds `limits`; with line and column.
@@ -170,16 +170,18 @@ def _too_deep(text: str, limit: int) -> UnreadableBody:
     for bracket in _BRACKET.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
         if depth > limit:
-            return UnreadableBody(f"it is nested more than {limit} deep", *_position(text[: bracket.start()]))
+            return UnreadableBody(
+                f"it is nested more than {limit} deep", *position_after(text[: bracket.start()])
+            )
     return UnreadableBody("it is nested too deeply")
 
 
 def _malformed(before: str, reason: str) -> MalformedBody:
     """The error for whatever follows `before`."""
-    return MalformedBody(reason, *_position(before))
+    return MalformedBody(reason, *position_after(before))
 
 
-def _position(before: str) -> tuple[int, int]:
+def position_after(before: str) -> tuple[int, int]:
     """The line and column, counted from 1, right after `before`."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 

@@ -1,5 +1,6 @@
 """The routes of imports: import tools from a source, list what differs there, accept or decline it."""
 
+import asyncio
 import re
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from msgspec import Meta
 from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
-from gateway.http.json_body import convert
+from gateway.http.json_body import convert, position_after
 from gateway.http.problems import REGISTRY
 from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
@@ -20,6 +21,9 @@ from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
 from gateway.toolsets.tool_imports import Offer
+from toolspecs.imports.documents import LIMITS
+from toolspecs.json_value import find_flaw, pointer
+from toolspecs.nearest import shorten
 from toolspecs.pinned_source import selection_of
 
 SourceURL = Annotated[str, Meta(pattern=r"^https?://(?![^/?#]*@)[!-~]+(?!\n)$", max_length=2000)]
@@ -28,6 +32,8 @@ HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*(?!\n)$", max_length=8000)]
 SourceHeaders = Annotated[dict[HeaderName, HeaderValue], Meta(max_length=50)]
 Patterns = Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=100)]
 _WITH_PASSWORD = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
+_MAX_PLACE = 1_000
+"""Characters of a place in a document that an error names."""
 Location = Annotated[str, Meta(min_length=1, max_length=2000)]
 
 
@@ -213,10 +219,12 @@ async def _read_source(body: ImportBody, services: Services, principal: Principa
         order = SourceOrder(kind="mcp", url=body.mcp.url, headers=body.mcp.headers)
     else:
         assert body.openapi
+        # In a thread: a document may have 16 MB, and what is wrong with it is looked for value by value.
+        document = await asyncio.to_thread(_text, body.openapi.document)
         order = SourceOrder(
             kind="openapi",
             url=body.openapi.url,
-            document=_text(body.openapi.document),
+            document=document,
             headers=body.openapi.headers,
             tags=body.openapi.tags,
             paths=body.openapi.paths,
@@ -230,4 +238,22 @@ async def _read_source(body: ImportBody, services: Services, principal: Principa
 
 
 def _text(document: str | dict[str, Any] | None) -> str | None:
-    return msgspec.json.encode(document).decode() if isinstance(document, dict) else document
+    """A document as text.
+
+    Raises:
+        InvalidField: it holds half a surrogate pair, or as an object anything else that JSON does not have. A
+            registry's body is read nevertheless (see `read_json`).
+    """
+    if isinstance(document, dict):
+        if flaw := find_flaw(document, LIMITS, is_document=True):
+            place = shorten(pointer("", flaw.path) or "/", _MAX_PLACE)
+            raise InvalidField("openapi.document", f"at {place}: {flaw.message}")
+        return msgspec.json.encode(document).decode()
+    if document is not None:
+        try:
+            document.encode()
+        except UnicodeEncodeError as error:
+            line, column = position_after(document[: error.start])
+            reason = f"at line {line}, column {column}: half a surrogate pair is not Unicode text"
+            raise InvalidField("openapi.document", reason) from error
+    return document

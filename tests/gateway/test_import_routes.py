@@ -267,6 +267,26 @@ async def test_a_document_is_read_as_it_is_in_json_or_yaml(client):
     assert "other documents are not read here" in refused.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (r'{"info": {"title": "\ud800"}}', "at /info/title: a string with half a surrogate pair"),
+        (r'{"info": {"a": {"\udc00": 1}}}', "at /info/a: a string with half a surrogate pair"),
+        (r'{"\ud800": 1}', "half a surrogate pair"),
+        ('{"paths": {"/a": [1, -1e999]}}', "at /paths/~1a/1: JSON has no infinite numbers"),
+        (r'"openapi: 3.0.0\ninfo: \ud800"', "at line 2, column 7: half a surrogate pair"),
+        (r'"{\"info\": \"\ud800\"}"', "at line 1, column 11: half a surrogate pair"),
+    ],
+)
+async def test_a_document_that_json_cannot_hold_is_refused_at_its_place(client, written, reason):
+    """Bodies of the registry are read nevertheless: the first were answered with 500, and 1e999 became null."""
+    body = f'{{"openapi": {{"document": {written}}}}}'
+    answer = await client.post(IMPORT, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["field"] == "openapi.document"
+    assert reason in answer.json()["detail"]
+
+
 async def test_a_gateway_reads_servers_of_the_networks_that_its_settings_admit(settings, runtime):
     server = MCPServer("Weather Desk")
 
