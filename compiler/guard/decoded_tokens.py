@@ -25,7 +25,10 @@ OPENED_STRING = re.compile(rb'\s*"(.*)\Z', re.DOTALL)
 """A token that opens a string before it writes anything else, and what it writes of the string."""
 _COMPLETE_CHARACTERS = re.compile(rb"(?:[^\\]|" + ESCAPE.pattern + rb")*", re.DOTALL)
 _MAX_CACHED_GROUPS = 8
-_MAX_CACHED_NEEDS = 1024
+_MAX_NEEDS_BYTES = 4 * 2**20
+"""What the needs from states of an automaton may take; a few thousand groups take some 16 KB a state, and
+those of a pattern that tells most tokens apart some 200 KB."""
+_MIN_CACHED_NEEDS = 16
 _KEY_BITS = 63
 _NEVER = np.iinfo(np.int32).max
 
@@ -156,7 +159,8 @@ class TokenGroups:
         self._group_of = group_of
         """By token id; tokens that write nothing of the string are in a last group."""
         self._others = others
-        self._needs = lru_cache(_MAX_CACHED_NEEDS)(self._find_needs)
+        num_bytes = (len(groups.num_added) + 1) * groups.num_added.itemsize
+        self._needs = lru_cache(max(_MIN_CACHED_NEEDS, _MAX_NEEDS_BYTES // num_bytes))(self._find_needs)
 
     def fitting_row(self, state: int, num_left: int) -> Row:
         """The row of the tokens that need at most `num_left` characters from a state of the automaton on."""
