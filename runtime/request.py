@@ -47,7 +47,8 @@ class Message:
 class Sampling:
     """How to sample; temperature 0 is greedy. `seed` None stands for a random seed.
 
-    `repetition_penalty` weakens tokens that the prompt or the output contains; 1 changes nothing.
+    `repetition_penalty` weakens tokens that the prompt or the output contains; 1 changes nothing. `top_k` and
+    `top_p` keep tokens that are as probable as the last one, too.
     """
 
     temperature: float = 1.0

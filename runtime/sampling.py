@@ -183,9 +183,35 @@ def _logprobs(probabilities: Tensor, chosen: Tensor, sequences: list[Sequence]) 
         return None
     rows = probabilities[upload(list(num_top_by_row), probabilities.device, torch.long)]
     logprobs = (rows / rows.sum(dim=1, keepdim=True)).log()
-    values, ids = logprobs.topk(min(max(num_top_by_row.values()), logprobs.shape[1]))
+    ids = _most_probable(rows, min(max(num_top_by_row.values()), rows.shape[1]))
+    values = logprobs.gather(1, ids)
     own = logprobs.gather(1, chosen[upload(list(num_top_by_row), chosen.device, torch.long)][:, None])
     return torch.cat([own.double(), values.double(), ids.double()], dim=1)
+
+
+def _most_probable(rows: Tensor, number: int) -> Tensor:
+    """The ids of the most probable tokens of each row, int64 [len(rows), number], the most probable first.
+
+    Of tokens that are equally probable, those with lower ids come first. They are looked for in the `number`
+    blocks whose most probable tokens come first: each of these blocks has a token that comes before all those
+    of any other block. `topk` over all columns takes longer, and chooses among equal ones by `number`.
+    """
+    num_rows, num_columns = rows.shape
+    if num_missing := -num_columns % BLOCK:
+        rows = pad(rows, (0, num_missing), value=-1.0)
+    peaks = rows.view(num_rows, -1, BLOCK).amax(dim=2)
+    blocks = _largest(peaks, min(number, peaks.shape[1])).sort(dim=1).values
+    ids = (blocks[:, :, None] * BLOCK + torch.arange(BLOCK, device=rows.device)).flatten(1)
+    return ids.gather(1, _largest(rows.gather(1, ids), number))
+
+
+def _largest(values: Tensor, number: int) -> Tensor:
+    """The columns of the largest float32 values of each row; of equal ones, those further left come first.
+
+    As float64, these leave the last 29 bits unused. As integers, they are in the same order.
+    """
+    order = values.double().view(torch.int64) - torch.arange(values.shape[1], device=values.device)
+    return order.topk(number).indices
 
 
 def _download(

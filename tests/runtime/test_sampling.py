@@ -146,6 +146,21 @@ def test_more_logprobs_than_there_are_tokens():
     assert len(sample_one([0.0, 0.0], num_logprobs=20).top) == 2
 
 
+@pytest.mark.parametrize("width", [5, 128, 1000])
+def test_of_equally_probable_alternatives_those_with_lower_ids_come_first(width):
+    """Which of them came at all depended on how many another request of the step wanted."""
+    generator = torch.Generator().manual_seed(width)
+    logits = torch.randint(-4, 4, (6, width), generator=generator).float()
+    logits[5] = math.nan
+    numbers = [0, 1, 3, 7, 20, 20]
+    rows = [sequence(Sampling(), num_logprobs=number) for number in numbers]
+    for row, number, sampled in zip(logits[:5], numbers, sample_all(logits, rows), strict=False):
+        expected = row.sort(descending=True, stable=True).indices[:number].tolist()
+        assert [token_id for token_id, _ in sampled.top] == expected
+        values = row.log_softmax(0)[expected].tolist()
+        assert [value for _, value in sampled.top] == pytest.approx(values, abs=1e-5)
+
+
 @given(st.integers(-(2**63), 2**64), st.integers(0, 100), st.integers(0, 10**6))
 def test_noise_is_a_function_into_the_unit_interval(seed, choice, position):
     assert 0 <= noise(seed, choice, position) < 1

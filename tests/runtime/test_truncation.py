@@ -44,10 +44,23 @@ def test_each_row_keeps_what_sorting_it_would_keep(samplings, seed, spread):
         assert found == pytest.approx(wanted, abs=1e-5)
 
 
-def test_tokens_as_probable_as_the_last_one_are_kept():
-    probabilities = torch.tensor([[0.4, 0.2, 0.2, 0.2]])
-    truncate(probabilities, [Sampling(top_p=0.5)])
+@pytest.mark.parametrize("sampling", [Sampling(top_p=0.5), Sampling(top_k=2)])
+def test_tokens_as_probable_as_the_last_one_are_kept(sampling):
+    probabilities = torch.tensor([[0.4, 0.2, 0.2, 0.2, 0.0]])
+    truncate(probabilities, [sampling])
     assert probabilities.count_nonzero() == 4
+
+
+@pytest.mark.parametrize("other", [None, 1, 21, 1000, 10**6])
+def test_a_row_keeps_the_same_tokens_beside_any_other(other):
+    """Half of such rows kept other tokens beside another `top_k`: bfloat16 has few values, so many are equal."""
+    generator = torch.Generator().manual_seed(0)
+    logits = (torch.randn(20, 32_000, generator=generator) * 3).bfloat16().float()
+    alone = logits.softmax(1)
+    truncate(alone, [Sampling(top_k=20)] * 20)
+    beside = logits.repeat(2, 1).softmax(1)
+    truncate(beside, [Sampling(top_k=20)] * 20 + [Sampling(top_k=other)] * 20)
+    assert torch.equal(beside[:20], alone)
 
 
 def test_the_most_probable_token_is_always_kept():
