@@ -75,6 +75,55 @@ def test_text_that_is_no_json_is_told_at_its_line(page):
     assert page.locator(".gutter .faulty").all_inner_texts() == ["8"]
 
 
+KEPT = {
+    "tools": [
+        {"type": "function", "function": {**WEATHER["function"], "strict": True}},
+        {"name": "pay", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}},
+        {
+            **tool(
+                "count", b={"maximum": 2**63 - 1, "type": "integer"}, **{"1": {"$ref": "https://a.example/x"}}
+            ),
+            "annotations": {"readOnlyHint": True},
+            "callgate": {"key_order": "any"},
+        },
+        {
+            "type": "custom",
+            "name": "write",
+            "format": {"type": "grammar", "syntax": "regex", "definition": "a+"},
+        },
+    ],
+    "documents": {"https://a.example/x": {"const": 0.1}},
+    "prompt_tools": "allowed",
+    "tool_search": {"limit": 3, "always": ["pay"]},
+}
+"""A toolset with fields of every shape, an integer that no double holds, and a key that looks like a number."""
+
+
+def test_a_change_without_edits_changes_nothing(gateway, page):
+    gateway.put("/v1/toolsets/kept", json=KEPT).raise_for_status()
+    before = gateway.get("/v1/toolsets/kept").json()
+    page.goto("/console#/toolsets/kept")
+    page.get_by_role("link", name="Change", exact=True).click()
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    with page.expect_response(lambda answer: answer.request.method == "PUT") as registered:
+        page.get_by_role("button", name="Register revision 2").click()
+    assert registered.value.ok
+    page.get_by_role("heading", name="kept", level=1, exact=True).wait_for()
+    assert gateway.get("/v1/toolsets/kept").json() == before, "the same content is no new revision"
+    assert before["tool_search"] == KEPT["tool_search"]
+
+
+def test_a_change_of_imported_tools_says_that_their_sources_are_forgotten(gateway, page, weather):
+    said = page.get_by_text("registering forgets their sources")
+    page.goto("/console#/toolsets/+register?name=weather")
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    assert said.count() == 0
+    source = {"kind": "mcp", "location": "https://a.example", "tools": [tool("pay")]}
+    gateway.post("/v1/toolsets/desk/import", json={"listing": source}).raise_for_status()
+    page.goto("/console#/toolsets/+register?name=desk")
+    said.wait_for()
+
+
 def test_a_change_of_somebody_else_is_not_overwritten(gateway, page, weather):
     page.goto("/console#/toolsets/+register?name=weather")
     page.get_by_text("Every keyword can be enforced.").wait_for()

@@ -28,15 +28,15 @@ export async function get(path, query = {}, signal = undefined) {
   return (await send("GET", withQuery(path, query), { signal })).json();
 }
 
-/** The same for what changes something; `body` is sent as JSON. An answer without a body is null. */
+/** The same for what changes something; `body` is a value or JSON text. An answer without a body is null. */
 export async function call(method, path, { body, headers, signal } = {}) {
   const response = await send(method, path, { body, headers, signal });
   return response.status === 204 ? null : response.json();
 }
 
 /** The text that a path answers with. */
-export async function getText(path, signal = undefined) {
-  return (await send("GET", path, { signal })).text();
+export async function getText(path, query = {}, signal = undefined) {
+  return (await send("GET", withQuery(path, query), { signal })).text();
 }
 
 /** The events of a stream, as they come; it ends at `[DONE]`. Stops when `signal` does. */

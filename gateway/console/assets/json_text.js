@@ -1,4 +1,4 @@
-// JSON text and its lines: the line that a JSON pointer leads to, and a value as lines.
+// JSON text and its lines: the line that a JSON pointer leads to, a value as lines, and parts of a text.
 
 /**
  * Read JSON and where its values stand: `{ value, lines }`, or `{ error: { line, reason } }`.
@@ -48,6 +48,56 @@ export function writtenLines(value, pointer = "", depth = 0, key = null, comma =
 /** The pointer of the value under a key. */
 export function child(pointer, key) {
   return `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
+}
+
+const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+const OPENING = new Set("{[");
+const CLOSING = new Set("}]");
+
+/**
+ * The texts of a list's items. Texts, unlike JavaScript's values, keep all digits of large numbers, and the order
+ * of keys that look like numbers.
+ */
+export function itemTexts(text) {
+  const found = [];
+  let depth = 0;
+  let begin = 0;
+  for (const { 0: token, index } of text.matchAll(TOKEN)) {
+    if (CLOSING.has(token)) depth -= 1;
+    if (CLOSING.has(token) ? depth === 0 : token === "," && depth === 1) {
+      found.push(text.slice(begin, index));
+      begin = index + 1;
+    }
+    if (OPENING.has(token)) {
+      if (depth === 0) begin = index + 1;
+      depth += 1;
+    }
+  }
+  return found.filter((item) => item.trim());
+}
+
+/** The texts of an object's values, by their keys. */
+export function memberTexts(text) {
+  return new Map(itemTexts(text).map((member) => {
+    const [before, key] = /^\s*("(?:[^"\\]|\\.)*")\s*:/.exec(member);
+    return [JSON.parse(key), member.slice(before.length)];
+  }));
+}
+
+/** JSON text with one value a line, indented by its depth. */
+export function indented(text) {
+  let written = "";
+  let depth = 0;
+  let before = "";
+  for (const [token] of text.matchAll(TOKEN)) {
+    if (CLOSING.has(token)) depth -= 1;
+    const isFirst = OPENING.has(before);
+    if (CLOSING.has(token) ? !isFirst : isFirst || before === ",") written += `\n${"  ".repeat(depth)}`;
+    written += token === ":" ? ": " : token;
+    if (OPENING.has(token)) depth += 1;
+    before = token;
+  }
+  return written;
 }
 
 /** What is wrong with the text, where the reader is. */

@@ -1,8 +1,8 @@
 // Registering a toolset by paste or file: it is checked while it is written, and refusals stand at their lines.
 
-import { Problem, call, get } from "../api.js";
+import { Problem, call, getText } from "../api.js";
 import { make } from "../elements.js";
-import { lineAt, readJSON } from "../json_text.js";
+import { indented, itemTexts, lineAt, memberTexts, readJSON } from "../json_text.js";
 import { empty, field, heading, problemBox } from "../parts.js";
 import { go, link } from "../address.js";
 import { faultList, verdicts } from "./check_result.js";
@@ -30,24 +30,37 @@ const EXAMPLE = `{
 
 export async function showRegister(address, signal) {
   const { name } = address.query;
-  const text = name ? await currentText(name, signal) : "";
+  const { text, isImported } = name ? await currentContent(name, signal) : { text: "", isImported: false };
   const form = new RegisterForm(name ?? "", text, signal);
+  const loss = isImported ? " Some of these tools were imported; registering forgets their sources." : "";
   return [
     heading(
       name ? `Change ${name}` : "Register a toolset",
-      "A toolset is stored only if every keyword of every tool can be enforced.",
+      `A toolset is stored only if every keyword of every tool can be enforced.${loss}`,
       make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]) }, "Cancel"),
     ),
     form.element,
   ];
 }
 
-async function currentText(name, signal) {
-  const { tools, documents, prompt_tools: shown } = await get(`v1/toolsets/${encodeURIComponent(name)}`, { shape: "mcp" }, signal);
-  const parts = { tools };
-  if (Object.keys(documents).length) parts.documents = documents;
-  if (shown) parts.prompt_tools = shown;
-  return JSON.stringify(parts, null, 2);
+/** The current revision as text, in the form in which it can be registered again, and whether it has sources. */
+async function currentContent(name, signal) {
+  const path = `v1/toolsets/${encodeURIComponent(name)}`;
+  const current = memberTexts(await getText(path, { shape: "mcp" }, signal));
+  const revision = `${path}/revisions/${current.get("revision")}`;
+  const others = itemTexts(memberTexts(await getText(revision, { shape: "anthropic" }, signal)).get("tools"));
+  // Only MCP's shape has `_meta`, for example, and only Anthropic's has both `cache_control` and `strict`.
+  const tools = itemTexts(current.get("tools")).map((tool, i) => (size(others[i]) > size(tool) ? others[i] : tool));
+  const parts = [`"tools": [${tools}]`];
+  for (const part of ["documents", "prompt_tools", "tool_search"]) {
+    const text = current.get(part);
+    if (text !== "{}" && text !== "null") parts.push(`"${part}": ${text}`);
+  }
+  return { text: indented(`{${parts}}`), isImported: current.get("sources") !== "[]" };
+}
+
+function size(object) {
+  return Object.keys(JSON.parse(object)).length;
 }
 
 class RegisterForm {
@@ -116,7 +129,7 @@ class RegisterForm {
     }
     this.checking = new AbortController();
     const { signal } = this.checking;
-    const { body, prefix } = bodyOf(read.value);
+    const { body, prefix } = bodyOf(text, read.value);
     try {
       this.showResult(make("p.soft", { role: "status" }, "Checking…"));
       const found = await call("POST", `${this.path}/check`, { body, signal: AbortSignal.any([signal, this.signal]) });
@@ -167,13 +180,13 @@ class RegisterForm {
   }
 }
 
-/** The body of a request, and the prefix that its pointers have before the same pointers into the text. */
-function bodyOf(value) {
-  if (Array.isArray(value)) return { body: { tools: value }, prefix: "/tools" };
+/** The body of a request, as text, and the prefix that its pointers have before the same pointers into `text`. */
+function bodyOf(text, value) {
+  if (Array.isArray(value)) return { body: `{"tools": ${text}}`, prefix: "/tools" };
   if (value !== null && typeof value === "object" && !("tools" in value) && ("name" in value || "function" in value)) {
-    return { body: { tools: [value] }, prefix: "/tools/0" };
+    return { body: `{"tools": [${text}]}`, prefix: "/tools/0" };
   }
-  return { body: value, prefix: "" };
+  return { body: text, prefix: "" };
 }
 
 function withoutPrefix(pointer, prefix) {
