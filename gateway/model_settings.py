@@ -182,15 +182,14 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         ),
     ] = True
     accept: Annotated[
-        int,
+        Annotated[int, Meta(ge=1, le=MAX_SELECTION)] | None,
         Meta(
-            ge=1,
-            le=MAX_SELECTION,
             description="Most answers that are drawn until one is accepted, so that answers are distributed"
             " as the model's own. Applies above temperature 0 to answers that are not streamed, unless the"
-            " request says how many; 1 is plain masking.",
+            " request says how many; 1 is plain masking. By default 8 with the embedded engine and 1 with"
+            " others, which cannot share what answers have in common.",
         ),
-    ] = 1
+    ] = None
     particles: Annotated[
         int,
         Meta(

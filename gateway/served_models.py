@@ -27,6 +27,9 @@ from runtime.selection import DRAFT, Selection
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512
 """The default for models to try things with: they are small, and ramble."""
+EMBEDDED_SELECTION = Selection("accept", 8)
+"""It is right as often as drawing until valid, and costs less (docs/study.md). External engines cannot share
+what answers have in common: a model that does not want to call would write eight whole answers."""
 
 _WRITERS = {"llama_server": to_gbnf, "vllm_stock": to_plain_ebnf}
 """How grammars are written for engines without the plugin."""
@@ -135,18 +138,24 @@ def load_embedder(settings: Settings) -> Embedder | None:
     return SentenceEmbedder.load(settings.tool_embeddings)
 
 
-def default_selection(settings: Settings) -> Selection:
-    """How answers are selected if a request does not say; raises SettingsError if the settings contradict."""
-    ways = {
-        "accept": Selection("accept", settings.accept),
+def default_selection(settings: Settings, usual: Selection | None = None) -> Selection:
+    """How answers are selected if a request does not say, and as `usual` if the settings do not say either.
+
+    Raises:
+        SettingsError: the settings contradict.
+    """
+    selections = {
+        "accept": Selection("accept", settings.accept or 1),
         "particles": Selection("particles", settings.particles),
         "draft": DRAFT if settings.draft else Selection(),
     }
-    chosen = [name for name, selection in ways.items() if selection.size > 1]
+    chosen = [name for name, selection in selections.items() if selection.size > 1]
     if len(chosen) > 1:
         first, second, *_ = chosen
         raise SettingsError(second, "", f"it cannot be set together with {first}; drop one of them")
-    return ways[chosen[0]] if chosen else Selection()
+    if chosen:
+        return selections[chosen[0]]
+    return usual if usual and settings.accept is None else Selection()
 
 
 def _open_client(model: ModelSettings, address: EngineAddress, prepared: PreparedVocabulary) -> EngineClient:
@@ -203,7 +212,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             max_sequences_per_client=settings.max_sequences_per_key,
             num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
             jump_forward=settings.jump_forward,
-            selection=default_selection(settings),
+            selection=default_selection(settings, EMBEDDED_SELECTION),
             shares_prefixes=model.engine_shared_prefixes,
         )
     except ValueError as error:

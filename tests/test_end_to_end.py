@@ -40,6 +40,14 @@ def url(tmp_path_factory, github_tools):
         yield url
 
 
+def whole_and_streamed(body: dict, number: int) -> tuple[dict, dict]:
+    """Two requests for the same answer, the second to be streamed: only whole answers are selected by default."""
+    extra = body["extra_body"]
+    plain = {**body, "extra_body": {**extra, "callgate": {"accept": 1}}}
+    selected = {**body, "extra_body": {**extra, "callgate": {"accept": 8}}}
+    return (body, selected) if number % 2 else (plain, body)
+
+
 def request(index: int, names: list[str]) -> dict:
     """One of the modes, over random words."""
     rng = random.Random(index)
@@ -99,8 +107,9 @@ async def test_every_call_validates(url, github_tools, capsys, num_prompts):
 
     async def ask(index: int):
         body = request(index, list(schemas))
+        whole, pieces = whole_and_streamed(body, index // 5)
         async with slots:
-            return body, await plain(client, body), await streamed(client, body)
+            return body, await plain(client, whole), await streamed(client, pieces)
 
     async with client:
         answers = await asyncio.gather(*map(ask, range(num_prompts)))
@@ -152,8 +161,9 @@ async def test_responses_are_calls_or_answers_and_can_be_sent_back(url, github_t
             "tool_choice": "none" if seed % 4 == 0 else "auto",
             "extra_body": {"toolset": "github", "seed": seed},
         }
+        asked, streamed = whole_and_streamed(asked, seed // 2)
         whole = await client.responses.create(input=said, **asked)
-        events = [event async for event in await client.responses.create(input=said, stream=True, **asked)]
+        events = [event async for event in await client.responses.create(input=said, stream=True, **streamed)]
         assert [shown(i) for i in events[-1].response.output] == [shown(item) for item in whole.output]
         for item in whole.output:
             check = schemas[item.name] if item.type == "function_call" else MOOD
@@ -189,8 +199,9 @@ async def test_messages_are_calls_that_can_be_sent_back(url, github_tools):
             "tool_choice": {"type": "any"} if seed % 2 else {"type": "tool", "name": "create_issue"},
             "extra_body": {"toolset": "github", "seed": seed},
         }
+        asked, streamed = whole_and_streamed(asked, seed // 2)
         whole = await client.messages.create(messages=said, **asked)
-        async with client.messages.stream(messages=said, **asked) as stream:
+        async with client.messages.stream(messages=said, **streamed) as stream:
             pieces = await stream.get_final_message()
         assert [(b.name, b.input) for b in pieces.content] == [(b.name, b.input) for b in whole.content]
         assert whole.content

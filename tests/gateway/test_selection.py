@@ -8,7 +8,7 @@ from fake_runtime import STATS, call
 from sample_tools import TOOL_REQUIRED, WEATHER
 
 from gateway.errors import SettingsError
-from gateway.served_models import default_selection
+from gateway.served_models import EMBEDDED_SELECTION, default_selection
 from gateway.settings import Settings
 from runtime.events import BrokenDraft, Finished, SelectionStats
 from runtime.inspection import TokenPlace
@@ -122,3 +122,10 @@ def test_one_setting_says_how_answers_are_selected():
     assert default_selection(Settings(draft=True)) == DRAFT
     with pytest.raises(SettingsError, match="together with accept"):
         default_selection(Settings(draft=True, accept=2))
+
+
+def test_the_embedded_engine_selects_where_no_setting_says_how():
+    assert EMBEDDED_SELECTION.size > 1
+    assert default_selection(Settings(), EMBEDDED_SELECTION) == EMBEDDED_SELECTION
+    assert default_selection(Settings(accept=1), EMBEDDED_SELECTION) == Selection()
+    assert default_selection(Settings(particles=4), EMBEDDED_SELECTION) == Selection("particles", 4)
