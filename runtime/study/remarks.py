@@ -20,7 +20,7 @@ def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> It
     if unmasked is not None:
         comparison = compare(unmasked, masked)
         yield (
-            f"{name}: {comparison.num_valid} calls were valid unmasked; Callgate's are the same"
+            f"{name}: {comparison.num_valid} calls were valid unmasked; the plain mask's are the same"
             f" in {comparison.num_valid - comparison.num_changed} cases."
             f" {comparison.num_reordered} had keys in another order than the schema's,"
             f" {comparison.num_reordered_changed} of which are among the"
@@ -38,11 +38,11 @@ def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> It
             num_drawn = _mean([under.num_tokens - under.num_forced for _, under in pairs])
             yield (
                 f"{name}: where both are valid, a call takes {num_unmasked} tokens unmasked"
-                f" and {num_masked} under Callgate, {num_drawn} of them drawn."
+                f" and {num_masked} under the plain mask, {num_drawn} of them drawn."
             )
     closed = [answer for answer in masked.answers if answer.is_closed_by_budget]
     yield (
-        f"{name}: of Callgate's {len(masked.answers)} calls, {len(closed)} were closed at the limit of"
+        f"{name}: of the plain mask's {len(masked.answers)} calls, {len(closed)} were closed at the limit of"
         f" {max_tokens} tokens; {_num_right(closed)} of those are right."
     )
 

@@ -128,7 +128,7 @@ STRATEGIES = (
     Strategy("complaint", "say what was wrong, at most 3", max_attempts=3, complains=True),
     Strategy("insert", "insert schema tokens", grammar=output_grammars.json_types_only),
     Strategy("xgrammar", "xgrammar's conversion", grammar=output_grammars.xgrammar_conversion),
-    Strategy("callgate", "**Callgate**", grammar=output_grammars.callgate),
+    Strategy("callgate", "Callgate, plain mask", grammar=output_grammars.callgate),
     Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate_without_jump_forward),
     Strategy("compact", "Callgate, no blanks", grammar=output_grammars.callgate_compact),
     Strategy(
@@ -139,7 +139,7 @@ STRATEGIES = (
     ),
     Strategy(
         "accept",
-        "Callgate, accept, at most 8",
+        "**Callgate, accept, at most 8**",
         grammar=output_grammars.callgate,
         selection=Selection("accept", 8),
     ),

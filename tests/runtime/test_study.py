@@ -381,7 +381,7 @@ def test_questions_are_asked_as_often_as_told_each_time_with_another_seed(loaded
     report = StudyReport(findings).as_markdown()
     assert "**easy**, 2 questions, each asked 2 times" in report
     assert "A share of 2 questions is good to" in report
-    assert "| easy | **Callgate** | 1 | 4 |" in report
+    assert "| easy | Callgate, plain mask | 1 | 4 |" in report
 
 
 @pytest.mark.parametrize(

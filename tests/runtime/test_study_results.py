@@ -73,10 +73,13 @@ def test_remarks_count_what_tables_do_not_say():
         for name, answers in (("prompt", unmasked), ("callgate", masked))
     }
     kept, tokens, closed = remarks(cells, ["easy"], "easy", 256)
-    assert "1 calls were valid unmasked; Callgate's are the same in 1 cases" in kept
+    assert "1 calls were valid unmasked; the plain mask's are the same in 1 cases" in kept
     assert "Of 1 that were not valid, 1 are right" in kept
-    assert "10.0 tokens unmasked and 10.0 under Callgate, 6.0 of them drawn" in tokens
-    assert "of Callgate's 2 calls, 1 were closed at the limit of 256 tokens; 1 of those are right" in closed
+    assert "10.0 tokens unmasked and 10.0 under the plain mask, 6.0 of them drawn" in tokens
+    assert (
+        "of the plain mask's 2 calls, 1 were closed at the limit of 256 tokens; 1 of those are right"
+        in closed
+    )
     assert [*remarks({}, ["easy"], "easy", 256)] == []
 
 
