@@ -49,7 +49,7 @@ class ServiceViews:
             return self.whole
         catalog = self._catalog if grant.tenant is None else self._tenants_catalog(grant.tenant)
         if grant.toolsets is not None:
-            catalog = catalog.narrowed(grant.toolsets)
+            catalog = catalog.restricted_to(grant.toolsets)
         runtime = self._runtime if grant.models is None else RestrictedRuntime(self._runtime, grant.models)
         return self._services_of(catalog, runtime, grant)
 

@@ -86,13 +86,13 @@ class Catalog:
         self._contents = ContentStore(store, lambda: clock().timestamp(), decoded)
         self._usage = UsageCounters(store, quota)
 
-    def narrowed(self, names: Collection[str]) -> "Catalog":
+    def restricted_to(self, names: Collection[str]) -> "Catalog":
         """A view of this catalog that contains only the toolsets with these names.
 
         Its methods raise `ForbiddenToolset` for other names, whether such toolsets exist or not.
         """
         view = copy.copy(self)
-        view._records = self._records.narrowed(names)  # noqa: SLF001 - a catalog of this class
+        view._records = self._records.restricted_to(names)  # noqa: SLF001 - a catalog of this class
         return view
 
     async def put(

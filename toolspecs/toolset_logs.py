@@ -23,10 +23,9 @@ from typing import Annotated
 
 import msgspec
 
-from toolspecs.errors import DamagedEntry, ForbiddenToolset, StoreUnavailable
-from toolspecs.lru_cache import LruCache
+from toolspecs.errors import DamagedEntry, ForbiddenToolset
 from toolspecs.store import Store
-from toolspecs.toolset import RevisionSummary, ToolsetReference
+from toolspecs.toolset import RevisionSummary
 
 HEADS = "toolset/head/"
 RECORDS = "toolset/record/"
@@ -34,10 +33,6 @@ DROPPED = "toolset/dropped/"
 USED = "toolset/used/"
 
 USED_FOR_S = 30 * 24 * 3600
-
-STALE_CACHE_BYTES = 4 * 1024 * 1024
-STALE_RECORD_BYTES = 1024
-"""About what one record takes in memory."""
 
 _log = logging.getLogger(__name__)
 
@@ -232,7 +227,7 @@ def record_key(name: str, number: int) -> str:
     return f"{RECORDS}{name}/{number:010}"
 
 
-class NarrowedLogs(ToolsetLogs):
+class RestrictedLogs(ToolsetLogs):
     """The logs of the toolsets `allowed`, for a catalog that must not see others.
 
     Methods that name another toolset raise `ForbiddenToolset`.
@@ -282,35 +277,3 @@ class NarrowedLogs(ToolsetLogs):
     def _check(self, name: str) -> None:
         if name not in self._allowed:
             raise ForbiddenToolset(name, self._allowed)
-
-
-class StaleCache:
-    """The records that references had when the store last answered, to be served while it is down.
-
-    It logs one warning at the beginning of an outage and one at its end.
-    """
-
-    def __init__(self) -> None:
-        self._records: LruCache[Record] = LruCache(STALE_CACHE_BYTES)
-        self._is_out = False
-
-    def put(self, reference: ToolsetReference, record: Record) -> None:
-        """Keep a record that the store has just answered or stored."""
-        self.end_outage()
-        self._records.put(str(reference), record, STALE_RECORD_BYTES)
-
-    def end_outage(self) -> None:
-        """The store has answered, also if it knows no such toolset: one that comes back may be empty."""
-        if self._is_out:
-            self._is_out = False
-            _log.warning("the store answers again: toolsets are read from it")
-
-    def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
-        """The last known record; raises `error` if none is known, or if it is a deletion."""
-        record = self._records.get(str(reference))
-        if record is None or record.is_deleted:
-            raise error
-        if not self._is_out:
-            self._is_out = True
-            _log.warning("the store is out, toolsets are served as they were last read: %s", error)
-        return record

@@ -27,7 +27,7 @@ from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import near_matches
 from toolspecs.store import Store
 from toolspecs.toolset import TOOLSET_NAME, Page, RevisionSummary, ToolsetReference
-from toolspecs.toolset_logs import NarrowedLogs, Record, StaleCache, ToolsetLogs
+from toolspecs.toolset_logs import Record, RestrictedLogs, ToolsetLogs
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +40,10 @@ _NAMES_FOR_S = 5.0
 
 READ_AT_ONCE = 500
 """Heads that a listing reads together."""
+
+_STALE_CACHE_BYTES = 4 * 1024 * 1024
+_STALE_RECORD_BYTES = 1024
+"""About what one record takes in memory."""
 
 _MAX_SUGGESTIONS = 8
 """Toolsets that an error names at most."""
@@ -56,10 +60,10 @@ class ToolsetRecords:
         self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
         self._names: tuple[float, Sequence[str]] = (-math.inf, ())
 
-    def narrowed(self, names: Collection[str]) -> "ToolsetRecords":
+    def restricted_to(self, names: Collection[str]) -> "ToolsetRecords":
         """A view of only the toolsets with these names; of others, it raises `ForbiddenToolset`."""
         view = copy.copy(self)
-        view._logs = NarrowedLogs(self._store, names)  # noqa: SLF001 - of this class
+        view._logs = RestrictedLogs(self._store, names)  # noqa: SLF001 - of this class
         view._names = (-math.inf, ())  # noqa: SLF001
         return view
 
@@ -226,3 +230,35 @@ class ToolsetRecords:
             names = await self._logs.names()
             self._names = (time.monotonic(), names)
         return names
+
+
+class StaleCache:
+    """The records that references had when the store last answered, to be served while it is down.
+
+    It logs one warning at the beginning of an outage and one at its end.
+    """
+
+    def __init__(self) -> None:
+        self._records: LruCache[Record] = LruCache(_STALE_CACHE_BYTES)
+        self._is_out = False
+
+    def put(self, reference: ToolsetReference, record: Record) -> None:
+        """Keep a record that the store has just answered or stored."""
+        self.end_outage()
+        self._records.put(str(reference), record, _STALE_RECORD_BYTES)
+
+    def end_outage(self) -> None:
+        """The store has answered, also if it knows no such toolset: one that comes back may be empty."""
+        if self._is_out:
+            self._is_out = False
+            _log.warning("the store answers again: toolsets are read from it")
+
+    def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
+        """The last known record; raises `error` if none is known, or if it is a deletion."""
+        record = self._records.get(str(reference))
+        if record is None or record.is_deleted:
+            raise error
+        if not self._is_out:
+            self._is_out = True
+            _log.warning("the store is out, toolsets are served as they were last read: %s", error)
+        return record

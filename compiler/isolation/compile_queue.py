@@ -29,8 +29,8 @@ RETRY_AFTER_S = 2.0
 
 
 @dataclass(eq=False)
-class _Slot:
-    """A request for a slot, and whether it was granted."""
+class _Job:
+    """A job that waits for a slot or holds one. `granted` is done once it has one."""
 
     client_id: str
     is_long: bool
@@ -43,13 +43,13 @@ class CompileTurn:
 
     def __init__(self, queue: "CompileQueue", client_id: str) -> None:
         self._queue = queue
-        self.slot = _Slot(client_id, is_long=False)
+        self.job = _Job(client_id, is_long=False)
 
     async def lengthen(self) -> None:
         """Wait for one of the slots for long jobs; until then, others have this one."""
-        self._queue.release(self.slot)
-        self.slot = _Slot(self.slot.client_id, is_long=True)
-        await self._queue.acquire(self.slot)
+        self._queue.release(self.job)
+        self.job = _Job(self.job.client_id, is_long=True)
+        await self._queue.acquire(self.job)
 
 
 class CompileQueue:
@@ -63,8 +63,8 @@ class CompileQueue:
         self._limits = limits
         self._clock = clock
         self._shares = FairShares()
-        self._waiting: list[_Slot] = []
-        self._running: set[_Slot] = set()
+        self._waiting: list[_Job] = []
+        self._running: set[_Job] = set()
 
     @property
     def num_waiting(self) -> int:
@@ -80,56 +80,56 @@ class CompileQueue:
             CompilerOverloaded: too many jobs wait.
         """
         turn = CompileTurn(self, client_id)
-        await self.acquire(turn.slot)
+        await self.acquire(turn.job)
         try:
             yield turn
         finally:
-            self.release(turn.slot)
+            self.release(turn.job)
 
-    async def acquire(self, slot: _Slot) -> None:
-        """Wait until the slot is granted; raises what `turn` raises."""
-        self._make_room(slot.client_id)
-        self._waiting.append(slot)
-        self._shares.enter(slot.client_id)
+    async def acquire(self, job: _Job) -> None:
+        """Wait until a job has a slot; raises what `turn` raises."""
+        self._make_room(job.client_id)
+        self._waiting.append(job)
+        self._shares.enter(job.client_id)
         self._grant()
         try:
-            await slot.granted
+            await job.granted
         except BaseException:
-            self.release(slot)
+            self.release(job)
             raise
 
-    def release(self, slot: _Slot) -> None:
-        """Give a slot back and charge its time, or withdraw the request. A second call does nothing."""
-        if slot in self._running:
-            self._running.remove(slot)
-            self._shares.charge(slot.client_id, self._clock() - slot.started)
-        elif slot in self._waiting:
-            self._waiting.remove(slot)
+    def release(self, job: _Job) -> None:
+        """Take a job's slot back and charge its time, or withdraw it. A second call does nothing."""
+        if job in self._running:
+            self._running.remove(job)
+            self._shares.charge(job.client_id, self._clock() - job.started)
+        elif job in self._waiting:
+            self._waiting.remove(job)
         else:
             return
-        self._shares.leave(slot.client_id)
+        self._shares.leave(job.client_id)
         self._grant()
 
     def _grant(self) -> None:
         """Grant free slots, as long as somebody may have one."""
         while len(self._running) < self._num_workers:
-            num_running = Counter(slot.client_id for slot in self._running)
-            num_long = sum(slot.is_long for slot in self._running)
+            num_running = Counter(job.client_id for job in self._running)
+            num_long = sum(job.is_long for job in self._running)
             able = [
-                slot
-                for slot in self._waiting
-                if not slot.granted.done()  # its job was cancelled just now
-                and num_running[slot.client_id] < self._most
-                and not (slot.is_long and num_long >= self._most)
+                job
+                for job in self._waiting
+                if not job.granted.done()  # it was cancelled just now
+                and num_running[job.client_id] < self._most
+                and not (job.is_long and num_long >= self._most)
             ]
             if not able:
                 return
             # the first of equals
-            slot = min(able, key=lambda slot: self._served(slot.client_id, num_running))
-            self._waiting.remove(slot)
-            self._running.add(slot)
-            slot.started = self._clock()
-            slot.granted.set_result(None)
+            job = min(able, key=lambda job: self._served(job.client_id, num_running))
+            self._waiting.remove(job)
+            self._running.add(job)
+            job.started = self._clock()
+            job.granted.set_result(None)
 
     def _served(self, client_id: str, num_running: Counter[str]) -> float:
         """The time that a client has had; its jobs that still run count as first tries."""
@@ -137,7 +137,7 @@ class CompileQueue:
 
     def _make_room(self, client_id: str) -> None:
         """Raise if the queue is full for a client; if it is full in all, the one with most jobs gives way."""
-        num_waiting = Counter(slot.client_id for slot in self._waiting)
+        num_waiting = Counter(job.client_id for job in self._waiting)
         if num_waiting[client_id] >= self._limits.max_waiting_per_client:
             raise TooManyCompilations(num_waiting[client_id], RETRY_AFTER_S)
         if len(self._waiting) < self._limits.max_waiting:
@@ -145,7 +145,7 @@ class CompileQueue:
         largest, number = num_waiting.most_common(1)[0]
         if number <= num_waiting[client_id] + 1:
             raise CompilerOverloaded(f"{len(self._waiting)} schemas wait to be compiled", RETRY_AFTER_S)
-        newest = next(slot for slot in reversed(self._waiting) if slot.client_id == largest)
+        newest = next(job for job in reversed(self._waiting) if job.client_id == largest)
         if not newest.granted.done():
             newest.granted.set_exception(TooManyCompilations(number, RETRY_AFTER_S))
         self.release(newest)
