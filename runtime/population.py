@@ -11,6 +11,7 @@ likely.
 """
 
 import math
+import time
 from dataclasses import replace
 
 from runtime.sampling import draw_seed, noise
@@ -39,7 +40,8 @@ class RejectionSampling(Population):
 
     If all are given up, one is chosen in proportion to the weights that they have in the end: the one with
     the largest `log weight + noise`, where the noise has the Gumbel distribution. As weights only fall, the
-    most promising ones are finished, until no other can surpass the best of them.
+    most promising ones are finished, until no other can surpass the best of them. The same is done with those
+    that have been begun once half of the time has passed that the request has: it shall have an answer.
     """
 
     strategy: SelectionStrategy = "accept"
@@ -52,11 +54,14 @@ class RejectionSampling(Population):
         self._leader = first.seed
         """The draw that is written now."""
         self._is_finishing = False
+        self._half_time = (time.monotonic() + first.deadline) / 2
         first.other_seeds = tuple(self._seeds[1:])
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
         """Give up draws whose weight has fallen below their bound; continue with the first that is open."""
         self._open = [seed for seed in self._open if not self._is_given_up(seed)]
+        if self._open and self._is_late():
+            self._draw_no_more()
         leader = self._open[0] if self._open else self._most_promising()
         member = self._member_of(leader)
         if not _is_finished(member):
@@ -66,6 +71,15 @@ class RejectionSampling(Population):
             return self._select(member, self._seeds.index(leader) + 1, is_exact=True)
         shares = weight_shares([self._member_of(seed) for seed in self._seeds])
         return self._select(member, len(self._seeds), effective_size=effective_size(shares))
+
+    def _is_late(self) -> bool:
+        """Whether the first open draw will not be whole before half of the time has passed."""
+        return time.monotonic() >= self._half_time and not _is_finished(self._member_of(self._open[0]))
+
+    def _draw_no_more(self) -> None:
+        """Choose among the draws that have been begun, as if they had all been given up."""
+        self._seeds = self._seeds[: self._seeds.index(self._open[0]) + 1]
+        self._open = []
 
     def _most_promising(self) -> int:
         """The draw that would be chosen if no weight fell further; one that was begun is finished first."""

@@ -134,6 +134,24 @@ def test_a_deadline_ends_all_draws():
     assert all(member.status is SequenceStatus.FINISHED for member in sequence.population.members)
 
 
+@pytest.mark.parametrize("num_members", [1, 2])
+def test_once_half_of_the_time_has_passed_no_more_draws_are_begun(monkeypatch, num_members):
+    engine = toy_model.toy_engine()
+    sequence = selected_sequence(Selection("accept", 8), HESITANT, deadline=time.monotonic() + 7200)
+    engine.add(sequence)
+    while len(sequence.population.members) < num_members:
+        assert engine.step() == []
+    late = time.monotonic() + 3601
+    monkeypatch.setattr("runtime.population.time.monotonic", lambda: late)
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert [type(output.error) for output in outputs] == [type(None)]
+    assert text_of(outputs[0]) in toy_model.TEXTS
+    selection = outputs[0].sequence.selection
+    assert not selection.is_exact
+    assert num_members <= selection.num_draws < 8
+    assert not engine.has_work
+
+
 def test_a_draw_that_fails_ends_its_choice_and_no_other():
     engine = toy_model.toy_engine()
     healthy, broken = (selected_sequence(Selection("accept", 8), seed) for seed in (1, HESITANT))
