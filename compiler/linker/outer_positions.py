@@ -100,7 +100,7 @@ class BeforeThought(Position):
     dispatcher: Dispatcher = field(repr=False)
     thought: Thought
     answer: Position
-    line_breaks: bytes = b""
+    num_line_breaks: int = 0
 
     @property
     def is_complete(self) -> bool:
@@ -118,10 +118,11 @@ class BeforeThought(Position):
             return InThought(self.dispatcher, self.thought, 0)
         answer = self.answer.accept(token_id, token)
         if isinstance(answer, InText) and not token.strip(b"\n"):
-            return BeforeThought(self.dispatcher, self.thought, answer, self.line_breaks + token)
-        if answer is None or not self.line_breaks:
+            num_line_breaks = self.num_line_breaks + len(token)
+            return BeforeThought(self.dispatcher, self.thought, answer, num_line_breaks)
+        if answer is None or not self.num_line_breaks:
             return answer
-        return replace(answer, parts=(TextPart(self.line_breaks), *answer.parts))
+        return replace(answer, parts=(*self.pending_parts(), *answer.parts))
 
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token."""
@@ -144,7 +145,7 @@ class BeforeThought(Position):
 
     def pending_parts(self) -> tuple[OutputPart, ...]:
         """What is not settled yet, as it is if the output ends here."""
-        return (TextPart(self.line_breaks),) if self.line_breaks else ()
+        return (TextPart(b"\n" * self.num_line_breaks),) if self.num_line_breaks else ()
 
     def undo(self) -> None:
         """Take back the last token accepted from here."""
