@@ -179,9 +179,9 @@ class CandidateTokens:
 
         Those that begin outside of the key or also complete anything else are among `allowed`.
         """
-        written = cursor.scalar
-        if written is None or cursor.escape:
+        if cursor.scalar is None or cursor.escape or not cursor.marked_keys:
             return
+        written = bytes(cursor.scalar)
         for key in cursor.marked_keys:
             if not key.startswith(written):
                 continue

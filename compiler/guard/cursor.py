@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from compiler.guard.growing_text import GrowingText
 from compiler.guard.json_characters import (
     CANONICAL_CHARACTER,
     ESCAPE,
@@ -27,6 +28,8 @@ from compiler.regular.utf8 import char_range, chars_of_escape, decode_prefix
 _BACKSLASH = 0x5C
 _UNESCAPED = re.compile(rb'[^"\\]*')
 _SCALAR_END = b",]} \t\n\r"
+_NOTHING = GrowingText()
+_QUOTE = _NOTHING + b'"'
 
 
 class SeenElement(NamedTuple):
@@ -68,7 +71,8 @@ class OpenContainer(NamedTuple):
     seen: SeenValues = SeenValues()
     item_index: int = 0
     """The index of the item that the text is at."""
-    text: bytes = b""
+    text: GrowingText = _NOTHING
+    """The canonical spelling from the beginning of the outermost container that is recorded."""
     key: bytes = b""
     """The last key, with its quotes."""
 
@@ -83,7 +87,7 @@ class JsonCursor(NamedTuple):
 
     plan: GuardPlan
     container: OpenContainer | None = None
-    scalar: bytes | None = None
+    scalar: GrowingText | None = None
     """The canonical spelling of the scalar so far; only the quote of a string that is not compared."""
     escape: bytes = b""
     """An escape that is not complete."""
@@ -112,6 +116,11 @@ class JsonCursor(NamedTuple):
         while container is not None:
             yield container
             container = container.parent
+
+    @property
+    def _text(self) -> GrowingText:
+        """The text of the container; empty outside of any that is recorded."""
+        return _NOTHING if self.container is None else self.container.text
 
     @property
     def in_string(self) -> bool:
@@ -168,10 +177,10 @@ class JsonCursor(NamedTuple):
         after = self._replace(scalar=scalar, remaining=remaining, is_after_character=is_after)
         return (self if is_same else after), at
 
-    def _after_string(self, scalar: bytes) -> "JsonCursor | None":
+    def _after_string(self, scalar: GrowingText) -> "JsonCursor | None":
         ended = self._replace(scalar=None, remaining=None, is_after_character=False)
-        value = scalar + b'"'
-        return ended.after_key(value) if self.is_key else ended.after_value(value)
+        value = bytes(scalar) + b'"'
+        return ended.after_key(value) if self.is_key else ended.after_value(self._text + value)
 
     @property
     def _is_recorded(self) -> bool:
@@ -191,7 +200,7 @@ class JsonCursor(NamedTuple):
             return None
         return self._replace(escape=escape, scalar=scalar, remaining=remaining)
 
-    def _can_differ(self, scalar: bytes, escape: bytes, remaining: RemainingLength | None) -> bool:
+    def _can_differ(self, scalar: GrowingText, escape: bytes, remaining: RemainingLength | None) -> bool:
         """Whether the string can still become another item than those of the array.
 
         Where it may have more characters, it can: no array holds every text that is one character longer.
@@ -201,13 +210,14 @@ class JsonCursor(NamedTuple):
             return True
         if not container.forbids_repeats:
             return True
-        partial = escape or decode_prefix(scalar)[1]
+        text = bytes(scalar)
+        partial = escape or decode_prefix(text)[1]
         if not partial:
-            return scalar + b'"' not in container.seen
+            return text + b'"' not in container.seen
         possible = (
             chars_of_escape(escape) if escape else charset.intersection((char_range(partial),), charset.ALL)
         )
-        written = scalar if escape else scalar[: -len(partial)]
+        written = text if escape else text[: -len(partial)]
         rests = (seen[len(written) : -1] for seen in container.seen.beginning_with(written))
         chars = (json.loads(b'"' + rest + b'"') for rest in rests if CANONICAL_CHARACTER.fullmatch(rest))
         return sum(charset.contains(possible, ord(char)) for char in chars) < charset.size(possible)
@@ -218,7 +228,7 @@ class JsonCursor(NamedTuple):
         if self.scalar is not None and byte not in _SCALAR_END:
             return self._replace(scalar=self.scalar + byte), at + 1
         if self.scalar is not None:
-            return self._replace(scalar=None).after_value(self.scalar), at
+            return self._replace(scalar=None).after_value(self._text + bytes(self.scalar)), at
         match byte:
             case b" " | b"\t" | b"\n" | b"\r":
                 return self, at + 1
@@ -235,13 +245,13 @@ class JsonCursor(NamedTuple):
             case _ if self.container is None:  # a number, or what a call has before its arguments
                 return self, at + 1
             case _:
-                return self._replace(scalar=byte, expects_element=False), at + 1
+                return self._replace(scalar=_NOTHING + byte, expects_element=False), at + 1
 
     def _open_string(self) -> "JsonCursor":
         is_key = self.expects_element and self.container is not None and self.container.is_object
         bound = None if is_key or not self.plan.bounds else self.plan.bound_at(self._value_states())
         remaining = bound and bound.start
-        return self._replace(scalar=b'"', is_key=is_key, remaining=remaining, expects_element=False)
+        return self._replace(scalar=_QUOTE, is_key=is_key, remaining=remaining, expects_element=False)
 
     def _open(self, *, is_object: bool) -> "JsonCursor":
         parent, states = self.container, self._value_states()
@@ -254,7 +264,7 @@ class JsonCursor(NamedTuple):
             can_run_out=self.plan.can_run_out_at(states),
             marked_keys=self.plan.marked_keys_at(states) if is_object else frozenset(),
             is_recorded=is_recorded,
-            text=(b"{" if is_object else b"[") if is_recorded else b"",
+            text=self._text + (b"{" if is_object else b"[") if is_recorded else _NOTHING,
         )
         return self._replace(container=container, expects_element=True)
 
@@ -269,12 +279,12 @@ class JsonCursor(NamedTuple):
     def _close(self, bracket: bytes) -> "JsonCursor | None":
         assert self.container is not None
         closed = self._replace(container=self.container.parent, expects_element=False)
-        return closed.after_value(self.container.text + bracket)
+        return closed.after_value(self._text + bracket)
 
     def _after_comma(self) -> "JsonCursor":
         container = self.container
         assert container is not None, "a comma stands in a container"
-        text = container.text + b"," if container.is_recorded else b""
+        text = container.text + b"," if container.is_recorded else _NOTHING
         container = container._replace(item_index=container.item_index + 1, text=text)
         return self._replace(container=container, expects_element=True)
 
@@ -292,22 +302,26 @@ class JsonCursor(NamedTuple):
         if key in container.seen:
             return None
         seen = container.seen.adding(key) if container.forbids_repeats else container.seen
-        text = container.text + key if container.is_recorded else b""
+        text = container.text + key if container.is_recorded else _NOTHING
         num_marked = self.num_marked + (key in container.marked_keys)
         container = container._replace(seen=seen, key=key, text=text)
         return self._replace(is_key=False, container=container, num_marked=num_marked)
 
-    def after_value(self, value: bytes) -> "JsonCursor | None":
-        """The cursor after a value in its canonical spelling; None if it is an item that the array has."""
+    def after_value(self, text: GrowingText) -> "JsonCursor | None":
+        """The cursor after a value; None if it is an item that the array has.
+
+        `text` is the container's text with the value in its canonical spelling.
+        """
         container = self.container
         if container is None:
             return self._replace(is_complete=True)
         if not container.is_object and container.forbids_repeats:
+            value = text.since(len(container.text))
             if value in container.seen:
                 return None
             container = container._replace(seen=container.seen.adding(value))
         if container.is_recorded:
-            container = container._replace(text=container.text + value)
+            container = container._replace(text=text)
         return self if container is self.container else self._replace(container=container)
 
     @property
@@ -322,7 +336,7 @@ class JsonCursor(NamedTuple):
     def is_in_plain_string(self) -> bool:
         """Whether the same tokens may follow any character of this string, apart from its length bound."""
         container = self.container
-        if self.scalar != b'"' or self.escape or self.is_key or container is None:
+        if self.scalar != _QUOTE or self.escape or self.is_key or container is None:
             return False
         if container.records_values or self.can_run_out:
             return False
@@ -351,29 +365,33 @@ class JsonCursor(NamedTuple):
 
     def _seen_elements(self) -> Iterator[SeenElement]:
         """As `seen_elements`, with the character that an incomplete escape has begun still to be written."""
-        written = self.scalar or b""
+        written = self._text + bytes(self.scalar or b"")
         for container in self.containers:
             is_innermost = container is self.container
-            if container.forbids_repeats:
+            if container.forbids_repeats and container.seen.size:
                 if is_innermost and self.scalar is None and not self.expects_element:
                     for seen in container.seen.beginning_with(b"") if container.can_run_out else ():
                         yield SeenElement(b"," + seen, container.can_run_out, is_begun=False)
                 elif not container.is_object or (is_innermost and (self.is_key or self.scalar is None)):
-                    for seen in container.seen.beginning_with(written):
-                        yield SeenElement(seen[len(written) :], container.can_run_out, is_begun=True)
-            written = container.text + written
+                    begun = written.since(len(container.text))
+                    for seen in container.seen.beginning_with(begun):
+                        yield SeenElement(seen[len(begun) :], container.can_run_out, is_begun=True)
+            if not container.is_recorded:  # no container around compares what is in this one
+                return
 
     @property
     def repetition_state(self) -> object:
         """Equal only for cursors after which the same texts repeat nothing.
 
-        A container that is recorded holds the elements of its text.
+        The innermost text has the elements of all containers that are recorded.
         """
         containers = tuple(
-            container._replace(parent=None, seen=SeenValues() if container.is_recorded else container.seen)
+            container._replace(
+                parent=None, seen=SeenValues() if container.is_recorded else container.seen, text=_NOTHING
+            )
             for container in self.containers
         )
-        return containers, self.scalar, self.escape, self.expects_element
+        return containers, self._text, self.scalar, self.escape, self.expects_element
 
     @property
     def can_be_dead_end(self) -> bool:

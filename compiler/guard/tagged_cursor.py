@@ -8,6 +8,7 @@ key (`compiler.tagged_values`): the lowering bars from raw texts exactly what is
 from typing import NamedTuple
 
 from compiler.guard.cursor import JsonCursor
+from compiler.guard.growing_text import GrowingText
 from compiler.guard.plan import GuardedTags, GuardPlan
 from compiler.tagged_values import JSON_BLANKS, begins_container
 from compiler.vocabulary import KEY_MARK
@@ -22,7 +23,7 @@ class TaggedCursor(NamedTuple):
     tags: GuardedTags
     json: JsonCursor
     """The cursor in the JSON of a tag; complete outside of any."""
-    read: bytes = b""
+    read: GrowingText = GrowingText()
     """What has been read of a tag, or of the text that may end one."""
     key: str | None = None
     """The key of the tag whose value begins here."""
@@ -54,36 +55,36 @@ class TaggedCursor(NamedTuple):
 
     def _skip(self, text: bytes, at: int) -> "tuple[TaggedCursor, int]":
         """Read from `at` to the end of the tag, or of the text, and return where that is."""
-        end, read = self.tags.end, self.read + text[at:]
+        end, read = self.tags.end, bytes(self.read) + text[at:]
         end_at = read.find(end)
         if end_at < 0:
-            return self._replace(read=read[1 - len(end) :]), len(text)
+            return self._replace(read=GrowingText() + read[1 - len(end) :]), len(text)
         after_tag = at + end_at + len(end) - len(self.read)
         return _before_tag(self.plan, self.tags, self.json.num_marked), after_tag
 
-    def _in_tag(self, read: bytes) -> "TaggedCursor":
+    def _in_tag(self, read: GrowingText) -> "TaggedCursor":
         """The cursor where `read` holds a tag up to here, or the beginning of what ends the parameters."""
         begin, after = self.tags.begin, self.tags.after_key
         if not read.startswith(begin):
-            return self._replace(read=read, is_over=not begin.startswith(read))
-        key = read[len(begin) :]
-        if key.endswith(self.tags.after_string_key) and self.tags.after_string_key != after:
-            return self._replace(read=b"", is_skipping=True)
-        if not key.endswith(after):
+            return self._replace(read=read, is_over=not begin.startswith(bytes(read)))
+        if read.endswith(self.tags.after_string_key, len(begin)) and self.tags.after_string_key != after:
+            return self._replace(read=GrowingText(), is_skipping=True)
+        if not read.endswith(after, len(begin)):
             return self._replace(read=read)
-        name = key[: -len(after)].decode()
-        return self._replace(read=b"", key=name, is_skipping=name not in self.tags.types)
+        name = read.since(len(begin))[: -len(after)].decode()
+        return self._replace(read=GrowingText(), key=name, is_skipping=name not in self.tags.types)
 
     def _at_value(self, key: str, byte: bytes) -> "TaggedCursor | None":
         """The cursor after a byte at which the value of `key` may begin."""
         char = chr(byte[0])
         if char in JSON_BLANKS:  # read on from it: the end of an empty text begins with a blank
-            return self._replace(read=(self.read + byte)[1 - len(self.tags.end) :])
+            read = bytes(self.read + byte)[1 - len(self.tags.end) :]
+            return self._replace(read=GrowingText() + read)
         if not begins_container(self.tags.types[key], char):
             return self._replace(key=None, is_skipping=True).advance(byte)
         start = JsonCursor(self.plan.of_parameter(key), num_marked=self.json.num_marked)
         begun = start.advance(byte)
-        return begun and self._replace(read=b"", key=None, json=begun)
+        return begun and self._replace(read=GrowingText(), key=None, json=begun)
 
 
 Cursor = JsonCursor | TaggedCursor

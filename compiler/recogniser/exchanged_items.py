@@ -57,14 +57,14 @@ def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText
 
 def _texts(node: SearchNode, planned: PlannedText) -> Iterator[bytes]:
     """Texts in which the item that was planned stands where that one stood which is being written."""
-    text, begun = planned.text, planned.cursor.json.scalar or b""
+    text, begun = planned.text, bytes(planned.cursor.json.scalar or b"")
     items = _items(planned.cursor, text)
     first = next(items, None)
     if first is None:
         return
     skipped, ended = begun + text[first[0] : first[1]], first[1]
     is_over = has_more_elements(planned.cursor.json, node.cursor.json)
-    written = node.cursor.json.scalar
+    written = bytes(node.cursor.json.scalar or b"")
     if is_over:
         yield from islice(_without_repetition(node, b"", text[ended:], skipped), _MOST_TRIED)
         return
