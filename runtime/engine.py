@@ -103,6 +103,8 @@ class Engine:
         self.num_steps = 0
         self.num_stepped_sequences = 0
         self._num_failed_alone = 0
+        self._is_models_turn = False
+        """Steps of forced tokens take turns with the model's, so that neither holds up the other."""
         self._ready: list[Output] = []
         self._next_deadline = math.inf
 
@@ -214,13 +216,16 @@ class Engine:
     def _step(self, meanwhile: Callable[[], None]) -> list[Output]:
         if not self._ready:
             self._expire()
-            self._ready += self._write_forced()
+            forced = [] if self._is_models_turn else self._write_forced()
+            was_models_turn, self._is_models_turn = self._is_models_turn, bool(forced)
+            self._ready += forced
         if self._ready:
             outputs, self._ready = self._ready, []
             return outputs
         batch = self.scheduler.schedule()
         if not batch.chunks:
-            time.sleep(IDLE_S)  # slow sequences rest, and no other sequence has work
+            if not was_models_turn:
+                time.sleep(IDLE_S)  # slow sequences rest, and no other sequence has work
             return []
         self.num_steps += 1
         self.num_stepped_sequences += len(batch.chunks)
@@ -356,9 +361,17 @@ class Engine:
         return self._output(sequence, tokens) if tokens else Output(sequence)
 
     def _write_forced(self) -> list[Output]:
-        """Write more of the forced tokens of every sequence that has some due."""
+        """Write more of the forced tokens of the sequences that have some due, while there is time."""
+        slow, outputs = self.scheduler.slow, []
+        slow.begin_half()
         due = [sequence for sequence in self.scheduler if self.writer.is_due(sequence)]
-        return [self._guarded(sequence, partial(self._write_next_forced, sequence)) for sequence in due]
+        for sequence in sorted(due, key=waited_longest):
+            if slow.has_time():
+                sequence.num_waits = 0
+                outputs.append(self._guarded(sequence, partial(self._write_next_forced, sequence)))
+            else:
+                sequence.num_waits += 1
+        return outputs
 
     def _write_next_forced(self, sequence: Sequence) -> Output:
         return self._output(sequence, self.writer.write_forced(sequence))

@@ -17,7 +17,7 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
 from runtime.device import upload
 from runtime.inspection import NUM_CANDIDATES, Candidate, Cause, Inspection
-from runtime.sequence import Sequence
+from runtime.sequence import MaskedStep, Sequence
 from runtime.truncation import truncate
 from runtime.weights import MIN_MASS
 from runtime.written_token import SampledToken
@@ -106,10 +106,10 @@ class TokenMasks:
         probabilities /= allowed_mass[:, None]
         return MaskedDistribution(probabilities, allowed_mass, is_rescued, unmasked)
 
-    def count(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
-        """Count a masked step for each sequence; returns the rows to `recompute`, with less than `MIN_MASS`.
+    def note(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
+        """Note what the masks did, to be counted when the tokens are written.
 
-        This waits for the device.
+        Returns the rows to `recompute`, with less than `MIN_MASS`. This waits for the device.
         """
         mass = masked.allowed_mass
         masses, rescued = torch.stack([mass, masked.is_rescued.to(mass.dtype)]).tolist()
@@ -117,7 +117,7 @@ class TokenMasks:
             if sequence.weight is not None:
                 sequence.weight.allowed_mass = allowed
             if sequence.matcher is not None:
-                sequence.counters.count_masked_step(max(0.0, 1.0 - allowed), is_rescued=bool(is_rescued))
+                sequence.masked_step = MaskedStep(max(0.0, 1.0 - allowed), bool(is_rescued))
         return [row for row, allowed in enumerate(masses) if allowed < MIN_MASS]
 
     def inspect(

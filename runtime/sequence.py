@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +61,18 @@ class SequenceCounters:
         self.fill_us_sum += microseconds
         self.fill_us_max = max(self.fill_us_max, microseconds)
 
-    def count_masked_step(self, mass_removed: float, *, is_rescued: bool) -> None:
-        """Count one token that was sampled under a mask."""
+    def count_masked_step(self, step: "MaskedStep") -> None:
+        """Count one token that was sampled under a mask and is written."""
         self.num_masked_steps += 1
-        self.mass_removed_sum += mass_removed
-        self.num_rescued += is_rescued
+        self.mass_removed_sum += step.mass_removed
+        self.num_rescued += step.is_rescued
+
+
+class MaskedStep(NamedTuple):
+    """What a mask did to the distribution of one token, which may be drawn again before it is written."""
+
+    mass_removed: float
+    is_rescued: bool
 
 
 @dataclass(slots=True)
@@ -138,6 +145,8 @@ class Sequence:
     """The number of its last step beside other clients (`runtime.client_shares`)."""
     mask: NDArray[np.int32] | None = None
     """The mask of the next token, once it is filled."""
+    masked_step: MaskedStep | None = None
+    """What that mask did, once the token is drawn."""
     forced: Iterator[ForcedToken] | None = None
     """Tokens that the next steps write without the model."""
     next_jump: int = 0

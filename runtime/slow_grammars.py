@@ -64,6 +64,8 @@ class SlowGrammars:
         self._processor_clock = processor_clock
         self._resumes_at = -math.inf
         self._half_s = 0.0
+        self._block_start: float | None = None
+        """When the block began whose time is being added."""
         self._slow_clients: dict[str, _SlowTokens] = {}
 
     def begin_half(self) -> None:
@@ -71,8 +73,11 @@ class SlowGrammars:
         self._half_s = 0.0
 
     def has_time(self) -> bool:
-        """Whether this half of the step may go on with one more sequence."""
-        return self._half_s <= STEP_S
+        """Whether this half of the step may go on, with one more sequence or one more token of this one."""
+        running_s = 0.0
+        if self._block_start is not None:
+            running_s = max(0.0, self._processor_clock() - self._block_start - _USUAL_S)
+        return self._half_s + running_s <= STEP_S
 
     def has_time_for(self, sequence: Sequence) -> bool:
         """Whether this half may go on with a sequence. Text without a grammar never waits."""
@@ -82,10 +87,11 @@ class SlowGrammars:
     def timed(self, sequence: Sequence) -> Iterator[None]:
         """Add the processor time of the block to the sequence's next token."""
         self._begin_for(sequence.client_id)
-        start = self._processor_clock()
+        self._block_start = start = self._processor_clock()
         try:
             yield
         finally:
+            self._block_start = None
             taken_s = self._processor_clock() - start
             sequence.grammar_time.next_s += taken_s
             self._half_s += max(0.0, taken_s - _USUAL_S)

@@ -59,7 +59,7 @@ class StepSampler:
         masked = self._masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
         record_drawn(masked.probabilities, sequences, tokens)
-        if rows := self._masks.count(masked, sequences):
+        if rows := self._masks.note(masked, sequences):
             recomputed = self._sample_recomputed(logits[rows], [sequences[row] for row in rows])
             for row, token in zip(rows, recomputed, strict=True):
                 tokens[row] = token

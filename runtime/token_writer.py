@@ -53,13 +53,16 @@ class TokenWriter:
             assert sequence.closer is not None
             return self._close(sequence, sequence.closer, token.token_id)
         written = self._append(sequence, token)
+        if sequence.masked_step is not None:
+            sequence.counters.count_masked_step(sequence.masked_step)
+            sequence.masked_step = None
         if sequence.weight is not None:
             sequence.weight.count_drawn()
         forced = self.write_forced(sequence) if token.token_id not in self.stop_ids else ()
         return (written, *forced)
 
     def write_forced(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
-        """Append the forced tokens, at most `MAX_FORCED`; `sequence.forced` holds the rest."""
+        """Append at most `MAX_FORCED` forced tokens, while there is time; `sequence.forced` has the rest."""
         tokens = tuple(islice(self._append_forced(sequence), MAX_FORCED))
         sequence.counters.num_forced += len(tokens)
         return tokens
@@ -108,6 +111,8 @@ class TokenWriter:
                     sequence.forced = None
                     return
                 yield self._append(sequence, forced_token(token_id, sequence.num_logprobs, cause))
+                if not self._has_time():
+                    return
             sequence.forced = None
 
     def _find_forced(self, sequence: Sequence) -> Iterator[ForcedToken] | None:

@@ -39,7 +39,7 @@ def sequence(matcher=None):
 def apply(masks, logits, sequences):
     """The distributions, as an engine comes by them."""
     masked = masks.apply(logits, sequences)
-    if faint := masks.count(masked, sequences):
+    if faint := masks.note(masked, sequences):
         masked.probabilities[faint] = masks.recompute(logits[faint], [sequences[row] for row in faint])
     return masked.probabilities
 
@@ -73,13 +73,13 @@ def test_a_wide_vocabulary():
     assert allowed(distributions) == [chosen]
 
 
-def test_a_rescue_is_counted_where_the_favourite_was_masked():
+def test_a_rescue_is_noted_where_the_favourite_was_masked():
     rescued, agreed = sequence(Allows(0)), sequence(Allows(1))
     logits = torch.tensor([[0.0, 3.0, 0.0, 0.0, 0.0]] * 2)
     apply(TokenMasks(prepare(VOCABULARY), 5), logits, [rescued, agreed])
-    assert (rescued.stats.num_rescued_tokens, agreed.stats.num_rescued_tokens) == (1, 0)
+    assert (rescued.masked_step.is_rescued, agreed.masked_step.is_rescued) == (True, False)
     share = float(torch.tensor([0.0, 3.0, 0.0, 0.0, 0.0]).softmax(0)[1])
-    assert agreed.stats.mass_removed == pytest.approx(1 - share, abs=1e-5)
+    assert agreed.masked_step.mass_removed == pytest.approx(1 - share, abs=1e-5)
 
 
 def test_what_is_allowed_may_be_next_to_impossible():

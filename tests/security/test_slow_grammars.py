@@ -81,8 +81,9 @@ class SlowCloser:
 def test_closers_that_take_long_do_not_fill_a_step():
     """All tokens of a step were written, however long their closers took: 15 s in one step."""
     machine = Machine(max_sequences=64)
-    for _ in range(60):
-        machine.add("attacker", num_tokens=3).closer = SlowCloser(0.2, machine.clocks)
+    slow = [machine.add("attacker", num_tokens=3) for _ in range(60)]
+    for sequence in slow:
+        sequence.closer = SlowCloser(0.2, machine.clocks)
     victim = machine.add("victim")
     start = machine.clocks.seconds
     while victim.num_output < 10:
@@ -90,6 +91,42 @@ def test_closers_that_take_long_do_not_fill_a_step():
         machine.step()
         assert machine.clocks.seconds - before < STEP_S + 0.25
     assert machine.clocks.seconds - start < 2
+    assert any(sequence.num_waits for sequence in slow)
+    for sequence in (*slow, victim):  # a token that is drawn again counts once
+        assert sequence.counters.num_masked_steps == sequence.num_output
+
+
+class ClosingCloser(SlowCloser):
+    """A closer that completes its output at once, with 390 tokens of `seconds` each."""
+
+    def admits(self, token_id, budget):
+        return False
+
+    def completion_ids(self, budget):
+        return [ord("a")] * 390
+
+    def accepted(self, token_id):
+        self.clocks.seconds += self.seconds
+
+
+@pytest.mark.parametrize("seconds", [0.0002, 0.0005, 0.02])
+def test_while_outputs_are_closed_others_have_every_other_step(seconds):
+    """All closing outputs were completed before the model computed anything for others: 12 s at 0.5 ms a token."""
+    machine = Machine(max_sequences=64)
+    victim = machine.add("victim")
+    machine.step()
+    closing = [machine.add("attacker") for _ in range(60)]
+    for sequence in closing:
+        sequence.closer = ClosingCloser(seconds, machine.clocks)
+    start, num_before = machine.clocks.seconds, victim.num_output
+    while victim.num_output < num_before + 20:
+        before = machine.clocks.seconds
+        machine.step()
+        assert machine.clocks.seconds - before < STEP_S + 2 * seconds + 0.03
+    assert machine.clocks.seconds - start < 20 * (2 * STEP_S + 0.1)
+    while any(sequence.status is not SequenceStatus.FINISHED for sequence in closing):
+        machine.step()
+    assert all(sequence.num_output == 390 or sequence in machine.errors for sequence in closing)
 
 
 def test_an_honest_first_mask_does_not_rest_for_the_slow_tokens_of_others():
