@@ -162,13 +162,14 @@ class Engine:
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
-        """End a sequence and the others of its population, and free their pages."""
-        members = [sequence]
+        """End a sequence and the others of its population, free their pages, and release the others."""
+        self._end(sequence, reason)
         if sequence.population is not None:
             sequence.population.is_over = True
-            members += sequence.population.members
-        for member in members:
-            self._end(member, reason)
+            for member in sequence.population.members:
+                if member is not sequence:
+                    self._end(member, reason)
+                    member.release()
 
     def start(self, sequence: Sequence) -> None:
         """Queue a new sequence of a choice that was admitted; its population does this."""
@@ -178,10 +179,11 @@ class Engine:
     def park(self, sequence: Sequence) -> None:
         """Take a sequence's place and pages, until it is resumed; its population does this."""
         self.scheduler.park(sequence)
+        sequence.num_charged = 0  # what is computed again was not lost to other clients
 
     def resume(self, sequence: Sequence) -> None:
         """Queue a parked sequence again; its population does this."""
-        self.scheduler.enqueue(sequence)
+        self.scheduler.resume(sequence)
 
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
         """Copy a sequence with another seed, on the same pages if possible; its population does this."""
@@ -196,7 +198,7 @@ class Engine:
     def set_aside(self, sequence: Sequence, seed: int) -> Sequence:
         """Copy a sequence with another seed, but park the copy; its population does this."""
         twin = sequence.fork(seed)
-        self.scheduler.park(twin)
+        self.park(twin)
         return twin
 
     def drop(self, sequence: Sequence) -> None:

@@ -132,6 +132,7 @@ class EngineThread:
         """Stop all sequences of a job, and send the reason."""
         for sequence, _ in job.choices:
             self.engine.stop(sequence)
+            sequence.release()
             self._by_sequence.pop(sequence, None)
         self._jobs.pop(job.request_id, None)
         self._outgoing.append((job.queue, fault))
@@ -175,11 +176,10 @@ class EngineThread:
         del self._by_sequence[sequence.first]
         if not any(other in self._by_sequence for other, _ in job.choices):
             del self._jobs[job.request_id]
+        pending = matcher.pending_parts() if matcher is not None else ()
+        sequence.release()
         return transcript.end(
-            sequence.finish_reason,
-            sequence.stats,
-            pending=matcher.pending_parts() if matcher is not None else (),
-            closed_by=sequence.closed_by,
+            sequence.finish_reason, sequence.stats, pending=pending, closed_by=sequence.closed_by
         )
 
     def _flush(self) -> None:

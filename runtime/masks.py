@@ -148,10 +148,12 @@ class TokenMasks:
         return token_id < self.width and bool(mask[token_id // 32] >> token_id % 32 & 1)
 
     def recompute(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
-        """Masked distributions of rows below `MIN_MASS`: here the mask comes before the softmax."""
+        """Masked distributions of rows below `MIN_MASS`: the mask comes before softmax and truncation."""
         masked = logits.clone()
         self._apply_bits(masked, np.stack([self.fill(sequence) for sequence in sequences]))
-        return masked.softmax(dim=1)
+        probabilities = masked.softmax(dim=1)
+        truncate(probabilities, [None if s.weight is None else s.sampling for s in sequences])
+        return probabilities
 
     def _zero_forbidden(self, probabilities: Tensor, bitmask: Bitmask) -> None:
         """Set forbidden probabilities to zero, but keep NaN.

@@ -23,6 +23,8 @@ DECISIONS = 2**31
 """A population's own decisions use the noise of positions from here on, which no sequence reaches."""
 SELECTION = 2**32 - 1
 """The position of the noise that selects a member at the end."""
+MAX_BUDGETS = 2
+"""Rejection sampling begins no draw after so many times the budget of one answer has been written."""
 
 
 class RejectionSampling(Population):
@@ -40,8 +42,10 @@ class RejectionSampling(Population):
 
     If all are given up, one is chosen in proportion to the weights that they have in the end: the one with
     the largest `log weight + noise`, where the noise has the Gumbel distribution. As weights only fall, the
-    most promising ones are finished, until no other can surpass the best of them. The same is done with those
-    that have been begun once half of the time has passed that the request has: it shall have an answer.
+    most promising ones are finished, until no other can surpass the best of them.
+
+    That is cut short once half of the request's time has passed, or `MAX_BUDGETS` whole budgets are written:
+    the best draw that is whole is chosen, or else the one that is being written is finished.
     """
 
     strategy: SelectionStrategy = "accept"
@@ -53,32 +57,37 @@ class RejectionSampling(Population):
         """The draws that are not given up."""
         self._leader = first.seed
         """The draw that is written now."""
+        self._num_begun = 1
         self._is_finishing = False
         self._half_time = (time.monotonic() + first.deadline) / 2
         first.other_seeds = tuple(self._seeds[1:])
 
     def advance(self, engine: PopulationHost) -> Sequence | None:
         """Give up draws whose weight has fallen below their bound; continue with the first that is open."""
-        self._open = [seed for seed in self._open if not self._is_given_up(seed)]
-        if self._open and self._is_late():
+        if self._open:
+            self._open = [seed for seed in self._open if not self._is_given_up(seed)]
+            self._num_begun = self._seeds.index(self._open[0]) + 1 if self._open else len(self._seeds)
+        if self._open and _is_finished(self._member_of(self._open[0])):
+            return self._select(self._member_of(self._open[0]), self._num_begun, is_exact=True)
+        if self._is_late():
             self._draw_no_more()
         leader = self._open[0] if self._open else self._most_promising()
         member = self._member_of(leader)
         if not _is_finished(member):
             self._lead(leader, engine)
             return None
-        if self._open:
-            return self._select(member, self._seeds.index(leader) + 1, is_exact=True)
         shares = weight_shares([self._member_of(seed) for seed in self._seeds])
-        return self._select(member, len(self._seeds), effective_size=effective_size(shares))
+        return self._select(member, self._num_begun, effective_size=effective_size(shares))
 
     def _is_late(self) -> bool:
-        """Whether the first open draw will not be whole before half of the time has passed."""
-        return time.monotonic() >= self._half_time and not _is_finished(self._member_of(self._open[0]))
+        """Whether the choice has had half of its time, or has written very much."""
+        num_written = sum(member.num_written for member in self.members)
+        return time.monotonic() >= self._half_time or num_written >= MAX_BUDGETS * self.first.max_tokens
 
     def _draw_no_more(self) -> None:
-        """Choose among the draws that have been begun, as if they had all been given up."""
-        self._seeds = self._seeds[: self._seeds.index(self._open[0]) + 1]
+        """Keep the draws that are whole, or else the one that is being written."""
+        whole = [seed for seed in self._seeds if _is_finished(self._member_of(seed))]
+        self._seeds = whole or [self._leader]
         self._open = []
 
     def _most_promising(self) -> int:

@@ -177,14 +177,18 @@ class GenerationRequest:
     def selection_or(self, default: Selection, max_choices: int) -> Selection:
         """How the answers are selected: as the request says, or else by `default` where it applies.
 
-        The default does not apply to streamed answers, to requests with stop strings, and to requests whose
-        choices would need more sequences than a client may have. At temperature 0, only drafts apply.
+        The default does not apply to streamed answers, to requests with stop strings, to requests for details
+        of tokens, of which an answer that is given up has as many, and to requests whose choices would need
+        more sequences than a client may have. Nor does it where tokens are penalised, as each forced one is
+        computed in a step of its own then. At temperature 0, only drafts apply.
         """
         if self.selection is not None:
             return self.selection if self.can_select(self.selection) else Selection()
         is_too_many = default.num_together * self.num_choices > max_choices
         is_out_of_place = self.is_streamed or bool(self.stop) or is_too_many
-        is_out_of_place |= self.sampling.is_greedy and default.strategy != "draft"
+        is_out_of_place |= self.is_inspected or self.num_logprobs is not None
+        if default.strategy != "draft":
+            is_out_of_place |= self.sampling.is_greedy or self.sampling.penalises
         return default if self.constraint is not None and not is_out_of_place else Selection()
 
 

@@ -12,6 +12,8 @@ from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import SlowGrammars
 
+MAX_FORCED_ROWS = 32
+"""The most forced tokens that are weighed in a step: each needs a row of logits, as a sequence does."""
 RECOVERY_STEPS = 64
 """After a shortage of memory, one more sequence may run every this many steps."""
 
@@ -44,6 +46,11 @@ class Chunk:
         if weight is None:
             return range(self.end - self.is_sampled, self.end)
         return range(max(self.start, weight.num_counted - 1), self.end)
+
+    @property
+    def num_forced_rows(self) -> int:
+        """How many forced tokens are weighed."""
+        return len(self.logit_positions) - self.is_sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +97,20 @@ class StepBudget:
 
     num_left: int
     quotas: defaultdict[str, int]
+    num_forced_rows: int = MAX_FORCED_ROWS
 
     def max_tokens(self, sequence: Sequence, num_reserved: int = 0) -> int:
         """The most tokens that a sequence may compute; `num_reserved` are kept for others."""
-        return min(self.num_left - num_reserved, max(1, self.quotas[sequence.client_id]))
+        most = min(self.num_left - num_reserved, max(1, self.quotas[sequence.client_id]))
+        if sequence.weight is None:
+            return most
+        num_before = max(0, sequence.weight.num_counted - 1 - sequence.num_computed)
+        return min(most, num_before + max(1, self.num_forced_rows))
 
     def spend(self, chunk: Chunk) -> None:
         """Take the tokens of a chunk."""
         self.num_left -= chunk.num_tokens
+        self.num_forced_rows -= chunk.num_forced_rows
         self.quotas[chunk.sequence.client_id] -= chunk.num_tokens
 
 
@@ -163,9 +176,16 @@ class Scheduler:
         self.shares.enter(sequence)
 
     def park(self, sequence: Sequence) -> None:
-        """Take a sequence out of the batch, without its pages, until it is queued again."""
+        """Take a sequence out of the batch, without its pages, until it is resumed."""
         self.remove(sequence)
         sequence.status = SequenceStatus.PARKED
+        sequence.counts = None
+
+    def resume(self, sequence: Sequence) -> None:
+        """Put a parked sequence at the head of the queue: its choice was admitted long ago."""
+        sequence.status = SequenceStatus.WAITING
+        self.waiting.insert(0, sequence)
+        self.shares.enter(sequence)
 
     def has_room_for_copy(self, sequence: Sequence) -> bool:
         """Whether a copy of a sequence can run now, on the same pages; only a running sequence has pages."""
@@ -242,7 +262,7 @@ class Scheduler:
         chunks = []
         while self.waiting and budget.num_left > 0:
             sequence = self.shares.next_of(self.waiting)
-            chunk = self._admit(sequence, budget.max_tokens(sequence))
+            chunk = self._admit(sequence, budget)
             if chunk is None:
                 break
             if chunk.num_tokens:
@@ -355,7 +375,7 @@ class Scheduler:
         sequence.page_table += self.pool.allocate(max(0, num_missing))
         return self._chunk(sequence, num_tokens)
 
-    def _admit(self, sequence: Sequence, budget: int) -> Chunk | None:
+    def _admit(self, sequence: Sequence, budget: StepBudget) -> Chunk | None:
         """Start a waiting sequence after its longest cached prefix; None if its tokens do not fit now."""
         if len(self.running) >= self.max_running or self._num_missing_pages(sequence) > 0:
             return None
@@ -372,7 +392,7 @@ class Scheduler:
             sequence.has_run = True
             sequence.times.note_begun()
             sequence.counters.num_cached = sequence.num_computed
-        return self._chunk(sequence, min(sequence.num_due, budget))
+        return self._chunk(sequence, min(sequence.num_due, budget.max_tokens(sequence)))
 
     def _chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
         """A chunk; the pages that it fills are published now.

@@ -266,6 +266,13 @@ class Sequence:
         twin._page_digests = list(self._page_digests)  # noqa: SLF001 - of its own class
         return twin
 
+    def release(self) -> None:
+        """Let go of what takes memory, once the sequence is done and read.
+
+        It and its population refer to each other, so Python frees them late.
+        """
+        self.matcher = self.closer = self.mask = self.counts = self.forced = None
+
     def finish(self, reason: FinishReason) -> None:
         """Mark the sequence as done."""
         self.status = SequenceStatus.FINISHED

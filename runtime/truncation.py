@@ -1,6 +1,6 @@
 """Truncation: `top_k`, `top_p` and `min_p` leave out improbable tokens, in all rows of a step at once.
 
-No row is sorted: sorting a vocabulary takes longer than computing its logits does.
+Rows are not sorted where that can be helped: sorting a vocabulary takes longer than computing its logits.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from runtime.request import Sampling
 
 FLOAT_BITS = 31
 """The bits of a float32 that is not negative. Such floats are in the order of their bits."""
+NUM_PROBABLE = 1024
+"""So many of the most probable tokens have most shares that are asked for."""
 LEAST_MASS = torch.finfo(torch.float64).tiny
 """A nucleus has more than no mass: so a `top_p` of 0 keeps the most probable token."""
 
@@ -70,10 +72,31 @@ def _nucleus(rows: Tensor, top_p: Sequence[float]) -> Tensor:
 
 
 def _threshold(rows: Tensor, mass: Tensor) -> Tensor:
-    """The largest number of each row such that the tokens at least as probable have the mass `mass`.
+    """The largest number of each row such that the tokens at least as probable have the mass `mass`."""
+    return _threshold_of_sorted(rows, mass) if rows.device.type == "cpu" else _threshold_by_bits(rows, mass)
 
-    This is a bisection over the bits of the number: each pass reads all rows once and settles one bit.
+
+def _threshold_of_sorted(rows: Tensor, mass: Tensor) -> Tensor:
+    """See `_threshold`: sort the most probable tokens, and all of them in rows where these have too little.
+
+    A CPU does this in a thirtieth of the time of the bisection. It waits for the device.
     """
+    least = torch.zeros(len(rows), dtype=rows.dtype)
+    pending = torch.arange(len(rows))
+    for number in (NUM_PROBABLE, rows.shape[1]):
+        values = rows[pending].topk(min(number, rows.shape[1])).values
+        is_reached = values.cumsum(dim=1, dtype=torch.float64) >= mass[pending, None]
+        first = is_reached.to(torch.uint8).argmax(dim=1, keepdim=True)
+        is_enough = is_reached[:, -1]
+        least[pending[is_enough]] = values.gather(1, first)[is_enough, 0]
+        pending = pending[~is_enough]
+        if not len(pending):
+            break
+    return least
+
+
+def _threshold_by_bits(rows: Tensor, mass: Tensor) -> Tensor:
+    """See `_threshold`: a bisection over the bits of the number, of which each pass settles one."""
     bits = torch.zeros(len(rows), dtype=torch.int32, device=rows.device)
     for bit in reversed(range(FLOAT_BITS)):
         larger = bits | 1 << bit

@@ -15,8 +15,11 @@ NUM_DRAWS = 320
 CLOSER = toy_model.GRAMMAR.closer()
 
 
-def selected_sequence(selection, seed, *, max_tokens=5, prompt=b"prompt", deadline=None, **sampling):
-    """A sequence of the toy grammar whose output is selected."""
+def selected_sequence(
+    selection, seed, *, max_tokens=40, prompt=b"prompt", deadline=None, grammar=toy_model.GRAMMAR, **sampling
+):
+    """A sequence of the toy grammar, or another one, whose output is selected."""
+    closer_of_all = CLOSER if grammar is toy_model.GRAMMAR else grammar.closer()
 
     def member(number, max_tokens):
         return Sequence(
@@ -25,8 +28,8 @@ def selected_sequence(selection, seed, *, max_tokens=5, prompt=b"prompt", deadli
             max_tokens,
             Sampling(**{"temperature": 1.0} | sampling),
             seed=draw_seed(seed, number),
-            matcher=toy_model.GRAMMAR.matcher(),
-            closer=CLOSER.fork(),
+            matcher=grammar.matcher(),
+            closer=closer_of_all.fork(),
             weight=Weight(len(prompt)),
             **({} if deadline is None else {"deadline": deadline}),
         )

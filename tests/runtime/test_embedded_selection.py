@@ -10,6 +10,7 @@ from whole_outputs import calls_of
 
 from runtime.errors import DeadlineExceeded, RequestRefused
 from runtime.events import FinishReason
+from runtime.request import Sampling
 from runtime.selection import Selection
 
 ACCEPT = Selection("accept", 3)
@@ -110,3 +111,22 @@ async def test_more_particles_than_may_wait_are_refused(make_runtime):
     asked = request(constraint=constraint, selection=Selection("particles", 8), num_choices=3)
     with pytest.raises(RequestRefused, match="at most 6"):
         await events_of(runtime, asked)
+
+
+@pytest.mark.parametrize(
+    ("changed", "applies"),
+    [
+        ({}, True),
+        ({"num_logprobs": 2}, False),
+        ({"is_inspected": True}, False),
+        ({"is_streamed": True}, False),
+        ({"stop": ("x",)}, False),
+        ({"sampling": Sampling(temperature=0)}, False),
+        ({"sampling": Sampling(repetition_penalty=1.05)}, False),
+        ({"sampling": Sampling(top_p=0.9, top_k=20)}, True),
+    ],
+)
+async def test_where_the_default_applies(runtime, changed, applies):
+    asked = replace(request(constraint=await linked(runtime, "required")), selection=None, **changed)
+    assert (asked.selection_or(ACCEPT, 8) is ACCEPT) is applies
+    assert asked.selection_or(Selection("particles", 16), 8) == Selection()

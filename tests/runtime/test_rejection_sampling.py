@@ -4,12 +4,15 @@ import math
 import time
 
 import pytest
+import torch
 import toy_model
 from selected import HESITANT, distribution, run, selected, selected_sequence, text_of
 
+from compiler import compile_schema
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.population import DECISIONS, SELECTION
 from runtime.sampling import draw_seed, noise
+from runtime.scheduler import MAX_FORCED_ROWS
 from runtime.selection import Selection
 from runtime.sequence import SequenceStatus
 
@@ -150,6 +153,69 @@ def test_once_half_of_the_time_has_passed_no_more_draws_are_begun(monkeypatch, n
     assert not selection.is_exact
     assert num_members <= selection.num_draws < 8
     assert not engine.has_work
+
+
+def test_outputs_that_the_budget_closes_are_not_written_again_and_again():
+    """A model that rambles wrote eight answers of the whole budget."""
+    schema = {"type": "string", "maxLength": 1000}
+    grammar = compile_schema(schema, tokenizer=toy_model.VOCABULARY)
+    engine = toy_model.toy_engine()
+    sequence = selected_sequence(Selection("accept", 8), 0, max_tokens=20, grammar=grammar)
+    likes = torch.zeros(engine.runner.num_columns)
+    likes[ord("a") : ord("z")] = 20
+    engine.runner.run = lambda batch: likes.repeat(len(batch.rows), 1)
+    (output,) = run(engine, [sequence]).values()
+    assert output.sequence.closed_by == "budget"
+    assert output.sequence.selection.num_written_tokens <= 3 * 20
+    assert output.sequence.selection.num_draws < 8
+
+
+def test_forced_tokens_are_weighed_a_few_in_a_step():
+    """Each needs a row of logits: 512 of them, with a `top_p`, took half a minute of a large vocabulary."""
+    text = "x" * 500
+    grammar = compile_schema({"const": text}, tokenizer=toy_model.VOCABULARY)
+    engine = toy_model.toy_engine()
+    num_rows = []
+
+    def run_batch(batch):
+        num_rows.append(len(batch.rows))
+        return torch.zeros(len(batch.rows), engine.runner.num_columns)
+
+    engine.runner.run = run_batch
+    sequences = [
+        selected_sequence(Selection("accept", 2), seed, max_tokens=600, grammar=grammar, top_p=0.95)
+        for seed in range(4)
+    ]
+    for output in run(engine, sequences).values():
+        assert bytes(output.sequence.output_ids[:-1]).decode() == f'"{text}"'
+    assert max(num_rows) <= MAX_FORCED_ROWS + 2 * len(sequences)
+
+
+def test_where_nothing_allowed_is_probable_enough_the_most_probable_allowed_is_taken():
+    assert {text_of(output) for output in selected(Selection("accept", 8), 40, top_k=1)} == {"aa"}
+
+
+def test_a_resumed_draw_goes_before_choices_that_wait():
+    engine = toy_model.toy_engine(max_sequences=1)
+    parked, other = (selected_sequence(Selection("accept", 8), seed) for seed in (1, 2))
+    engine.add(parked)
+    engine.step()
+    engine.park(parked)
+    engine.add(other)
+    engine.resume(parked)
+    assert engine.scheduler.waiting == [parked, other]
+
+
+def test_draws_that_are_not_selected_let_go_of_their_matchers():
+    outputs = selected(Selection("accept", 8), 40)
+    others = [
+        member
+        for output in outputs
+        for member in output.sequence.population.members
+        if member is not output.sequence
+    ]
+    assert others
+    assert {(member.matcher, member.closer, member.mask) for member in others} == {(None, None, None)}
 
 
 def test_a_draw_that_fails_ends_its_choice_and_no_other():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.request import Sampling
-from runtime.truncation import truncate
+from runtime.truncation import _threshold_by_bits, _threshold_of_sorted, truncate
 
 SAMPLINGS = st.builds(
     Sampling,
@@ -74,3 +74,14 @@ def test_a_row_of_nan_leaves_the_others_as_they_are():
     truncate(probabilities, [Sampling(top_p=0.6, top_k=2)] * 2)
     assert probabilities[0].isnan().all()
     assert probabilities[1].tolist() == [1.0, 0.0, 0.0]
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([1e-300, 0.1, 0.5, 0.95, 0.999, 1 - 1e-7]), st.floats(0.001, 8)
+)
+def test_a_cpu_and_other_devices_find_the_same_threshold(seed, share, spread):
+    generator = torch.Generator().manual_seed(seed)
+    rows = (torch.randn(4, 3000, generator=generator) * spread).bfloat16().float().softmax(1)
+    rows[3] = float("nan")
+    mass = share * rows.sum(1, dtype=torch.float64)
+    assert torch.equal(_threshold_of_sorted(rows, mass), _threshold_by_bits(rows, mass))
