@@ -62,7 +62,7 @@ class ClientGrammarMatcher:
 
     def fill_next_token_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
-        self._fills.fill(self._matcher, bitmask, row)
+        self._fills.fill(self._matcher, bitmask, row, owner=self._time)
 
     def find_jump_forward_string(self) -> str:
         """Nothing: see above."""

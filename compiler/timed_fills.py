@@ -53,10 +53,11 @@ class TimedFills:
         """The client for which the calling thread fills masks."""
         return str(getattr(self._own, "client_id", ""))
 
-    def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int) -> None:
+    def fill(self, matcher: xgr.GrammarMatcher, bitmask: Bitmask, row: int, owner: object = None) -> None:
         """Overwrite a row with the mask of a matcher.
 
-        The more threads of the same client are left behind, the less time there is.
+        The more threads of the same client are left behind, the less time there is. The `owner` lives as long
+        as a thread uses the matcher: so the matcher's memory is counted as long as it is held.
 
         Raises:
             MatchingTooSlow: it takes too long. The matcher must not be used any more: a thread still uses it.
@@ -70,7 +71,7 @@ class TimedFills:
         if num_left >= MAX_LEFT_BEHIND or (client_id and num_own >= MAX_LEFT_BEHIND_OF_CLIENT):
             raise MatchingTooSlow(seconds)
         own = np.empty_like(bitmask[row : row + 1])
-        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0), client_id)
+        fill = _Fill(lambda: matcher.fill_next_token_bitmask(own, 0), client_id, owner)
         fill.start()
         if not fill.ends_within(seconds):
             fill.leave_behind()
@@ -90,19 +91,22 @@ class TimedFills:
 class _Fill(threading.Thread):
     """The thread of one fill; it does not keep the process from ending."""
 
-    def __init__(self, work: Callable[[], object], client_id: str) -> None:
+    def __init__(self, work: Callable[[], object], client_id: str, owner: object) -> None:
         super().__init__(name="callgate-fill", daemon=True)
         self.client_id = client_id
-        self._work = work
+        self._work: Callable[[], object] | None = work
+        self._owner = owner
         self.error: Exception | None = None
         self.processor_s = 0.0
 
     def run(self) -> None:
         """Fill the mask."""
+        assert self._work is not None, "a thread runs once"
         try:
             self._work()
         except Exception as error:  # noqa: BLE001 - the caller raises it
             self.error = error
+        self._work = self._owner = None
         self.processor_s = time.thread_time()
 
     def ends_within(self, seconds: float) -> bool:

@@ -10,15 +10,16 @@ processor time is counted for each sequence: for its masks, its closer and its f
   slow tokens took least comes first.
 - Once half of a step, that of the masks or that of the tokens, has spent `STEP_S`, the other sequences wait.
   Those that have waited longest come first in the next step.
-- While other clients have quick sequences, slow ones rest for `REST` times as long as the last of them took,
-  but for those of clients that took far less than another one.
+- While other clients have quick sequences, slow ones rest for `REST` times as long as the slowest took.
+  Meanwhile a step has slow sequences of `LIGHT_STEP_S` only, of *light* clients, which took far less than
+  another one. They do not prolong the rest.
 - A sequence whose slow tokens took more than `MAX_SLOW_S` fails. A schema that takes as long to compile is
   refused too.
 """
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from itertools import accumulate
@@ -33,17 +34,30 @@ RECENT_S = 5.0
 FIRST_TOKENS = 4
 LIGHT = 8
 """A client is light whose recent slow tokens took less than this part of those of another one."""
+LIGHT_STEP_S = 2 * SLOW_S
 MAX_SLOW_S = 3.0
 _USUAL_S = 0.001
 """So much time of each token does not count in a step: a step has hundreds of usual tokens."""
 
 
 class _SlowTokens(NamedTuple):
-    """The slow tokens of a client: what the last one and all recent ones took, and when that is forgotten."""
+    """The slow tokens of a client: what the last one took, and all of them, and when the last one was.
+
+    `total_s` halves every `RECENT_S`. All is forgotten so long after the last one.
+    """
 
     last_s: float = 0.0
     total_s: float = 0.0
-    forgotten_at: float = -math.inf
+    noted_at: float = -math.inf
+
+    def at(self, now: float) -> "_SlowTokens":
+        """What is left of them later."""
+        age_s = now - self.noted_at
+        return (
+            _SlowTokens()
+            if age_s >= RECENT_S
+            else self._replace(total_s=self.total_s / 2 ** (age_s / RECENT_S))
+        )
 
 
 Clock = Callable[[], float]
@@ -109,21 +123,26 @@ class SlowGrammars:
     def _note(self, client_id: str, taken_s: float) -> None:
         """Note a slow token of a client."""
         now = self._clock()
-        self._resumes_at = now + REST * taken_s
-        recent = {name: slow for name, slow in self._slow_clients.items() if slow.forgotten_at > now}
-        total_s = recent.get(client_id, _SlowTokens()).total_s + taken_s
-        self._slow_clients = recent | {client_id: _SlowTokens(taken_s, total_s, now + RECENT_S)}
+        recent = self._recent()
+        own = recent.get(client_id, _SlowTokens())
+        if taken_s > LIGHT_STEP_S or not _is_light(own, recent):
+            self._resumes_at = max(self._resumes_at, now + REST * taken_s)
+        self._slow_clients = {name: slow for name, slow in self._slow_clients.items() if name in recent}
+        self._slow_clients[client_id] = _SlowTokens(taken_s, own.total_s + taken_s, now)
+
+    def _recent(self) -> dict[str, _SlowTokens]:
+        """The slow tokens of all clients that have had some recently."""
+        now = self._clock()
+        recent = {client_id: tokens.at(now) for client_id, tokens in self._slow_clients.items()}
+        return {client_id: tokens for client_id, tokens in recent.items() if tokens.total_s}
 
     def expected_s(self, sequence: Sequence) -> float:
         """What the next token of a slow sequence will take; 0 for a quick one."""
         last_slow_s = sequence.grammar_time.last_slow_s
         if last_slow_s or sequence.matcher is None or sequence.num_output >= FIRST_TOKENS:
             return last_slow_s
-        return self._recent(sequence.client_id).last_s
-
-    def _recent(self, client_id: str) -> _SlowTokens:
-        slow = self._slow_clients.get(client_id)
-        return slow if slow and self._clock() < slow.forgotten_at else _SlowTokens()
+        slow = self._slow_clients.get(sequence.client_id, _SlowTokens())
+        return slow.at(self._clock()).last_s
 
     def resting(self, due: Several[Sequence], others: Iterable[Sequence]) -> Collection[Sequence]:
         """The sequences that sit out the next step, of those with tokens to compute."""
@@ -136,17 +155,22 @@ class SlowGrammars:
             for sequence in (*due, *others)
             if not expected_s.get(sequence, sequence.grammar_time.last_slow_s)
         }
-        totals_s = {sequence.client_id: self._recent(sequence.client_id).total_s for sequence in slow}
-        most_s = max((tokens.total_s for tokens in self._slow_clients.values()), default=0.0)
+        recent = self._recent()
+        tokens_of = {sequence: recent.get(sequence.client_id, _SlowTokens()) for sequence in slow}
+        slow.sort(key=lambda sequence: tokens_of[sequence].total_s)
         have_rested = self._clock() >= self._resumes_at
-        candidates = [
-            sequence
-            for sequence in slow
-            if have_rested
-            or LIGHT * totals_s[sequence.client_id] < most_s
-            or not quick_clients - {sequence.client_id}
-        ]
-        candidates.sort(key=lambda sequence: totals_s[sequence.client_id])
-        sums_s = accumulate(expected_s[sequence] for sequence in candidates)
-        num_stepped = max(1, sum(sum_s <= STEP_S for sum_s in sums_s))
-        return frozenset(slow).difference(candidates[:num_stepped])
+        free = [s for s in slow if have_rested or not quick_clients - {s.client_id}]
+        light = [s for s in slow if s not in free and _is_light(tokens_of[s], recent)]
+        stepped = free[: max(1, _num_within(STEP_S, [expected_s[s] for s in free]))]
+        stepped += light[: _num_within(LIGHT_STEP_S, [expected_s[s] for s in light])]
+        return frozenset(slow).difference(stepped)
+
+
+def _is_light(own: _SlowTokens, recent: Mapping[str, _SlowTokens]) -> bool:
+    """Whether a client's slow tokens took far less than those of another one."""
+    return LIGHT * own.total_s < max((tokens.total_s for tokens in recent.values()), default=0.0)
+
+
+def _num_within(seconds: float, expected_s: Iterable[float]) -> int:
+    """How many tokens fit into a time, one after another."""
+    return sum(sum_s <= seconds for sum_s in accumulate(expected_s))

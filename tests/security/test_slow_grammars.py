@@ -193,6 +193,34 @@ def test_slow_sequences_take_turns_beside_quick_ones_of_others():
     assert any(sequence.num_output > 1 for sequence in slow)
 
 
+@pytest.mark.parametrize(("heavy_s", "light_s"), [(0.45, 0.015), (0.0, 0.1)])
+def test_many_addresses_do_not_take_a_tenth_of_a_second_of_each_step(heavy_s, light_s):
+    """Each of them was light, and none rested: others had 1.4 to 6 tokens a second."""
+    machine, num_steps, number = Machine(max_sequences=64), 300, 0
+    victim = machine.add("victim")
+    if heavy_s:
+        machine.add("heavy", heavy_s)
+    light = []
+    start = machine.clocks.seconds
+    while victim.num_output < num_steps and machine.clocks.seconds - start < 20:
+        light = [sequence for sequence in light if sequence.status is not SequenceStatus.FINISHED]
+        while len(light) < 50:
+            number += 1
+            light.append(machine.add(f"address {number}", light_s, num_tokens=2))
+        machine.step()
+    assert victim.num_output / (machine.clocks.seconds - start) > 10
+
+
+def test_a_steadily_slow_client_goes_on_beside_heavy_and_light_ones():
+    machine = Machine(max_sequences=64)
+    machine.add("victim")
+    steady = machine.add("steady", 0.015)
+    machine.add("heavy", 0.45)
+    while machine.clocks.seconds < 5:
+        machine.step()
+    assert steady.num_output > 15
+
+
 def test_nobody_waits_where_grammars_are_slow_and_their_client_is_alone():
     machine = Machine()
     sequences = [machine.add("alone", SLOW_S * 1.5) for _ in range(3)]

@@ -14,6 +14,7 @@ from compiler.cache_entry import CacheEntry
 from compiler.client_grammar_matcher import ClientGrammarMatcher
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import MatchingTooSlow
+from compiler.held_memory import HeldMemory
 from compiler.matcher import allocate_bitmask
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES, find_syntax
@@ -69,6 +70,21 @@ def test_a_mask_that_takes_too_long_is_given_up_and_its_row_stays(monkeypatch):
     fills.fill(stuck, bitmask, 1)
     assert bitmask.tolist() == [[-1, -1], [5, 5]]
     assert fills.processor_s() > before
+
+
+def test_what_a_thread_left_behind_holds_is_counted_until_it_ends(monkeypatch):
+    """Its sequence has failed and is gone, but its thread makes the matcher larger still."""
+    monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.01)
+    fills, held, stuck = TimedFills(), HeldMemory(), StuckMatcher()
+    matcher = ClientGrammarMatcher(stuck, fills, held)
+    with pytest.raises(MatchingTooSlow):
+        matcher.fill_next_token_bitmask(allocate_bitmask(1, 64), 0)
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "callgate-fill"]
+    del matcher
+    assert len(held._times) == 1
+    stuck.goes_on.set()
+    thread.join()
+    assert len(held._times) == 0
 
 
 def test_masks_that_one_client_leaves_behind_take_no_time_from_others(monkeypatch):
