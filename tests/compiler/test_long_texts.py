@@ -27,6 +27,12 @@ MARKED = {"type": "object", "properties": {"a": {"type": "integer"}}, "additiona
 STRINGS = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
 ARRAYS = {"type": "array", "uniqueItems": True, "items": {"type": "array", "items": {"type": "string"}}}
 NESTED = {"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}
+NESTED_ITEMS = {
+    "type": "array",
+    "uniqueItems": True,
+    "items": {"$ref": "#/$defs/item"},
+    "$defs": {"item": {"type": "array", "items": {"$ref": "#/$defs/item"}}},
+}
 
 
 LONG = {
@@ -78,6 +84,15 @@ def test_a_text_takes_memory_as_it_is_long(name):
     grammar = compiled(subject)
     held_bytes(grammar.matcher(), [*begin, *piece])  # what is made once
     once, twice = (held_bytes(grammar.matcher(), [*begin, *piece * number]) for number in (400, 800))
+    assert twice < 2.7 * once
+
+
+def test_arrays_that_close_inside_a_distinct_item_share_its_text():
+    """Each array that closes is a part of the text of the item, and not a text of its own."""
+    grammar = compiled(NESTED_ITEMS)
+    once, twice = (
+        held_bytes(grammar.matcher(), b"[" * depth + b"]" * (depth - 1)) for depth in (1_000, 2_000)
+    )
     assert twice < 2.7 * once
 
 
