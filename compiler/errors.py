@@ -100,11 +100,11 @@ class CompilingUnfinished(CompilerError):
 
 
 class MatchingTooSlow(CompilerError):
-    """A mask or a text took more than `seconds`, as very many derivations fit; its output cannot go on."""
+    """A mask or a text took more than `seconds`, as very many texts or derivations fit; its output ends."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        super().__init__(f"a grammar took more than {seconds:.2g} s: very many derivations fit the text")
+        super().__init__(f"a grammar took more than {seconds:.2g} s: very many texts or derivations fit")
 
 
 class UnsupportedGrammar(CompilerError):

@@ -106,8 +106,8 @@ class GrammarTooSlow(RequestRefused):
         self.seconds = seconds
         super().__init__(
             f"following the grammar of this request took more than {seconds:.2g} s of processor time, because"
-            " very many derivations fit the text; rewrite the grammar so that few do, for example without two"
-            " loops in a row that match the same characters",
+            " very many texts or derivations fit; rewrite the grammar so that few do, for example without two"
+            " loops in a row that match the same characters, or without arrays of distinct arrays",
             "response_format",
         )
 

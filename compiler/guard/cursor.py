@@ -386,8 +386,11 @@ class JsonCursor(NamedTuple):
         The innermost text has the elements of all containers that are recorded.
         """
         containers = tuple(
-            container._replace(
-                parent=None, seen=SeenValues() if container.is_recorded else container.seen, text=_NOTHING
+            (
+                container[1:7],
+                container.item_index,
+                container.key,
+                None if container.is_recorded else container.seen,
             )
             for container in self.containers
         )

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import thread_time
 
 import xgrammar as xgr
 
+from compiler.errors import MatchingTooSlow
 from compiler.guard.candidate_tokens import Candidates, CandidateTokens, GuardedTokens
 from compiler.guard.cursor import JsonCursor, OpenContainer
 from compiler.guard.plan import GuardPlan
@@ -13,6 +15,8 @@ from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, forbid
 
+MAX_SEARCH_S = 1.0
+"""Processor time for the search for dead ends before one mask; usual ones take a thousandth of that."""
 AsRead = Callable[[bytes], bytes]
 """From a text to the text as the grammar reads it (see `marked_text`)."""
 
@@ -62,6 +66,9 @@ class Guard:
         """The cursor after a token that `matcher` has just accepted.
 
         None if the guard forbids the token; the matcher is then rolled back.
+
+        Raises:
+            MatchingTooSlow: see `DeadEndSearch`; the matcher is rolled back.
         """
         token = self._spellings[token_id]
         after = cursor.advance(token)
@@ -69,9 +76,13 @@ class Guard:
             matcher.rollback(1)
             if not matcher.accept_string(marked_text(cursor, token)):
                 return None
-        is_forbidden = after is None or (
-            self._has_dead_ends and after.json.can_be_dead_end and self._dead_ends(matcher).is_at(after)
-        )
+        try:
+            is_forbidden = after is None or (
+                self._has_dead_ends and after.json.can_be_dead_end and self._dead_ends(matcher).is_at(after)
+            )
+        except MatchingTooSlow:
+            matcher.rollback(1)
+            raise
         if is_forbidden:
             matcher.rollback(1)
         return None if is_forbidden else after
@@ -146,7 +157,8 @@ class DeadEndSearch:
     finds out what can run out and marks it in the plan (`PathState.can_run_out`); a dead end can only be
     inside such a container.
 
-    `allowed` gives the grammar's mask where the matcher is, for a cursor at the same point.
+    `allowed` gives the grammar's mask where the matcher is, for a cursor at the same point. A search takes at
+    most `MAX_SEARCH_S`: the methods raise MatchingTooSlow if that is not enough.
     """
 
     def __init__(
@@ -162,6 +174,7 @@ class DeadEndSearch:
         self._spellings = spellings
         self._is_dead_end: dict[object, bool] = {}
         """By `JsonCursor.repetition_state`: the points that have been searched."""
+        self._ends_at = thread_time() + MAX_SEARCH_S
 
     def is_after(self, token_id: int, before: Cursor, after: Cursor) -> bool:
         """Whether a token leads to a dead end; the cursor is `before` it and `after` it."""
@@ -170,8 +183,10 @@ class DeadEndSearch:
         state = after.json.repetition_state
         token = self._spellings[token_id]
         if state not in self._is_dead_end and _accept(self._matcher, before, after, token_id, token):
-            self.is_at(after)
-            self._matcher.rollback(1)
+            try:
+                self.is_at(after)
+            finally:
+                self._matcher.rollback(1)
         return self._is_dead_end.get(state, False)
 
     def is_at(self, cursor: Cursor) -> bool:
@@ -182,6 +197,9 @@ class DeadEndSearch:
             return False
         path = [(cursor, candidates)]
         while path:
+            if thread_time() > self._ends_at:
+                self._matcher.rollback(len(path) - 1)
+                raise MatchingTooSlow(MAX_SEARCH_S)
             before, candidates = path[-1]
             for token_id, after in candidates:
                 if after is None or self._is_known_dead_end(after):

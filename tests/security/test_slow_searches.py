@@ -4,13 +4,16 @@ import json
 import random
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from compiler import compile_schema
-from compiler.errors import UnsupportedGrammar
+from compiler.errors import MatchingTooSlow, UnsupportedGrammar
+from compiler.guard import guard
 from compiler.guard.candidate_tokens import CandidateTokens
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.seen_values import SeenValues
+from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
 from compiler.recogniser.parser_state import ParserState
@@ -158,3 +161,27 @@ def test_a_completion_with_very_many_marked_keys_is_read_once():
         text = b'{"k0":"' + bytes(closer.completion_ids(4_000))
     assert json.loads(text) == dict.fromkeys(keys, "")
     assert spelled.call_count < 5
+
+
+NESTED = {"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}
+
+
+def test_the_search_for_dead_ends_is_bounded_for_each_mask_and_token(monkeypatch):
+    """A thousand masks below up to 500 arrays in one another did not end within four minutes."""
+    matcher = compile_schema(NESTED, tokenizer=VOCABULARY).matcher()
+    assert matcher.read(b"[" * 20 + b"]")
+    bitmask, again = (allocate_bitmask(1, VOCABULARY.vocabulary.width) for _ in range(2))
+    matcher.fill_bitmask(bitmask, 0)
+    comma, bracket = (VOCABULARY.vocabulary.tokens.index(token) for token in (b",", b"["))
+    assert matcher.accept(comma)
+    monkeypatch.setattr(guard, "MAX_SEARCH_S", -1.0)
+    with pytest.raises(MatchingTooSlow):
+        matcher.fill_bitmask(again, 0)
+    with pytest.raises(MatchingTooSlow):
+        matcher.accept(bracket)
+    matcher.rollback(1)
+    monkeypatch.undo()
+    matcher.fill_bitmask(again, 0)
+    assert np.array_equal(bitmask, again)
+    assert matcher.accept(comma)
+    assert matcher.accept(bracket)
