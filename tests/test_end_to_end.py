@@ -42,7 +42,7 @@ def url(tmp_path_factory, github_tools):
 
 def whole_and_streamed(body: dict, number: int) -> tuple[dict, dict]:
     """Two requests for the same answer, the second to be streamed: only whole answers are selected by default."""
-    extra = body["extra_body"]
+    extra = body.get("extra_body", {})
     plain = {**body, "extra_body": {**extra, "callgate": {"accept": 1}}}
     selected = {**body, "extra_body": {**extra, "callgate": {"accept": 8}}}
     return (body, selected) if number % 2 else (plain, body)
@@ -238,11 +238,14 @@ async def test_custom_tools_write_texts_of_their_grammars(url):
         messages = [{"role": "user", "content": f"Which names, {seed}?"}]
         asked = {"model": MODEL, "messages": messages, "tools": [nested], "seed": seed, "max_tokens": 150}
         choice = {"type": "custom", "custom": {"name": "sql"}}
+        asked, to_stream = whole_and_streamed(asked, seed)
         whole = await client.chat.completions.create(**asked, tool_choice=choice)
         [call] = whole.choices[0].message.tool_calls
         pieces = [
             delta.custom["input"]
-            async for chunk in await client.chat.completions.create(**asked, tool_choice=choice, stream=True)
+            async for chunk in await client.chat.completions.create(
+                **to_stream, tool_choice=choice, stream=True
+            )
             for delta in chunk.choices[0].delta.tool_calls or ()
         ]
         assert "".join(pieces) == call.custom.input
@@ -254,9 +257,10 @@ async def test_custom_tools_write_texts_of_their_grammars(url):
     async def respond(seed: int) -> str:
         asked = {"model": MODEL, "tools": [flat], "max_output_tokens": 150, "extra_body": {"seed": seed}}
         asked |= {"tool_choice": "required", "parallel_tool_calls": False}
+        asked, to_stream = whole_and_streamed(asked, seed)
         whole = await client.responses.create(input="Which names?", **asked)
         [call] = whole.output
-        async with client.responses.stream(input="Which names?", **asked) as stream:
+        async with client.responses.stream(input="Which names?", **to_stream) as stream:
             events = [event async for event in stream]
         deltas = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
         assert "".join(deltas) == call.input
