@@ -402,7 +402,11 @@ class Engine:
         return output
 
     def _fail(self, sequence: Sequence, error: RuntimeFault) -> Output:
-        """End a sequence with an error; its pages are cleared, and their prefixes are not reused."""
+        """End a sequence with an error; its pages are cleared, and their prefixes are not reused.
+
+        What its grammar took counts for its client, although no token came of it.
+        """
+        self.scheduler.slow.end_token(sequence)
         self.runner.cache.clear(self.scheduler.remove(sequence, is_tainted=True))
         sequence.finish(FinishReason.STOP)
         return Output(sequence, error=error, is_last=True)

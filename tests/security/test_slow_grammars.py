@@ -3,9 +3,10 @@
 from unittest.mock import patch
 
 import pytest
-from slow_engine import VOCABULARY, Machine
+from slow_engine import VOCABULARY, Machine, SlowMatcher
 
 from compiler import compile_schema
+from compiler.errors import MatchingTooSlow
 from runtime.errors import GrammarTooSlow
 from runtime.events import FinishReason
 from runtime.sequence import SequenceStatus
@@ -209,6 +210,26 @@ def test_many_addresses_do_not_take_a_tenth_of_a_second_of_each_step(heavy_s, li
             light.append(machine.add(f"address {number}", light_s, num_tokens=2))
         machine.step()
     assert victim.num_output / (machine.clocks.seconds - start) > 10
+
+
+class FailingMatcher(SlowMatcher):
+    """A matcher whose masks take too long."""
+
+    def fill_bitmask(self, bitmask, row):
+        self.clocks.seconds += self.seconds
+        raise MatchingTooSlow(self.seconds)
+
+
+def test_masks_that_are_given_up_count_for_their_client():
+    """Each failed before its time was noted, so that every step of others had one."""
+    machine = Machine(max_sequences=64)
+    victim = machine.add("victim")
+    while victim.num_output < 40:
+        while sum(sequence.client_id == "attacker" for sequence in machine.engine.scheduler) < 20:
+            machine.add("attacker").matcher = FailingMatcher(1.0, machine.clocks)
+        machine.step()
+    assert machine.errors
+    assert machine.clocks.seconds < 5
 
 
 def test_a_steadily_slow_client_goes_on_beside_heavy_and_light_ones():
