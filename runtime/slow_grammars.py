@@ -5,7 +5,8 @@ grammar is ambiguous, perhaps by malice. All sequences share the engine's only t
 processor time is counted for each sequence: for its masks, its closer and its forced tokens.
 
 - A sequence is slow if its last token took more than `SLOW_S`. So are its `FIRST_TOKENS`, if its client had a
-  slow one less than `RECENT_S` ago: a short answer ends before it is known that it is slow.
+  slow one less than `RECENT_S` ago: a short answer ends before it is known that it is slow. So are all of its
+  tokens, if that one took more than `STEP_S`: an output may fail with its first slow token.
 - A step has only as many slow sequences as take `STEP_S` together, but at least one. The client whose recent
   slow tokens took least comes first.
 - Once half of a step, that of the masks or that of the tokens, has spent `STEP_S`, the other sequences wait.
@@ -139,10 +140,10 @@ class SlowGrammars:
     def expected_s(self, sequence: Sequence) -> float:
         """What the next token of a slow sequence will take; 0 for a quick one."""
         last_slow_s = sequence.grammar_time.last_slow_s
-        if last_slow_s or sequence.matcher is None or sequence.num_output >= FIRST_TOKENS:
+        if last_slow_s or sequence.matcher is None:
             return last_slow_s
-        slow = self._slow_clients.get(sequence.client_id, _SlowTokens())
-        return slow.at(self._clock()).last_s
+        recent_s = self._slow_clients.get(sequence.client_id, _SlowTokens()).at(self._clock()).last_s
+        return recent_s if recent_s > STEP_S or sequence.num_output < FIRST_TOKENS else 0.0
 
     def resting(self, due: Several[Sequence], others: Iterable[Sequence]) -> Collection[Sequence]:
         """The sequences that sit out the next step, of those with tokens to compute."""

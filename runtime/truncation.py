@@ -79,7 +79,7 @@ def _threshold(rows: Tensor, mass: Tensor) -> Tensor:
 def _threshold_of_sorted(rows: Tensor, mass: Tensor) -> Tensor:
     """See `_threshold`: sort the most probable tokens, and all of them in rows where these have too little.
 
-    A CPU does this in a thirtieth of the time of the bisection. It waits for the device.
+    Where few tokens are probable, a CPU does this in a thirtieth of the time of the bisection.
     """
     least = torch.zeros(len(rows), dtype=rows.dtype)
     pending = torch.arange(len(rows))
