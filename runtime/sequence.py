@@ -309,7 +309,8 @@ class PopulationHost(Protocol):
 class Population(ABC):
     """The sequences of one choice. The engine calls `advance` after each step that has extended one of them.
 
-    All decisions depend only on the seed and the members' tokens, not on the other sequences of a batch.
+    Decisions depend on the seed and the members' tokens. Only when rejection sampling stops early, they also
+    depend on the time, and on how much was written before a draw was given up.
     `is_over` is true once a member is selected or the choice has ended without an answer.
     """
 

@@ -36,15 +36,16 @@ FIRST_TOKENS = 4
 LIGHT = 8
 """A client is light whose recent slow tokens took less than this part of those of another one."""
 LIGHT_STEP_S = 2 * SLOW_S
+"""So much of a step have light clients while slow sequences rest."""
 MAX_SLOW_S = 3.0
 _USUAL_S = 0.001
 """So much time of each token does not count in a step: a step has hundreds of usual tokens."""
 
 
 class _SlowTokens(NamedTuple):
-    """The slow tokens of a client: what the last one took, and all of them, and when the last one was.
+    """The slow tokens of a client: what the last one took, what all took, and when the last one was.
 
-    `total_s` halves every `RECENT_S`. All is forgotten so long after the last one.
+    `total_s` halves every `RECENT_S`. A client without slow tokens for that long has none.
     """
 
     last_s: float = 0.0
@@ -52,13 +53,11 @@ class _SlowTokens(NamedTuple):
     noted_at: float = -math.inf
 
     def at(self, now: float) -> "_SlowTokens":
-        """What is left of them later."""
+        """What is left of them at a later time."""
         age_s = now - self.noted_at
-        return (
-            _SlowTokens()
-            if age_s >= RECENT_S
-            else self._replace(total_s=self.total_s / 2 ** (age_s / RECENT_S))
-        )
+        if age_s >= RECENT_S:
+            return _SlowTokens()
+        return self._replace(total_s=self.total_s / 2 ** (age_s / RECENT_S))
 
 
 Clock = Callable[[], float]
