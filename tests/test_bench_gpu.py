@@ -27,6 +27,7 @@ def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(tmp_path):
     failed = {name for name, value in results.items() if isinstance(value, dict) and "failed" in value}
     assert failed <= {"transformers_tokens_s"}
     assert results["shapes"] == {"llama": "equal, in graphs"}
+    assert results["valid_outputs"] == "8 of 8"
     assert results["batch_4"]["masked_tokens_per_step"] > 0
     assert results["batch_1 compiled"]["ratio"] > 0
     assert results["workload ragged up to 8,000"]["output_tokens_s"] > 0

@@ -3,12 +3,14 @@
 import argparse
 import signal
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
+from demo_model.batches import BatchStream
 from demo_model.curves import draw_curves
 
-from adapter.training import LOG, AdapterRecipe, AdapterTrainer, train
+from adapter.training import LOG, RECIPES, AdapterTrainer, pools_of, train
 from runtime.loading import load_model
 from runtime.models import find_source
 
@@ -28,6 +30,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, help="of torch")
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help="by default that of the device")
+    parser.add_argument("--workers", type=int, help="processes that generate conversations")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.threads:
@@ -37,16 +41,21 @@ def main() -> None:
         signal.signal(number, lambda received, _: stopped.append(received))
     source = find_source(options.model, Path(tempfile.gettempdir())).model
     loaded = load_model(source, device=options.device, dtype=options.dtype)
-    trainer = AdapterTrainer(loaded, AdapterRecipe(), seed=options.seed, device=options.device)
+    is_cpu = options.device == "cpu"
+    recipe = RECIPES[options.recipe or ("cpu" if is_cpu else "gpu")]
+    num_workers = options.workers if options.workers is not None else (0 if is_cpu else 4)
+    trainer = AdapterTrainer(loaded, recipe, seed=options.seed, device=options.device)
     if options.begin_with:
         trainer.begin_with(options.begin_with)
-    train(
-        options.out,
-        trainer,
-        minutes=options.minutes,
-        max_steps=options.steps,
-        is_stopped=lambda: bool(stopped),
-    )
+    with BatchStream(partial(pools_of, source, recipe, options.seed), num_workers) as stream:
+        train(
+            options.out,
+            trainer,
+            stream,
+            minutes=options.minutes,
+            max_steps=options.steps,
+            is_stopped=lambda: bool(stopped),
+        )
     draw_curves(options.out / LOG, options.out / "curves.png", smoothing=10)
 
 

@@ -3,24 +3,27 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import torch
-from demo_model.batches import TrainingBatch, collate
+from demo_model.batches import BatchStream, PoolOf, StreamPosition, TrainingBatch, in_batches
 from demo_model.conversations import Conversation
 from demo_model.conversations import converse as synthetic
 from demo_model.examples import Example, example_of
-from demo_model.recipe import RECIPES
+from demo_model.recipe import RECIPES as DEMO_RECIPES
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 from adapter.conversations import converse as everyday
 from runtime.loading import LoadedModel
+from runtime.text.tokenizer import load_tokenizer
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -32,8 +35,8 @@ _MODULES = "all-linear"
 class AdapterRecipe:
     """The shape of the adapter and its training: AdamW, warm-up and cosine, loss on answers only.
 
-    `synthetic` is the share of the demo model's own conversations. A batch holds up to `batch_tokens`,
-    padding counted; conversations of more than `max_length` tokens are left out.
+    `synthetic` is the share of the demo model's own conversations. Each update takes one batch of up to
+    `batch_tokens`, padding counted; conversations of more than `max_length` tokens are left out.
     """
 
     rank: int = 12
@@ -43,7 +46,6 @@ class AdapterRecipe:
     final_share: float = 0.05
     warmup_steps: int = 20
     batch_tokens: int = 2048
-    micro_tokens: int = 2048
     max_length: int = 2048
     pool_size: int = 96
     clip: float = 1.0
@@ -55,14 +57,23 @@ class AdapterRecipe:
         return self.learning_rate * share * min(1.0, (step + 1) / self.warmup_steps)
 
 
+RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
+    {
+        "cpu": AdapterRecipe(),
+        "gpu": AdapterRecipe(batch_tokens=16_384, pool_size=768, learning_rate=8e-4, warmup_steps=60),
+    }
+)
+"""Recipes by the device that they are for; the adapter has the same shape."""
+
+
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come; `pool` is the next pool of conversations, `seconds` the time of all parts."""
+    """How far a run has come; `seconds` is the training time of all its parts."""
 
     step: int = 0
-    pool: int = 0
     seconds: float = 0.0
     num_tokens: int = 0
+    place: StreamPosition = field(default_factory=StreamPosition)
 
 
 class AdapterTrainer:
@@ -86,29 +97,26 @@ class AdapterTrainer:
         self.optimizer = torch.optim.AdamW(self.weights, betas=(0.9, 0.98), weight_decay=0.0)
         self.progress = Progress()
 
-    def step(self, batches: list[TrainingBatch], share: float) -> float:
-        """Do one update with the batches together; returns the mean loss over the tokens of answers, in nats.
+    def step(self, batch: TrainingBatch, share: float) -> float:
+        """Do one update; returns the mean loss over the tokens of answers, in nats.
 
         Raises:
             FloatingPointError: the loss is not a number.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(self.progress.step, share)
-        num_answer_tokens = sum(int(batch.is_answer[:, 1:].sum()) for batch in batches)
-        total = 0.0
-        for batch in batches:
-            with torch.autocast(self.device, torch.bfloat16, enabled=self.is_bfloat16):
-                loss = self._loss(batch.to(self.device)) / num_answer_tokens
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-            self.progress.num_tokens += batch.ids.numel()
-        if not math.isfinite(total):
-            raise FloatingPointError(f"the loss of step {self.progress.step} is not a number")
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.is_bfloat16):
+            loss = self._loss(batch.to(self.device))
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the loss of step {self.progress.step} is not a number")
         self.progress.step += 1
-        return total
+        self.progress.num_tokens += batch.ids.numel()
+        return value
 
     def export(self, folder: Path) -> None:
         """Write the adapter in peft's format, as bfloat16; each file replaces the last one when it is whole."""
@@ -151,56 +159,42 @@ class AdapterTrainer:
             raise ValueError(f"{path} was begun with another recipe or seed: give another --out")
         set_peft_model_state_dict(self.model, state["adapter"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.progress = Progress(**state["progress"])
+        place = StreamPosition(**state["progress"]["place"])
+        self.progress = Progress(**state["progress"] | {"place": place})
 
     def _loss(self, batch: TrainingBatch) -> torch.Tensor:
-        """The sum over the tokens of answers. Padding is on the right, where no token attends to it."""
+        """The mean over the tokens of answers. Padding is on the right, where no token attends to it."""
         base = self.model.get_base_model()
         states = base.model(input_ids=batch.ids, use_cache=False).last_hidden_state
         is_next = batch.is_answer[:, 1:]
         logits = base.lm_head(states[:, :-1][is_next])
-        return cross_entropy(logits.float(), batch.ids[:, 1:][is_next], reduction="sum")
+        return cross_entropy(logits.float(), batch.ids[:, 1:][is_next])
 
 
 def conversation(recipe: AdapterRecipe, seed: int, number: int) -> Conversation:
     """The conversation of a number: an everyday one, or one of the demo model's last stage."""
     if Random(f"{seed}/{number}").random() < recipe.synthetic:
-        stage = RECIPES["cpu"].stages[-1]
+        stage = DEMO_RECIPES["cpu"].stages[-1]
         return synthetic(seed, number, stage.mix(number))
     return everyday(seed, number)
 
 
-def updates(
-    tokenizer: Any, recipe: AdapterRecipe, seed: int, pool: int
-) -> Iterator[tuple[int, list[TrainingBatch]]]:
-    """An endless stream of updates' batches, each with the number of the pool that follows."""
-    while True:
-        examples: list[Example] = []
-        for number in range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size):
-            example = example_of(tokenizer, conversation(recipe, seed, number))
-            if len(example) <= recipe.max_length:
-                examples.append(example)
-        pool += 1
-        micro = _packed(sorted(examples, key=len), recipe.micro_tokens)
-        Random(f"{seed}/{pool}").shuffle(micro)
-        size = max(1, recipe.batch_tokens // recipe.micro_tokens)
-        for start in range(0, len(micro), size):
-            yield pool, [collate(part) for part in micro[start : start + size]]
+def pools_of(source: str, recipe: AdapterRecipe, seed: int) -> PoolOf:
+    """The pools that the adapter of a model is trained on."""
+    return partial(_pool, load_tokenizer(source).tokenizer, recipe, seed)
 
 
-def _packed(examples: list[Example], max_tokens: int) -> list[list[Example]]:
-    """Examples, sorted by length, in batches of at most `max_tokens`, padding counted."""
-    batches: list[list[Example]] = [[]]
-    for example in examples:
-        if batches[-1] and (len(batches[-1]) + 1) * len(example) > max_tokens:
-            batches.append([])
-        batches[-1].append(example)
-    return batches
+def _pool(tokenizer: Any, recipe: AdapterRecipe, seed: int, pool: int) -> list[list[Example]]:
+    numbers = range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size)
+    examples = [example_of(tokenizer, conversation(recipe, seed, number)) for number in numbers]
+    kept = [example for example in examples if len(example) <= recipe.max_length]
+    return in_batches(kept, recipe.batch_tokens, Random(f"{seed}/{pool}"))
 
 
 def train(
     folder: Path,
     trainer: AdapterTrainer,
+    stream: BatchStream,
     *,
     minutes: float,
     max_steps: int | None = None,
@@ -212,15 +206,17 @@ def train(
     if (folder / CHECKPOINT).exists():
         trainer.load(folder / CHECKPOINT)
     progress = trainer.progress
+    batches = stream.batches(progress.place)
+    batch, place = next(batches)  # the first one takes the time that the stream needs to begin
     start = time.monotonic() - progress.seconds
     saved = progress.seconds
-    for pool, batches in updates(trainer.tokenizer, trainer.recipe, trainer.seed, progress.pool):
+    while not is_stopped():
         share = progress.seconds / (60 * minutes) if max_steps is None else progress.step / max_steps
-        if share >= 1 or is_stopped():
+        if share >= 1:
             break
-        loss = trainer.step(batches, share)
+        loss = trainer.step(batch, share)
         progress.seconds = time.monotonic() - start
-        progress.pool = pool
+        progress.place = place
         row = {
             "step": progress.step,
             "minutes": round(progress.seconds / 60, 2),
@@ -232,5 +228,6 @@ def train(
             saved = progress.seconds
             trainer.save(folder / CHECKPOINT)
             trainer.export(folder)
+        batch, place = next(batches)
     trainer.save(folder / CHECKPOINT)
     trainer.export(folder)

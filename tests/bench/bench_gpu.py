@@ -7,9 +7,13 @@ Offline, with random weights made on the device. `--device cpu --model tiny` run
 import argparse
 import json
 import math
+import multiprocessing
 import platform
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,7 +43,9 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, default=Path(".gpu/tokenizer"), help="made up if absent")
     parser.add_argument("--out", type=Path, default=Path("build/bench-gpu"))
     parser.add_argument("--shapes", nargs="*", default=list(shapes.CONFIGS), help="small models to compare")
+    parser.add_argument("--jobs", type=int, default=14, help="processes that check")
     parser.add_argument("--compiler", default="inductor", help="torch's, for compiled layers")
+    parser.add_argument("--check-only", action="store_true", help="time nothing")
     parser.add_argument("--profile", action="store_true", help="list the kernels of a decode step")
     options = parser.parse_args()
     device, scale = torch.device(options.device), SCALES[options.model]
@@ -59,47 +65,71 @@ def main() -> None:
         (options.out / "bench_gpu.json").write_text(json.dumps(results, indent=1))
         (options.out / "bench_gpu.md").write_text(_table(results))
 
-    record("kernel", lambda: _check_kernel(device))
-    record("shapes", lambda: {name: _check_shape(name, device) for name in options.shapes})
+    with _checkers(device, options.jobs) as checkers:
+        record("kernel", lambda: _check_kernel(device, checkers))
+        record("shapes", lambda: dict(checkers.map(partial(_check_shape, device), options.shapes)))
+    if options.check_only:
+        return
     record("copy_gb_s", lambda: copy_rate(device, scale.copied_bytes) / 1e9)
     bench = Bench(scale, device, vocabulary_for(scale.config.vocab_size, options.tokenizer))
     record("floor_ms", lambda: 1e3 * bench.weight_bytes / copy_rate(device, scale.copied_bytes))
     record("graphs", lambda: bench.engine.runner.graphs.sizes if bench.engine.runner.graphs else None)
+    record("valid_outputs", bench.valid_outputs)
     for batch in scale.batches:
         record(f"batch_{batch}", lambda batch=batch: bench.masked_and_unmasked(batch))
     if options.profile:
         record("kernels_us", bench.kernels)
     for workload in WORKLOADS:
         record(f"workload {workload.name}", lambda workload=workload: bench.under(workload))
+    record("ours_tokens_s", lambda: bench.throughput(scale.beside))
     record("compile_layers_s", bench.compile_layers)
     for batch in scale.compiled_batches:
         record(f"batch_{batch} compiled", lambda batch=batch: bench.masked_and_unmasked(batch))
-    record("ours_tokens_s", lambda: bench.throughput(scale.beside))
+    record("ours_compiled_tokens_s", lambda: bench.throughput(scale.beside))
     record("transformers_tokens_s", lambda: bench.throughput_of_transformers(scale.beside))
     print(_table(results))
 
 
-def _check_kernel(device: torch.device) -> dict[str, float]:
+@contextmanager
+def _checkers(device: torch.device, jobs: int) -> Iterator[Executor]:
+    """What checks in parallel: Triton takes a second or more to compile a kernel, and checks need a hundred."""
+    if device.type == "cpu":
+        yield ThreadPoolExecutor(1)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as processes:
+        yield processes
+
+
+def _check_kernel(device: torch.device, checkers: Executor) -> dict[str, float]:
     """The largest relative error by type, over the cases that the interpreter is tested with, and bf16."""
     if device_operations_of(device) is None:
         return {}
+    jobs = list(product(range(len(paged_attention_cases.CASES)), ("float32", "float16", "bfloat16")))
+    largest: defaultdict[str, float] = defaultdict(float)
+    for (_, dtype), error in zip(jobs, checkers.map(partial(_kernel_error, device), jobs), strict=True):
+        largest[dtype] = max(largest[dtype], error)
+    return dict(largest)
+
+
+def _kernel_error(device: torch.device, job: tuple[int, str]) -> float:
+    """The largest relative error of a case in a type; infinite if a value is not a number."""
     from runtime.forward.paged_triton_kernel import attend_pages
 
-    errors: defaultdict[str, list[float]] = defaultdict(list)
-    for case, dtype in product(paged_attention_cases.CASES, (torch.float32, torch.float16, torch.bfloat16)):
-        query, keys, values, queries, scoring = case.make()
-        query, keys, values = (states.to(dtype) for states in (query, keys, values))
-        expected = paged_attention_cases.reference(query.double(), keys, values, queries, scoring)
-        query, keys, values = (states.to(device) for states in (query, keys, values))
-        queries, scoring = paged_attention_cases.moved(queries, scoring, device)
-        for num_splits in {1, case.num_splits, None}:
-            found = attend_pages(query, keys, values, queries, scoring, num_splits).double().cpu()
-            error = float((found - expected).norm() / expected.norm())
-            errors[str(dtype).removeprefix("torch.")].append(math.inf if math.isnan(error) else error)
-    return {name: max(found) for name, found in errors.items()}
+    case, dtype = paged_attention_cases.CASES[job[0]], getattr(torch, job[1])
+    query, keys, values, queries, scoring = case.make()
+    query, keys, values = (states.to(dtype) for states in (query, keys, values))
+    expected = paged_attention_cases.reference(query.double(), keys, values, queries, scoring)
+    query, keys, values = (states.to(device) for states in (query, keys, values))
+    queries, scoring = paged_attention_cases.moved(queries, scoring, device)
+    errors = []
+    for num_splits in {1, case.num_splits, None}:
+        found = attend_pages(query, keys, values, queries, scoring, num_splits).double().cpu()
+        error = float((found - expected).norm() / expected.norm())
+        errors.append(math.inf if math.isnan(error) else error)
+    return max(errors)
 
 
-def _check_shape(name: str, device: torch.device) -> str:
+def _check_shape(device: torch.device, name: str) -> tuple[str, str]:
     """Greedy tokens of a small model: the device's against those of pages gathered on the CPU."""
     backend = device_operations_of(device) or DeviceOperations(
         paged_attention_cases.reference, lambda step: step
@@ -108,10 +138,10 @@ def _check_shape(name: str, device: torch.device) -> str:
     try:
         found, has_graphs = _greedy(shapes.build(shapes.CONFIGS[name]).to(device), backend)
     except Exception as error:  # noqa: BLE001 one shape is no reason to lose the others
-        return f"failed: {type(error).__name__}: {error}"[:200]
+        return name, f"failed: {type(error).__name__}: {error}"[:200]
     if found != expected:
-        return "differs"
-    return "equal, in graphs" if has_graphs else "equal, without graphs"
+        return name, "differs"
+    return name, "equal, in graphs" if has_graphs else "equal, without graphs"
 
 
 def _greedy(model: Any, backend: DeviceOperations | None) -> tuple[list[list[int]], bool]:
@@ -148,11 +178,11 @@ def _table(results: dict[str, Any]) -> str:
             lines.append(
                 f"| batch {name[6:]}, over the memory-bandwidth floor of {floor:.2f} ms | {over:.2f} |"
             )
-    ours, theirs = (results.get(f"{who}_tokens_s") for who in ("ours", "transformers"))
-    if isinstance(ours, float) and isinstance(theirs, float):
-        lines.append(
-            f"| tokens a second, ours / transformers' continuous batching | {ours:.0f} / {theirs:.0f} |"
-        )
+    rates = [results.get(f"{who}_tokens_s") for who in ("ours", "ours_compiled", "transformers")]
+    shown = " / ".join(f"{rate:.0f}" if isinstance(rate, float) else "?" for rate in rates)
+    lines.append(
+        f"| tokens a second, ours / with compiled layers / transformers' continuous batching | {shown} |"
+    )
     for name, row in results.items():
         if name.startswith("workload ") and "step_p50_ms" in row:
             steps = f"{row['step_p50_ms']:.1f} / {row['step_p99_ms']:.1f}"
@@ -160,7 +190,7 @@ def _table(results: dict[str, Any]) -> str:
                 f"| {name[9:]}: tokens a second; ms a step, p50 / p99 | {row['output_tokens_s']:.0f}; {steps} |"
             )
     for name, value in results.items():
-        if name in {"copy_gb_s", "kernel", "shapes", "graphs", "compile_layers_s"} or (
+        if name in {"copy_gb_s", "kernel", "shapes", "graphs", "valid_outputs", "compile_layers_s"} or (
             isinstance(value, dict) and "failed" in value
         ):
             lines.append(f"| {name} | {json.dumps(value)} |")

@@ -1,6 +1,7 @@
 """What bench_gpu.py times: one model with random weights, and one engine over it."""
 
 import gc
+import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 
+import jsonschema_rs
 import torch
 from gpu_workloads import Workload, measure
 from transformers import (
@@ -55,6 +57,7 @@ class Scale:
     num_steps: int
     num_prompt: int
     num_rounds: int
+    num_outputs: int
     beside: int
     compiled_batches: tuple[int, ...]
     copied_bytes: int
@@ -77,6 +80,7 @@ SCALES = {
         num_steps=100,
         num_prompt=64,
         num_rounds=4,
+        num_outputs=512,
         beside=64,
         compiled_batches=(1, 64),
         copied_bytes=4 * 2**30,
@@ -96,6 +100,7 @@ SCALES = {
         num_steps=6,
         num_prompt=20,
         num_rounds=1,
+        num_outputs=8,
         beside=4,
         compiled_batches=(1,),
         copied_bytes=2**24,
@@ -199,14 +204,28 @@ class Bench:
             "fill_us_per_mask": sum(fills) / max(1, tokens),
         }
 
+    def valid_outputs(self) -> str:
+        """How many whole outputs of the random weights are valid at temperature 1: only masks keep them so."""
+        compiled = compile_schema(ITEM, tokenizer=self.vocabulary)
+        is_valid = jsonschema_rs.validator_for(ITEM).is_valid
+        sequences = [
+            Sequence(
+                f"{seed}", [1 + seed], 256, Sampling(), seed=seed,
+                matcher=compiled.matcher(), closer=compiled.closer(),
+            )
+            for seed in range(self.scale.num_outputs)
+        ]  # fmt: skip
+        self._run(sequences)
+        texts = [b"".join(self.vocabulary.tokens[i] for i in s.output_ids) for s in sequences]
+        num_valid = sum(is_valid(json.loads(text)) for text in texts)
+        return f"{num_valid} of {len(texts)}"
+
     def throughput(self, count: int) -> float:
-        """Unmasked tokens a second for `count` requests at once, prompts included."""
+        """Unmasked tokens a second for `count` requests at once, prompts included, after a warm-up."""
+        self._run(self.sequences(count, masked=False, max_tokens=2))
         sequences = self.sequences(count, masked=False, max_tokens=2 * self.scale.num_steps)
         start = time.perf_counter()
-        for sequence in sequences:
-            self.engine.add(sequence)
-        while self.engine.has_work:
-            self.engine.step()
+        self._run(sequences)
         return sum(s.num_output for s in sequences) / (time.perf_counter() - start)
 
     def throughput_of_transformers(self, count: int) -> float:
@@ -258,6 +277,12 @@ class Bench:
         events = [e for e in profile.key_averages() if e.self_device_time_total > 0]
         events.sort(key=lambda e: -e.self_device_time_total)
         return {e.key[:80]: e.self_device_time_total / 10 for e in events[:25]}
+
+    def _run(self, sequences: list[Sequence]) -> None:
+        for sequence in sequences:
+            self.engine.add(sequence)
+        while self.engine.has_work:
+            self.engine.step()
 
     def _time_steps(self, sequences: list[Sequence], num_steps: int, *, stop: bool = True) -> list[float]:
         """Seconds of each decode step of a whole batch. A step ends when the drawn ids have arrived."""

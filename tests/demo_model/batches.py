@@ -3,9 +3,10 @@
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -20,6 +21,9 @@ from demo_model.conversations import converse
 from demo_model.examples import Example, example_of
 from demo_model.recipe import Recipe
 from demo_model.renaming import Renaming
+
+PoolOf = Callable[[int], list[list[Example]]]
+"""The batches of the pool of a number, in the order of training."""
 
 _MULTIPLE = 32
 """Lengths are padded to a multiple of this, so that there are few shapes."""
@@ -62,6 +66,12 @@ def _padded(length: int) -> int:
     return -(-length // _MULTIPLE) * _MULTIPLE
 
 
+def pools_of_demo_model(tokenizer_folder: Path, recipe: Recipe, seed: int) -> PoolOf:
+    """The pools that the demo model is trained on."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    return partial(pool_of, tokenizer, Renaming.of(tokenizer), recipe, seed)
+
+
 def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool: int) -> list[list[Example]]:
     """The batches of a pool, in the order of training."""
     examples: list[Example] = []
@@ -73,31 +83,35 @@ def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool:
             example = renaming.apply(rng, example)
         if len(example) <= stage.max_length:
             examples.append(example)
-    examples.sort(key=len)
+    return in_batches(examples, recipe.batch_tokens, Random(f"{seed}/{pool}"))
+
+
+def in_batches(examples: Sequence[Example], max_tokens: int, rng: Random) -> list[list[Example]]:
+    """Batches of examples of similar lengths, at most `max_tokens` each, padding counted; in random order."""
     batches: list[list[Example]] = [[]]
-    for example in examples:
+    for example in sorted(examples, key=len):
         # The last example of a batch is the longest, and all are padded to it.
-        num_tokens = (len(batches[-1]) + 1) * _padded(len(example))
-        if num_tokens > recipe.batch_tokens and batches[-1]:
+        if batches[-1] and (len(batches[-1]) + 1) * _padded(len(example)) > max_tokens:
             batches.append([])
         batches[-1].append(example)
-    Random(f"{seed}/{pool}").shuffle(batches)
+    rng.shuffle(batches)
     return batches
 
 
 class BatchStream:
-    """Generates batches in `num_workers` other processes; 0 generates them in this one."""
+    """Generates batches in `num_workers` other processes; 0 generates them in this one.
 
-    def __init__(self, tokenizer_folder: Path, recipe: Recipe, seed: int, num_workers: int) -> None:
-        self._recipe = recipe
-        self._seed = seed
-        self._tokenizer_folder = tokenizer_folder
+    `pools` is called once in each process, and pickled for others.
+    """
+
+    def __init__(self, pools: Callable[[], PoolOf], num_workers: int) -> None:
+        self._pools_here = pools
         self._workers = (
             ProcessPoolExecutor(
                 num_workers,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start,
-                initargs=(tokenizer_folder, recipe, seed),
+                initargs=(pools,),
             )
             if num_workers
             else None
@@ -122,10 +136,9 @@ class BatchStream:
 
     def _pools(self, first: int) -> Iterator[tuple[int, list[list[Example]]]]:
         if self._workers is None:
-            tokenizer = AutoTokenizer.from_pretrained(self._tokenizer_folder)
-            renaming = Renaming.of(tokenizer)
+            pool_of = self._pools_here()
             for pool in count(first):
-                yield pool, pool_of(tokenizer, renaming, self._recipe, self._seed, pool)
+                yield pool, pool_of(pool)
             return
         ahead: deque[tuple[int, Future[list[list[Example]]]]] = deque()
         for pool in count(first):
@@ -135,16 +148,15 @@ class BatchStream:
                 yield number, future.result()
 
 
-_WORKER: dict[str, Any] = {}
-"""The arguments that a worker process was started with."""
+_worker_pools: list[PoolOf] = []
+"""In a worker process: what generates its pools."""
 
 
-def _start(tokenizer_folder: Path, recipe: Recipe, seed: int) -> None:
+def _start(pools: Callable[[], PoolOf]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training process handles it
     torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    _WORKER.update(tokenizer=tokenizer, renaming=Renaming.of(tokenizer), recipe=recipe, seed=seed)
+    _worker_pools.append(pools())
 
 
 def _generate(pool: int) -> list[list[Example]]:
-    return pool_of(**_WORKER, pool=pool)
+    return _worker_pools[0](pool)

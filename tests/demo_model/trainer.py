@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 
-from demo_model.batches import BatchStream, StreamPosition, TrainingBatch
+from demo_model.batches import BatchStream, StreamPosition, TrainingBatch, pools_of_demo_model
 from demo_model.probe import Probe
 from demo_model.recipe import Recipe, new_model
 from demo_model.tokenizer import build_tokenizer
@@ -183,7 +184,8 @@ def train(
     if checkpoint.exists():
         trainer.load(checkpoint)
     probe = Probe.of(tokenizer, run.num_probes)
-    with BatchStream(folder / MODEL, recipe, run.seed, run.num_workers) as stream:
+    pools = partial(pools_of_demo_model, folder / MODEL, recipe, run.seed)
+    with BatchStream(pools, run.num_workers) as stream:
         losses: list[float] = []
         saved = probed = trainer.progress.seconds
         start = time.monotonic() - trainer.progress.seconds

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from random import Random
 
 import jsonschema_rs
@@ -9,7 +10,17 @@ import pytest
 import torch
 from adapter.conversations import converse
 from adapter.sentences import domains, parse, write
-from adapter.training import CHECKPOINT, CONFIG, LOG, WEIGHTS, AdapterRecipe, AdapterTrainer, train
+from adapter.training import (
+    CHECKPOINT,
+    CONFIG,
+    LOG,
+    WEIGHTS,
+    AdapterRecipe,
+    AdapterTrainer,
+    pools_of,
+    train,
+)
+from demo_model.batches import BatchStream
 from demo_model.examples import example_of
 
 from compiler import compile_toolset
@@ -20,16 +31,19 @@ from runtime.study.questions import everyday
 # peft asks transformers by a name that is going out of use.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-RECIPE = AdapterRecipe(rank=2, alpha=4, pool_size=4, batch_tokens=1024, micro_tokens=512, warmup_steps=1)
+RECIPE = AdapterRecipe(rank=2, alpha=4, pool_size=4, batch_tokens=512, warmup_steps=1)
 
 
 @pytest.fixture(scope="module")
 def trained(random_model, tmp_path_factory):
-    """A run of two steps, cut off and resumed after the first."""
+    """A run of two steps, cut off and resumed after the first, whose conversations another process makes."""
     folder = tmp_path_factory.mktemp("adapter")
     for max_steps in (1, 2):
         trainer = AdapterTrainer(load_model(random_model, dtype="float32", device="cpu"), RECIPE)
-        train(folder, trainer, minutes=1, max_steps=max_steps)
+        with BatchStream(
+            partial(pools_of, str(random_model), RECIPE, 0), num_workers=2 - max_steps
+        ) as stream:
+            train(folder, trainer, stream, minutes=1, max_steps=max_steps)
     return folder, trainer
 
 
