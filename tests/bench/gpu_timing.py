@@ -80,7 +80,7 @@ SCALES = {
         num_steps=100,
         num_prompt=64,
         num_rounds=4,
-        num_outputs=512,
+        num_outputs=128,
         beside=64,
         compiled_batches=(1, 64),
         copied_bytes=4 * 2**30,
@@ -279,10 +279,18 @@ class Bench:
         return {e.key[:80]: e.self_device_time_total / 10 for e in events[:25]}
 
     def _run(self, sequences: list[Sequence]) -> None:
-        for sequence in sequences:
-            self.engine.add(sequence)
-        while self.engine.has_work:
-            self.engine.step()
+        """Run all to their ends; if that fails, none stays behind to disturb what is measured next."""
+        added = []
+        try:
+            for sequence in sequences:
+                self.engine.add(sequence)
+                added.append(sequence)
+            while self.engine.has_work:
+                self.engine.step()
+        except Exception:
+            for sequence in added:
+                self.engine.stop(sequence)
+            raise
 
     def _time_steps(self, sequences: list[Sequence], num_steps: int, *, stop: bool = True) -> list[float]:
         """Seconds of each decode step of a whole batch. A step ends when the drawn ids have arrived."""
