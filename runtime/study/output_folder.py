@@ -21,6 +21,7 @@ COLOURS = (
 )  # fmt: skip
 """Distinguishable side by side; mostly from Paul Tol's colour schemes, 2021."""
 OTHER = "other"
+_HARDLY_EVER = 0.1
 SHADES = ("#9ecae1", "#4292c6", "#08519c", "#08306b")
 
 
@@ -43,36 +44,37 @@ def draw_pictures(report: StudyReport, folder: Path) -> list[Path]:
 def _draw_spending(report: StudyReport, path: Path) -> Path:
     """Draw right calls over tokens computed for a question: a panel for each set, a line for each strategy.
 
-    A line joins the temperatures, of which the highest has the largest point.
+    A line joins the temperatures, of which the highest has the largest point; the titles in bold have thick
+    ones. Sets of which every strategy gets less than a tenth right have no panel, unless all are such.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter  # noqa: PLC0415
 
-    num_columns = min(3, len(report.sets))
-    num_rows = math.ceil(len(report.sets) / num_columns)
-    figure = Figure(figsize=(3.2 * num_columns + 0.4, 2.6 * num_rows + 1.4), layout="constrained")
+    best = {name: max(row.right for row in report.rows if row.questions == name) for name in report.sets}
+    shown = [name for name in report.sets if best[name] > _HARDLY_EVER] or report.sets
+    num_columns = min(2, len(shown))
+    num_rows = math.ceil(len(shown) / num_columns)
+    figure = Figure(figsize=(4.6 * num_columns + 0.4, 3.4 * num_rows + 1.2), layout="constrained")
     panels = figure.subplots(num_rows, num_columns, squeeze=False).flat
-    for axes in panels[len(report.sets) :]:
+    for axes in panels[len(shown) :]:
         axes.set_axis_off()
-    for axes, questions in zip(panels, report.sets, strict=False):
+    for axes, questions in zip(panels, shown, strict=False):
         for number, name in enumerate(report.strategies):
             rows = sorted(report.of(questions, name), key=lambda row: row.temperature)
-            axes.plot(
-                [row.tokens_computed for row in rows],
-                [row.right for row in rows],
-                color=COLOURS[number % len(COLOURS)],
-                linestyle="-" if number < len(COLOURS) else ":",
-                label=TITLES[name].strip("*"),
-            )
-            axes.scatter(
-                [row.tokens_computed for row in rows],
-                [row.right for row in rows],
-                s=[16 * (index + 1) for index in range(len(rows))],
-                color=COLOURS[number % len(COLOURS)],
-            )
+            tokens, right = [row.tokens_computed for row in rows], [row.right for row in rows]
+            colour = COLOURS[number % len(COLOURS)]
+            style = "-" if number < len(COLOURS) else ":"
+            width = 2.8 if TITLES[name].startswith("**") else 1.2
+            label = TITLES[name].strip("*")
+            axes.plot(tokens, right, color=colour, linestyle=style, linewidth=width, label=label)
+            axes.scatter(tokens, right, s=[12 * (index + 1) for index in range(len(rows))], color=colour)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_title(f"{questions}: right calls, %", loc="left", fontsize=9)
         axes.set_xlabel("tokens computed for a question", fontsize=8)
-        _set_percent(axes, _round_end(max(row.right for row in report.rows)), "y")
+        _set_percent(axes, _round_end(best[questions]), "y")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=7)
     return _saved(figure, path)
