@@ -1,12 +1,17 @@
 """The GPU benchmark runs here from end to end, on a tiny model and a CPU, so that on a GPU it only has to run."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+LAYERS = ("toolspecs", "compiler", "runtime")
+NOT_REACHED = {"landlock", "matplotlib", "pyseccomp", "sglang", "vllm"}
+"""What the benchmark never imports: for isolated compile workers, pictures, and plugins of engines."""
 
 
 def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(tmp_path):
@@ -33,6 +38,37 @@ def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(tmp_path):
     assert results["workload ragged up to 8,000"]["output_tokens_s"] > 0
     assert results["workload shared prefix of 3,100"]["prompt_tokens"] > 0
     assert "| batch | unmasked" in (tmp_path / "bench_gpu.md").read_text()
+
+
+THERE = {
+    "PyYAML",
+    "httpcore",
+    "httpx",
+    "huggingface_hub",
+    "Jinja2",
+    "numpy",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "triton",
+}
+"""What a GPU machine has anyway."""
+
+
+def test_a_gpu_machine_gets_all_that_the_runtime_imports(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "bench")
+    from gpu_wheels import PACKAGES
+
+    sources = [file.read_text() for layer in LAYERS for file in (ROOT / layer).rglob("*.py")]
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    packages = packages_distributions()
+    imported = {packages[name][0] for module in modules if (name := module.split(".")[0]) in packages}
+    carried = {name.lower().replace("_", "-") for name in {*PACKAGES, *THERE}}
+    missing = {name for name in imported if name.lower().replace("_", "-") not in carried}
+    assert missing - {"callgate", *NOT_REACHED} == set()
 
 
 def test_every_wheel_is_pinned(monkeypatch):
