@@ -126,7 +126,7 @@ def _run(settings: Settings, asked: "StudySettings", folder: Path, console: Cons
     report = StudyReport(findings)
     console.print(Markdown(report.summary()))
     for line in write_report(report, folder):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     return 0 if findings.is_whole else INTERRUPTED
 
 

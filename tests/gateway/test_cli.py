@@ -27,6 +27,7 @@ from gateway.server import listen
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.study.output_folder import NEEDED
 
 
 @pytest.fixture
@@ -365,6 +366,7 @@ def test_a_study_prints_its_tables_and_says_where_the_rest_is(run, tmp_path):
     assert result.exit_code == 0
     assert "valid JSON" in result.stdout
     assert "study.json: all numbers" in result.stdout
+    assert "spending.svg: a picture" in result.stdout or NEEDED in result.stdout
     assert {"study.md", "study.json", "answers.jsonl"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
