@@ -21,7 +21,8 @@ COLOURS = (
 )  # fmt: skip
 """Distinguishable side by side; mostly from Paul Tol's colour schemes, 2021."""
 OTHER = "other"
-_HARDLY_EVER = 0.1
+HARDLY_ANY = 0.1
+"""A set with no larger share of right calls, by any strategy, has no panel among others that have."""
 SHADES = ("#9ecae1", "#4292c6", "#08519c", "#08306b")
 
 
@@ -44,14 +45,14 @@ def draw_pictures(report: StudyReport, folder: Path) -> list[Path]:
 def _draw_spending(report: StudyReport, path: Path) -> Path:
     """Draw right calls over tokens computed for a question: a panel for each set, a line for each strategy.
 
-    A line joins the temperatures, of which the highest has the largest point; the titles in bold have thick
-    ones. Sets of which every strategy gets less than a tenth right have no panel, unless all are such.
+    A line joins the temperatures, of which the highest has the largest point; a title in bold has a thick
+    one.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter  # noqa: PLC0415
 
     best = {name: max(row.right for row in report.rows if row.questions == name) for name in report.sets}
-    shown = [name for name in report.sets if best[name] > _HARDLY_EVER] or report.sets
+    shown = [name for name in report.sets if best[name] > HARDLY_ANY] or report.sets
     num_columns = min(2, len(shown))
     num_rows = math.ceil(len(shown) / num_columns)
     figure = Figure(figsize=(4.6 * num_columns + 0.4, 3.4 * num_rows + 1.2), layout="constrained")

@@ -9,6 +9,7 @@ import json
 import math
 import multiprocessing
 import platform
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -34,9 +35,12 @@ from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 
+LARGEST_ERRORS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}
+"""Relative errors of the kernel that rounding explains."""
 
-def main() -> None:
-    """Check, measure, write."""
+
+def main() -> bool:
+    """Check, measure, write; returns whether everything that was checked is right."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", choices=SCALES, default="llama-3.1-8b")
@@ -69,7 +73,7 @@ def main() -> None:
         record("kernel", lambda: _check_kernel(device, checkers))
         record("shapes", lambda: dict(checkers.map(partial(_check_shape, device), options.shapes)))
     if options.check_only:
-        return
+        return _is_right(results)
     record("copy_gb_s", lambda: copy_rate(device, scale.copied_bytes) / 1e9)
     bench = Bench(scale, device, vocabulary_for(scale.config.vocab_size, options.tokenizer))
     record("floor_ms", lambda: 1e3 * bench.weight_bytes / copy_rate(device, scale.copied_bytes))
@@ -88,13 +92,15 @@ def main() -> None:
     record("ours_compiled_tokens_s", lambda: bench.throughput(scale.beside))
     record("transformers_tokens_s", lambda: bench.throughput_of_transformers(scale.beside))
     print(_table(results))
+    return _is_right(results)
 
 
 @contextmanager
 def _checkers(device: torch.device, jobs: int) -> Iterator[Executor]:
     """What checks in parallel: Triton takes a second or more to compile a kernel, and checks need a hundred."""
     if device.type == "cpu":
-        yield ThreadPoolExecutor(1)
+        with ThreadPoolExecutor(1) as thread:
+            yield thread
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as processes:
         yield processes
@@ -203,5 +209,17 @@ def _machine(device: torch.device) -> str:
     return f"{name}, {versions}, transformers {transformers.__version__}"
 
 
+def _is_right(results: dict[str, Any]) -> bool:
+    """Whether errors are those of rounding, tokens are equal, and every output is valid; a failed part is not."""
+    errors, shapes_found = results["kernel"], results["shapes"]
+    outputs = results.get("valid_outputs", {"valid": 0, "of": 0})
+    return (
+        "failed" not in errors | shapes_found | outputs
+        and all(error <= LARGEST_ERRORS[name] for name, error in errors.items())
+        and all(found.startswith("equal") for found in shapes_found.values())
+        and outputs["valid"] == outputs["of"]
+    )
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(0 if main() else 1)

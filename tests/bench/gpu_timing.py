@@ -21,6 +21,7 @@ from transformers import (
     PretrainedConfig,
 )
 
+from compiler.compiled_format import CompiledFormat
 from compiler.prepared_vocabulary import prepare
 from compiler.schema import compile_schema
 from compiler.vocabulary import Vocabulary
@@ -154,8 +155,8 @@ class Bench:
             ModelRunner(self.model, settings), prepare(self.vocabulary), settings, context_length=8192
         )
 
-    def sequences(self, count: int, *, masked: bool, max_tokens: int) -> list[Sequence]:
-        """Different prompts; the masked ones as a request would have them, with a closer."""
+    def sequences(self, count: int, *, schema: CompiledFormat | None, max_tokens: int) -> list[Sequence]:
+        """Different prompts; with a schema, masked as a request would be, with a closer."""
         noise = torch.Generator().manual_seed(count)
         prompts = torch.randint(
             1, self.scale.config.vocab_size - 1, (count, self.scale.num_prompt), generator=noise
@@ -167,8 +168,8 @@ class Bench:
                 max_tokens,
                 Sampling(),
                 seed=number,
-                matcher=self.schema.matcher() if masked else None,
-                closer=self.schema.closer() if masked else None,
+                matcher=schema.matcher() if schema else None,
+                closer=schema.closer() if schema else None,
             )
             for number, prompt in enumerate(prompts.tolist())
         ]
@@ -179,11 +180,12 @@ class Bench:
         rounds: dict[bool, list[float]] = {False: [], True: []}
         fills: list[float] = []
         tokens = 0
-        for masked in (False, True):
-            self._time_steps(self.sequences(batch, masked=masked, max_tokens=MAX_TOKENS), 3)  # warm up
+        schemas = {False: None, True: self.schema}
+        for schema in schemas.values():
+            self._time_steps(self.sequences(batch, schema=schema, max_tokens=MAX_TOKENS), 3)  # warm up
         for turn in range(self.scale.num_rounds):
             for masked in (False, True) if turn % 2 == 0 else (True, False):
-                sequences = self.sequences(batch, masked=masked, max_tokens=MAX_TOKENS)
+                sequences = self.sequences(batch, schema=schemas[masked], max_tokens=MAX_TOKENS)
                 measured = self._time_steps(sequences, self.scale.num_steps)
                 times[masked] += measured
                 rounds[masked].append(statistics.median(measured))
@@ -204,26 +206,19 @@ class Bench:
             "fill_us_per_mask": sum(fills) / max(1, tokens),
         }
 
-    def valid_outputs(self) -> str:
+    def valid_outputs(self) -> dict[str, int]:
         """How many whole outputs of the random weights are valid at temperature 1: only masks keep them so."""
         compiled = compile_schema(ITEM, tokenizer=self.vocabulary)
         is_valid = jsonschema_rs.validator_for(ITEM).is_valid
-        sequences = [
-            Sequence(
-                f"{seed}", [1 + seed], 256, Sampling(), seed=seed,
-                matcher=compiled.matcher(), closer=compiled.closer(),
-            )
-            for seed in range(self.scale.num_outputs)
-        ]  # fmt: skip
+        sequences = self.sequences(self.scale.num_outputs, schema=compiled, max_tokens=256)
         self._run(sequences)
         texts = [b"".join(self.vocabulary.tokens[i] for i in s.output_ids) for s in sequences]
-        num_valid = sum(is_valid(json.loads(text)) for text in texts)
-        return f"{num_valid} of {len(texts)}"
+        return {"valid": sum(is_valid(json.loads(text)) for text in texts), "of": len(texts)}
 
     def throughput(self, count: int) -> float:
         """Unmasked tokens a second for `count` requests at once, prompts included, after a warm-up."""
-        self._run(self.sequences(count, masked=False, max_tokens=2))
-        sequences = self.sequences(count, masked=False, max_tokens=2 * self.scale.num_steps)
+        self._run(self.sequences(count, schema=None, max_tokens=2))
+        sequences = self.sequences(count, schema=None, max_tokens=2 * self.scale.num_steps)
         start = time.perf_counter()
         self._run(sequences)
         return sum(s.num_output for s in sequences) / (time.perf_counter() - start)
@@ -231,7 +226,7 @@ class Bench:
     def throughput_of_transformers(self, count: int) -> float:
         """The same by transformers' own continuous batching, after a warm-up; its cache replaces ours."""
         max_tokens = 2 * self.scale.num_steps
-        prompts = [s.prompt_ids for s in self.sequences(count, masked=False, max_tokens=max_tokens)]
+        prompts = [s.prompt_ids for s in self.sequences(count, schema=None, max_tokens=max_tokens)]
         self.release()
         self.model.set_attn_implementation("sdpa")
         config = GenerationConfig(
@@ -268,7 +263,7 @@ class Bench:
 
     def kernels(self) -> dict[str, float]:
         """Microseconds of the device by kernel, in one step at batch 1."""
-        (sequence,) = self.sequences(1, masked=True, max_tokens=MAX_TOKENS)
+        (sequence,) = self.sequences(1, schema=self.schema, max_tokens=MAX_TOKENS)
         self._time_steps([sequence], 3, stop=False)
         with torch.profiler.profile() as profile:
             for _ in range(10):

@@ -101,17 +101,17 @@ def in_batches(examples: Sequence[Example], max_tokens: int, rng: Random) -> lis
 class BatchStream:
     """Generates batches in `num_workers` other processes; 0 generates them in this one.
 
-    `pools` is called once in each process, and pickled for others.
+    `make_pools` is called once in each process that generates; other processes get it pickled.
     """
 
-    def __init__(self, pools: Callable[[], PoolOf], num_workers: int) -> None:
-        self._pools_here = pools
+    def __init__(self, make_pools: Callable[[], PoolOf], num_workers: int) -> None:
+        self._make_pools = make_pools
         self._workers = (
             ProcessPoolExecutor(
                 num_workers,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start,
-                initargs=(pools,),
+                initargs=(make_pools,),
             )
             if num_workers
             else None
@@ -136,9 +136,9 @@ class BatchStream:
 
     def _pools(self, first: int) -> Iterator[tuple[int, list[list[Example]]]]:
         if self._workers is None:
-            pool_of = self._pools_here()
+            generate = self._make_pools()
             for pool in count(first):
-                yield pool, pool_of(pool)
+                yield pool, generate(pool)
             return
         ahead: deque[tuple[int, Future[list[list[Example]]]]] = deque()
         for pool in count(first):
@@ -152,10 +152,10 @@ _worker_pools: list[PoolOf] = []
 """In a worker process: what generates its pools."""
 
 
-def _start(pools: Callable[[], PoolOf]) -> None:
+def _start(make_pools: Callable[[], PoolOf]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training process handles it
     torch.set_num_threads(1)
-    _worker_pools.append(pools())
+    _worker_pools.append(make_pools())
 
 
 def _generate(pool: int) -> list[list[Example]]:

@@ -184,8 +184,8 @@ def train(
     if checkpoint.exists():
         trainer.load(checkpoint)
     probe = Probe.of(tokenizer, run.num_probes)
-    pools = partial(pools_of_demo_model, folder / MODEL, recipe, run.seed)
-    with BatchStream(pools, run.num_workers) as stream:
+    make_pools = partial(pools_of_demo_model, folder / MODEL, recipe, run.seed)
+    with BatchStream(make_pools, run.num_workers) as stream:
         losses: list[float] = []
         saved = probed = trainer.progress.seconds
         start = time.monotonic() - trainer.progress.seconds
