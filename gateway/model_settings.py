@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from runtime.models import DEMO_MODEL
 from runtime.selection import MAX_SELECTION
 from toolspecs.tool import ShownTools
-
-DEMO_MODEL = "demo"
 
 Count = Annotated[int, Meta(ge=1)]
 EngineName = Literal["embedded", "vllm", "vllm_stock", "sglang", "llama_server"]
@@ -58,8 +57,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         str,
         Meta(
             min_length=1,
-            description="Model to serve: a directory, a GGUF file, a hub id, `demo` or `tiny` (bundled),"
-            " `smollm2`, `smollm2-base`, or `random`.",
+            description="Model to serve: a directory, a GGUF file, a hub id, `tiny` (bundled), `smollm2`,"
+            " `smollm2-base`, `random`, or `demo`: `smollm2` where it is installed, else `tiny`.",
         ),
     ] = DEMO_MODEL
     adapter: Annotated[

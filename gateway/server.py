@@ -24,6 +24,7 @@ from gateway.resources import Loaded, Resources
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import set_up_logging
 from gateway.telemetry.recorders import Recorders
+from runtime.models import spell_model
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
 
@@ -95,7 +96,7 @@ def serve(settings: Settings, console: Console) -> None:
     set_up_logging(settings)
     resources = Resources.open(settings)
     asyncio.run(reach_store(settings))
-    served = ", ".join(model.model for model in settings.served_models)
+    served = ", ".join(spell_model(model.model) for model in settings.served_models)
     with listen(settings) as listener:
         if resources.recorders.provider:
             trace.set_tracer_provider(resources.recorders.provider)

@@ -14,9 +14,11 @@ from transformers.utils import quantization_config
 
 from runtime.errors import ModelLoadError
 
+GGUF_PACKAGES = ("gguf", "accelerate")
+"""What transformers needs to read a GGUF file; the extra `gguf`."""
+
 _CONFIG = "config.json"
 _GGUF = ".gguf"
-_GGUF_PACKAGES = ("gguf", "accelerate")
 _WRITE_INSTEAD = "write a hub id as OWNER/NAME, or a directory as ./PATH"
 
 
@@ -78,7 +80,7 @@ def find_model(source: str) -> ModelFiles:
 def _gguf(source: str, path: Path) -> ModelFiles:
     if not path.is_file():
         raise ModelLoadError(source, "there is no such file")
-    if not all(map(find_spec, _GGUF_PACKAGES)):
+    if not all(map(find_spec, GGUF_PACKAGES)):
         raise ModelLoadError(source, "GGUF files need an extra: pip install 'callgate[gguf]'")
     return ModelFiles(source, str(path.parent), path.name)
 

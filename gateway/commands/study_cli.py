@@ -33,7 +33,7 @@ def study(
         str | None, typer.Option(help="Model: a directory or a hub id; by default the one that is served.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few strategies and questions: minutes with the demo model.")
+        bool, typer.Option("--quick", help="Few strategies and questions: minutes with the tiny model.")
     ] = False,
     count: Annotated[
         int | None, typer.Option(min=1, help="Questions in each set; by default 30, if quick 12.")
@@ -103,7 +103,7 @@ def _run(settings: Settings, asked: "StudySettings", folder: Path, console: Cons
     import torch  # noqa: PLC0415 - as above
 
     from runtime.loading import hide_progress_bars, load_model  # noqa: PLC0415
-    from runtime.models import find_source  # noqa: PLC0415
+    from runtime.models import find_source, spell_model  # noqa: PLC0415
     from runtime.study import StudyReport, check_folder, run_study, write_report  # noqa: PLC0415
 
     check_folder(folder)
@@ -113,7 +113,7 @@ def _run(settings: Settings, asked: "StudySettings", folder: Path, console: Cons
     source = find_source(settings.model, Path(settings.data_dir), settings.adapter)
     loaded = load_model(
         source.model,
-        model_id=settings.model_name or Path(settings.model).name,
+        model_id=settings.model_name or spell_model(Path(settings.model).name),
         device=settings.device,
         dtype=settings.dtype,
         adapter=source.adapter,

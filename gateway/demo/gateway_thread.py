@@ -14,6 +14,7 @@ from gateway.connections import ServerConfig
 from gateway.resources import Loaded, Resources
 from gateway.server import listen
 from gateway.settings import Settings
+from runtime.models import spell_model
 
 POLL_S = 0.2
 STOP_S = 10.0
@@ -28,7 +29,7 @@ class GatewayThread(threading.Thread):
         self._listener = listener
         self._server: uvicorn.Server | None = None
         self._is_stopping = False
-        self.stage = f"loading model {settings.model}"
+        self.stage = f"loading model {spell_model(settings.model)}"
         self.error: BaseException | None = None
 
     def run(self) -> None:

@@ -26,8 +26,8 @@ from gateway.demo.scenarios import (
     read_document,
 )
 from gateway.errors import ExtraMissing
-from gateway.model_settings import DEMO_MODEL
 from gateway.settings import Settings
+from runtime.models import DEMO_MODEL, spell_model
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -73,7 +73,7 @@ def run_demo(
         settings = Settings(port=0, model=model, data_dir=folder, log_level="warning")
         with console.status("loading the libraries") as status:
             url = stack.enter_context(serve(settings, say=lambda what: status.update(f"{what} …")))
-        console.print(f"Gateway ready at [bold]{url}[/], model {model}.")
+        console.print(f"Gateway ready at [bold]{url}[/], model {spell_model(model)}.")
         register(url, console)
         model_id, results = answer_all(url, scenarios, seed=seed, console=console)
     print_results(console, results)

@@ -1,4 +1,7 @@
-"""Models with names: the demo model, whose weights lie here, SmolLM2 from a package, and the random model."""
+"""Models with names: the tiny model, whose weights lie here, SmolLM2 from a package, and the random model.
+
+`demo` is the better of the first two that can be loaded here.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,8 +10,11 @@ from pathlib import Path
 
 from runtime.errors import ModelLoadError
 
-DEMO_MODEL_FOLDER = Path(__file__).parent / "demo"
-"""The demo model, in transformers' format; its README.md is the model card."""
+DEMO_MODEL = "demo"
+"""The name of whichever model `name_of_demo` chooses."""
+
+TINY_MODEL_FOLDER = Path(__file__).parent / "tiny"
+"""The tiny model, in transformers' format; its README.md is the model card."""
 
 SMOLLM2_ADAPTER = Path(__file__).parent / "smollm2"
 """The LoRA adapter that teaches SmolLM2 to call tools; its README.md is the card."""
@@ -53,8 +59,25 @@ def find_smollm2() -> Path:
     return files[0]
 
 
-def _demo(_: Path) -> ModelSource:
-    return ModelSource(str(DEMO_MODEL_FOLDER))
+def name_of_demo() -> str:
+    """The model that `demo` stands for: `smollm2` if all its packages are installed, else `tiny`."""
+    from runtime.model_files import GGUF_PACKAGES  # noqa: PLC0415 - imports transformers
+
+    needed = (_SMOLLM2_PACKAGE, *GGUF_PACKAGES)
+    return "smollm2" if all(find_spec(package) for package in needed) else "tiny"
+
+
+def spell_model(model: str) -> str:
+    """A model's source for people to read, who cannot see from `demo` which model answers."""
+    return f"{model} ({name_of_demo()})" if model == DEMO_MODEL else model
+
+
+def _demo(data_dir: Path) -> ModelSource:
+    return NAMED_MODELS[name_of_demo()](data_dir)
+
+
+def _tiny(_: Path) -> ModelSource:
+    return ModelSource(str(TINY_MODEL_FOLDER))
 
 
 def _random(data_dir: Path) -> ModelSource:
@@ -64,8 +87,8 @@ def _random(data_dir: Path) -> ModelSource:
 
 
 NAMED_MODELS: Mapping[str, Callable[[Path], ModelSource]] = {
-    "demo": _demo,
-    "tiny": _demo,
+    DEMO_MODEL: _demo,
+    "tiny": _tiny,
     "smollm2": lambda _: ModelSource(str(find_smollm2()), str(SMOLLM2_ADAPTER)),
     "smollm2-base": lambda _: ModelSource(str(find_smollm2())),
     "random": _random,

@@ -3,7 +3,7 @@
 Every strategy answers all questions through the same engine; `callgate study` prints the results.
 
     check_folder(folder)
-    findings = run_study(load_model("demo"), StudySettings(count=30), lambda what, done, total: None, folder)
+    findings = run_study(loaded, StudySettings(count=30), lambda what, done, total: None, folder)
     report = StudyReport(findings)
     print(report.summary())
     for line in write_report(report, folder):

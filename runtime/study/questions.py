@@ -14,7 +14,7 @@ from toolspecs.schema_check import FOREIGN_TYPES
 from toolspecs.tool import Tool
 
 HELD_OUT_FILE = Path(__file__).parent / "held_out.jsonl.gz"
-"""Written by `python -m demo_model.held_out` (tests/demo_model): the demo model was not trained on them."""
+"""Written by `python -m tiny_model.held_out` (tests/tiny_model): the tiny model was not trained on them."""
 NUM_HELD_OUT = 1000
 
 EVERYDAY_FILE = Path(__file__).parent / "everyday.json"

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from demo_model.batches import BatchStream
-from demo_model.curves import draw_curves
+from tiny_model.batches import BatchStream
+from tiny_model.curves import draw_curves
 
 from adapter.training import LOG, RECIPES, AdapterTrainer, pools_of, train
 from runtime.loading import load_model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from demo_model.conversations import Conversation
+from tiny_model.conversations import Conversation
 
 from adapter.sentences import Request, Template, domains, write
 from runtime.request import Message

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from demo_model.batches import BatchStream, PoolOf, StreamPosition, TrainingBatch, in_batches
-from demo_model.conversations import Conversation
-from demo_model.conversations import converse as synthetic
-from demo_model.examples import Example, example_of
-from demo_model.recipe import RECIPES as DEMO_RECIPES
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
+from tiny_model.batches import BatchStream, PoolOf, StreamPosition, TrainingBatch, in_batches
+from tiny_model.conversations import Conversation
+from tiny_model.conversations import converse as synthetic
+from tiny_model.examples import Example, example_of
+from tiny_model.recipe import RECIPES as TINY_RECIPES
 from torch.nn.functional import cross_entropy
 
 from adapter.conversations import converse as everyday
@@ -35,7 +35,7 @@ _MODULES = "all-linear"
 class AdapterRecipe:
     """The shape of the adapter and its training: AdamW, warm-up and cosine, loss on answers only.
 
-    `synthetic` is the share of the demo model's own conversations. Each update takes one batch of up to
+    `synthetic` is the share of the tiny model's own conversations. Each update takes one batch of up to
     `batch_tokens`, padding counted; conversations of more than `max_length` tokens are left out.
     """
 
@@ -172,9 +172,9 @@ class AdapterTrainer:
 
 
 def conversation(recipe: AdapterRecipe, seed: int, number: int) -> Conversation:
-    """The conversation of a number: an everyday one, or one of the demo model's last stage."""
+    """The conversation of a number: an everyday one, or one of the tiny model's last stage."""
     if Random(f"{seed}/{number}").random() < recipe.synthetic:
-        stage = DEMO_RECIPES["cpu"].stages[-1]
+        stage = TINY_RECIPES["cpu"].stages[-1]
         return synthetic(seed, number, stage.mix(number))
     return everyday(seed, number)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from demo_model import words
+from tiny_model import words
 
 
 @dataclass(frozen=True, slots=True)

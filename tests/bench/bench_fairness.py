@@ -2,7 +2,7 @@
 
 PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_fairness.py [--rounds 10]
 
-The gateway serves the demo model on one thread, with default settings otherwise. The attacker has a key of its own. It keeps
+The gateway serves the tiny model on one thread, with default settings otherwise. The attacker has a key of its own. It keeps
 twelve hopeless schemas under way, or twelve streams of sixteen endless answers, or both. The client does one
 thing at a time, five times alone and five times beside the attacker; each tool is a new one. A round has a gateway of
 its own, and gives the ratio of both medians, so that what else the machine does counts for both.
@@ -38,6 +38,8 @@ def gateway():
         program = "from gateway.cli import main; main()"
         options = [
             "serve",
+            "--model",
+            "tiny",
             "--port",
             "0",
             "--num-threads",
@@ -79,7 +81,7 @@ def register(client, number):
 
 def ten_tokens(client, number):
     """The seconds until ten tokens are written."""
-    body = {"model": "demo", "messages": [{"role": "user", "content": f"Tell me of {number}."}]}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": f"Tell me of {number}."}]}
     start = time.perf_counter()
     answer = client.post("/v1/chat/completions", json={**body, "max_tokens": 10, "temperature": 0})
     assert answer.status_code == 200, answer.text
@@ -94,7 +96,7 @@ def hopeless(client, salt):
 def endless(client, salt):
     """Sixteen answers of about 900 tokens, read as they come."""
     body = {
-        "model": "demo",
+        "model": "tiny",
         "messages": [{"role": "user", "content": f"Attack {salt}."}],
         "response_format": {"type": "regex", "pattern": "([0-9][a-z]){450,500}"},
         "max_tokens": 1600,

@@ -2,7 +2,7 @@
 
 OMP_NUM_THREADS=1 PYTHONPATH=. python tests/bench/bench_selection_cost.py [QUESTIONS]
 
-The demo model answers held-out questions at temperature 1, with the same seeds in every row. Rows
+The tiny model answers held-out questions at temperature 1, with the same seeds in every row. Rows
 take turns question by question, so that load from elsewhere meets all of them alike.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from compiler import compile_toolset
 from runtime.embedded import EmbeddedRuntime
 from runtime.events import Finished
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 from runtime.request import GenerationRequest, Sampling
 from runtime.selection import DRAFT, Selection
 from runtime.settings import EngineSettings
@@ -42,7 +42,7 @@ class Row:
 async def main(num_questions: int) -> None:
     """Print a table."""
     settings = EngineSettings(num_threads=1, max_sequences=64, kv_bytes=256 * 2**20)
-    runtime = EmbeddedRuntime.load(DEMO_MODEL_FOLDER, settings, model_id="tiny")
+    runtime = EmbeddedRuntime.load(TINY_MODEL_FOLDER, settings, model_id="tiny")
     questions = list(held_out(num_questions))
     await answer(runtime, questions[0], Selection(), 0)  # it also warms up
     print("| draws | clients | tokens computed | seconds, median | seconds, p90 | answers a second |")

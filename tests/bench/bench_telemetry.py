@@ -2,7 +2,7 @@
 
 PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_telemetry.py [--pairs 40] [--requests 20] [--played]
 
-Two gateways serve the demo model, which is so small that telemetry weighs most, on one thread. They share one
+Two gateways serve the tiny model, which is so small that telemetry weighs most, on one thread. They share one
 process, one engine and one event loop: two processes of the same program differ by up to 20% here, and one never
 differs from itself. The first gateway sends traces and metrics to a collector elsewhere, labels toolsets, and is
 scraped after each block. The second has all of it off. They answer blocks of the same requests in turn: a required

@@ -16,7 +16,7 @@ import httpx
 import psutil
 from redis_server import RedisServer
 
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "a secret of the chaos tests"
@@ -207,8 +207,8 @@ class Cluster:
         return self.folder / "clock"
 
     def gateway(self, name: str, **settings) -> GatewayProcess:
-        """One more gateway with the demo model in it; whoever asks starts and kills it."""
-        model = {"model": str(DEMO_MODEL_FOLDER), "model_name": MODEL}
+        """One more gateway with the tiny model in it; whoever asks starts and kills it."""
+        model = {"model": str(TINY_MODEL_FOLDER), "model_name": MODEL}
         return GatewayProcess(name, self.folder, **{**model, **settings})
 
     async def engines_ready(self) -> float:
@@ -229,7 +229,7 @@ async def started(folder: Path) -> AsyncIterator[Cluster]:
         urls = ", ".join(f'"{engine.url}"' for engine in engines)
         models = f"""
             [[models]]
-            model = "{DEMO_MODEL_FOLDER}"
+            model = "{TINY_MODEL_FOLDER}"
             model_name = "{MODEL}"
             engine = "vllm"
             engine_url = [{urls}]

@@ -11,7 +11,7 @@ from completions_server import StandIn, answer, body_of
 
 from compiler.isolation.priming import prime
 from runtime.engines.grammar_loader import GrammarLoader
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 from runtime.text.tokenizer import load_tokenizer
 from toolspecs.stores import open_store
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--token-seconds", type=float)
     options = parser.parse_args()
     secret = options.secret.encode()
-    text = load_tokenizer(DEMO_MODEL_FOLDER)
+    text = load_tokenizer(TINY_MODEL_FOLDER)
     assert text.prepared.index.last_word is not None
     prime(text.prepared)
     loader = GrammarLoader(

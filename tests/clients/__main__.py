@@ -1,4 +1,4 @@
-"""Runs clients against a gateway with the demo model: `python -m clients [NAME ...]`.
+"""Runs clients against a gateway with the tiny model: `python -m clients [NAME ...]`.
 
 A name is the start of a recording's, such as `openai`. Each client's environment is deleted after its run,
 unless the variable KEEP is set. Exits with 1 if a client could not be installed or a step failed.
@@ -43,9 +43,9 @@ def main() -> int:
 
 @contextmanager
 def gateway() -> Iterator[tuple[str, Recorder]]:
-    """A gateway with the demo model on a free port of loopback, as `callgate serve` starts it."""
+    """A gateway with the tiny model on a free port of loopback, as `callgate serve` starts it."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(data_dir=folder)
+        settings = Settings(data_dir=folder, model="tiny", model_name="demo")
         recorder = Recorder(create_app(settings))
         config = ServerConfig(recorder, settings, port=0, log_level="warning")
         with served(uvicorn.Server(config)) as client:

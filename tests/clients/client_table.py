@@ -100,7 +100,7 @@ CLIENTS = (
         "smolagents",
         "smolagents[openai]==1.26.0",
         snippet="smolagents",
-        note="shows earlier calls to the model as text. In the second turn the demo's small model then calls"
+        note="shows earlier calls to the model as text. In the second turn the tiny model then calls"
         " `final_answer` at once, which is a valid call too.",
     ),
     _python("Haystack", "haystack", "haystack-ai==3.4.0", HAYSTACK_TELEMETRY_ENABLED="false"),

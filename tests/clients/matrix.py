@@ -16,7 +16,7 @@ _HEAD = """\
 <!-- Made by `make test-clients`; edit tests/clients/matrix.py instead. -->
 
 This page lists the clients that we run against Callgate, and what each of them does there. `make test-clients` installs
-each client in an environment of its own, runs its script against one gateway with the demo model, and writes this page.
+each client in an environment of its own, runs its script against one gateway with the tiny model, and writes this page.
 `make test` replays what the clients sent. The scripts are in `tests/clients/scripts`, and show how to connect each
 client; [frameworks.md](frameworks.md) explains the settings that matter.
 
@@ -30,7 +30,7 @@ Every script holds the same conversation through the client's own means:
 | structured | receives an answer or a call that it reads as an object of a declared type |
 | snippet | runs the snippet of [frameworks.md](frameworks.md) as it stands there |
 
-The demo model is small. So a script judges whether calls, results and streams pass between client and gateway, not
+The tiny model is small. So a script judges whether calls, results and streams pass between client and gateway, not
 whether an answer is clever. A dash means that the client has no way to do this, or no snippet of its own.
 """
 

@@ -1,4 +1,4 @@
-"""A runtime that plays the demo model's part without a model, and the shapes that answers must have."""
+"""A runtime that plays the tiny model's part without a model, and the shapes that answers must have."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Pictures of the console's pages for `docs/console.md`, of a real gateway with the demo model and its toolsets.
+"""Pictures of the console's pages for `docs/console.md`, of a real gateway with the tiny model and its toolsets.
 
 `make console-screenshots` writes them into `docs/console/`.
 """
@@ -55,7 +55,7 @@ def picture(page, path):
 def main():
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as data_dir:
-        settings = Settings(data_dir=data_dir, port=0, compile_workers=1)
+        settings = Settings(data_dir=data_dir, model="tiny", model_name="demo", port=0, compile_workers=1)
         with serve(settings, say=lambda _: None) as url, opened_browser() as browser:
             with httpx.Client(base_url=url, timeout=120) as client:
                 names = prepare(client)

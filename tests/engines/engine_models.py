@@ -1,4 +1,4 @@
-"""What tests of the plugins share: the demo model's files, a store with units in it, and marks of them."""
+"""What tests of the plugins share: the tiny model's files, a store with units in it, and marks of them."""
 
 import asyncio
 from functools import cache
@@ -9,7 +9,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.mark import spell_mark
 from runtime.model_vocabulary import model_vocabulary
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -38,12 +38,12 @@ TOOLS = (
 
 @cache
 def tokenizer():
-    return AutoTokenizer.from_pretrained(DEMO_MODEL_FOLDER)
+    return AutoTokenizer.from_pretrained(TINY_MODEL_FOLDER)
 
 
 @cache
 def model_config():
-    return AutoConfig.from_pretrained(DEMO_MODEL_FOLDER)
+    return AutoConfig.from_pretrained(TINY_MODEL_FOLDER)
 
 
 @cache

@@ -254,7 +254,7 @@ async def test_an_engine_gets_token_ids_and_images_and_each_token_is_verified(se
 def test_only_engines_that_take_images_are_set_up_for_them(tmp_path, engine):
     config = tmp_path / "callgate.toml"
     config.write_text(
-        f'[[models]]\nmodel = "demo"\nengine = "{engine}"\nengine_url = ["http://a:1"]\nengine_images = true\n'
+        f'[[models]]\nmodel = "tiny"\nengine = "{engine}"\nengine_url = ["http://a:1"]\nengine_images = true\n'
     )
     if engine == "vllm":
         assert load(environment={}, config=config).models[0].engine_images

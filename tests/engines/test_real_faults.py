@@ -78,7 +78,7 @@ class Gateway:
 
     def body(self, tool, **options):
         return {
-            "model": "demo",
+            "model": "tiny",
             "messages": [{"role": "user", "content": "Go on."}],
             "tools": [tool],
             "tool_choice": "required",
@@ -128,7 +128,7 @@ def gateway_over(engines, store_url, folder):
         secret=SECRET,
         store=store_url,
         compile_workers=1,
-        models=(ModelSettings(model="demo", engine="vllm", engine_url=urls, prompt_tools="none"),),
+        models=(ModelSettings(model="tiny", engine="vllm", engine_url=urls, prompt_tools="none"),),
     )
     with served(server_of(create_app(settings), settings)) as client:
         client.timeout = 300

@@ -39,7 +39,7 @@ def client(engine):
         data_dir=str(folder),
         secret=SECRET,
         compile_workers=1,
-        models=(ModelSettings(model="demo", engine="vllm", engine_url=(vllm.url,), prompt_tools="none"),),
+        models=(ModelSettings(model="tiny", engine="vllm", engine_url=(vllm.url,), prompt_tools="none"),),
     )
     with served(server_of(create_app(settings), settings)) as client:
         client.timeout = 300
@@ -71,7 +71,7 @@ class Answer:
 
 def least_budget(client, choice):
     """The shortest answer, as the gateway's refusal of a budget of one token says."""
-    body = {"model": "demo", "messages": [{"role": "user", "content": "x"}], "toolset": "github"}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "toolset": "github"}
     refused = client.post("/v1/chat/completions", json=body | {"tool_choice": choice, "max_tokens": 1})
     return int(refused.json()["error"]["message"].rsplit(" ", 1)[-1])
 
@@ -80,7 +80,7 @@ async def ask(model, rng, choice, least):
     """One request of random options, with a budget from the least up."""
     content = f"List the issues of octo/hello, page {rng.randrange(99)}."
     response = await model.chat.completions.create(
-        model="demo",
+        model="tiny",
         messages=[{"role": "user", "content": content}],
         tool_choice=choice,
         max_tokens=rng.choice([least, least + 1, least + 5, least + 20, least + 150]),
@@ -141,7 +141,7 @@ def test_what_the_engine_had_in_its_cache_is_reported(client, kind):
     """Of answers that end within their budget: vLLM does not tell it of a request that the closer aborts."""
     options, ending = ENDED_BY_THE_ENGINE[kind]
     messages = [{"role": "user", "content": f"Repeat {kind}: " + "a long text " * 200}]
-    body = {"model": "demo", "messages": messages, "temperature": 0, **options}
+    body = {"model": "tiny", "messages": messages, "temperature": 0, **options}
     answers = [client.post("/v1/chat/completions", json=body).json() for _ in range(3)]
     assert {answer["choices"][0]["finish_reason"] for answer in answers} == {ending}
     usages = [answer["usage"] for answer in answers]
@@ -152,7 +152,7 @@ def test_what_the_engine_had_in_its_cache_is_reported(client, kind):
 def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
     """The last test: it ends the engine."""
     _, vllm = engine
-    body = {"model": "demo", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "stream": True}
     with client.stream("POST", "/v1/chat/completions", json=body | {"max_tokens": 1500}) as response:
         lines = []
         for line in response.iter_lines():

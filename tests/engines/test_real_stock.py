@@ -8,7 +8,7 @@ from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before
 from vllm_server import MODEL, running_vllm
 
 from gateway.model_settings import ModelSettings
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 
 pytestmark = pytest.mark.engines
 
@@ -38,7 +38,7 @@ def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stock")
     with running_vllm(folder) as vllm:
         model = ModelSettings(
-            model=str(DEMO_MODEL_FOLDER),
+            model=str(TINY_MODEL_FOLDER),
             model_name=MODEL,
             engine="vllm_stock",
             engine_url=(vllm.url,),

@@ -66,11 +66,11 @@ def test_what_strict_tools_do_not_uphold_holds_through_the_gateway(tmp_path):
             data_dir=str(tmp_path),
             secret=SECRET,
             compile_workers=1,
-            models=(ModelSettings(model="demo", engine="vllm", engine_url=(vllm.url,)),),
+            models=(ModelSettings(model="tiny", engine="vllm", engine_url=(vllm.url,)),),
         )
         with served(server_of(create_app(settings), settings)) as client:
             wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed")
-            through = asyncio.run(count_valid(str(client.base_url).rstrip("/"), "demo", prompt_tools="none"))
+            through = asyncio.run(count_valid(str(client.base_url).rstrip("/"), "tiny", prompt_tools="none"))
         alone = asyncio.run(count_valid(vllm.url, MODEL))
     for name in SCHEMAS:
         print(

@@ -1,4 +1,4 @@
-"""The plugin inside a real vLLM on a CPU, with the demo model; a client posts marks as a gateway does."""
+"""The plugin inside a real vLLM on a CPU, with the tiny model; a client posts marks as a gateway does."""
 
 import inspect
 import json

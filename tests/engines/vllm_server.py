@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "engines" / "bin" / "python"
@@ -63,7 +63,7 @@ def running_vllm(
     *,
     store_url: str | None = None,
     secret: str | None = None,
-    model: Path = DEMO_MODEL_FOLDER,
+    model: Path = TINY_MODEL_FOLDER,
     port: int | None = None,
     options: tuple[str, ...] = (),
 ) -> Iterator[VllmServer]:
@@ -88,7 +88,7 @@ def starting_vllm(
     *,
     store_url: str | None,
     secret: str | None,
-    model: Path = DEMO_MODEL_FOLDER,
+    model: Path = TINY_MODEL_FOLDER,
     port: int | None = None,
     options: tuple[str, ...] = (),
 ) -> Iterator[VllmServer]:

@@ -11,7 +11,7 @@ from gateway.resources import Loaded
 from gateway.served_models import start_runtime
 from gateway.settings import Settings
 from runtime.errors import ModelLoadError
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 
 
 class FakeCompiling:
@@ -76,7 +76,7 @@ async def test_a_start_that_fails_closes_what_was_opened(settings):
 async def test_models_are_sampled_as_their_authors_say_unless_settings_say_otherwise(
     tmp_path, defaults, temperature
 ):
-    folder = shutil.copytree(DEMO_MODEL_FOLDER, tmp_path / "model")
+    folder = shutil.copytree(TINY_MODEL_FOLDER, tmp_path / "model")
     config = {"eos_token_id": 4087, "do_sample": True, "temperature": 0.3}
     (folder / "generation_config.json").write_text(json.dumps(config))
     settings = Settings(

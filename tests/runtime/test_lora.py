@@ -20,8 +20,8 @@ from adapter.training import (
     pools_of,
     train,
 )
-from demo_model.batches import BatchStream
-from demo_model.examples import example_of
+from tiny_model.batches import BatchStream
+from tiny_model.examples import example_of
 
 from compiler import compile_toolset
 from runtime.errors import ModelLoadError

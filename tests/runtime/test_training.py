@@ -1,4 +1,4 @@
-"""The demo model's generator, trainer and evaluation, with a model of a few thousand weights."""
+"""The tiny model's generator, trainer and evaluation, with a model of a few thousand weights."""
 
 import gzip
 import importlib.util
@@ -9,17 +9,17 @@ from random import Random
 import jsonschema_rs
 import pytest
 import torch
-from demo_model import __main__, domains
-from demo_model.batches import collate, pool_of
-from demo_model.conversations import HELD_OUT, Mix, converse
-from demo_model.curves import draw_curves, restarts
-from demo_model.evaluate import answers_to, score
-from demo_model.examples import Example, example_of
-from demo_model.recipe import Recipe, Stage
-from demo_model.renaming import Renaming
-from demo_model.tokenizer import build_tokenizer
-from demo_model.tools import ToolStyle, invent_tools
-from demo_model.trainer import CHECKPOINT, LOG, MODEL, Run, RunRefused, Trainer, train
+from tiny_model import __main__, domains
+from tiny_model.batches import collate, pool_of
+from tiny_model.conversations import HELD_OUT, Mix, converse
+from tiny_model.curves import draw_curves, restarts
+from tiny_model.evaluate import answers_to, score
+from tiny_model.examples import Example, example_of
+from tiny_model.recipe import Recipe, Stage
+from tiny_model.renaming import Renaming
+from tiny_model.tokenizer import build_tokenizer
+from tiny_model.tools import ToolStyle, invent_tools
+from tiny_model.trainer import CHECKPOINT, LOG, MODEL, Run, RunRefused, Trainer, train
 from transformers import AutoTokenizer
 from whole_outputs import parse_calls
 
@@ -27,7 +27,7 @@ from compiler import compile_toolset
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.loading import load_model
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 from runtime.study.answering import Asker, StudyAnswer
 from runtime.study.judging import Judgement, closed
 from runtime.study.questions import bfcl, held_out
@@ -142,7 +142,7 @@ def test_training_text_is_what_the_runtime_renders_and_its_grammar_allows(tokeni
 
 
 def test_a_renaming_keeps_forms_together_and_what_the_generator_says():
-    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL_FOLDER)
+    tokenizer = AutoTokenizer.from_pretrained(TINY_MODEL_FOLDER)
     renaming = Renaming.of(tokenizer)
     example = example_of(tokenizer, converse(3, 5, Mix()))
     other = renaming.apply(Random(1), example)

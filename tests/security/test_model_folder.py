@@ -7,7 +7,7 @@ import pytest
 
 from runtime.errors import ModelLoadError
 from runtime.loading import load_model
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 
 CODE = """
 from pathlib import Path
@@ -24,9 +24,9 @@ class OwnTokenizer(PreTrainedTokenizerFast):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The demo model with code beside it, at a terminal where every question is answered with yes."""
+    """The tiny model with code beside it, at a terminal where every question is answered with yes."""
     monkeypatch.setattr("builtins.input", lambda *_: "y")
-    copied = shutil.copytree(DEMO_MODEL_FOLDER, tmp_path / "model")
+    copied = shutil.copytree(TINY_MODEL_FOLDER, tmp_path / "model")
     (copied / "own.py").write_text(CODE.format(ran=str(tmp_path / "ran")))
     return copied
 

@@ -1,4 +1,4 @@
-"""AutoGen: under its default system message the demo's small model calls with wrong arguments."""
+"""AutoGen: under its default system message the tiny model calls with wrong arguments."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Claude Agent SDK. Its own tools and instructions are left out: they fill the context of the demo model."""
+"""Claude Agent SDK. Its own tools and instructions are left out: they fill the context of the tiny model."""
 
 import asyncio
 import sys

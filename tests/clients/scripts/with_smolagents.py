@@ -25,7 +25,7 @@ def agent(is_streamed):
 clerk = agent(is_streamed=False)
 with step("calls", 1):
     assert clerk.run(FIRST)
-with step("second turn"):  # it shows calls as text, upon which the demo model calls `final_answer` at once
+with step("second turn"):  # it shows calls as text, upon which the tiny model calls `final_answer` at once
     assert clerk.run(SECOND, reset=False)
 with step("streamed", 1):
     clerk = agent(is_streamed=True)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_model.conversations import Conversation
 from runtime.text.conversation_fields import conversation_fields
+from tiny_model.conversations import Conversation
 
 _ANSWER = re.compile(r"(?<=<\|im_start\|>assistant\n).*?<\|im_end\|>", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""`PYTHONPATH=.:tests python -m demo_model.evaluate MODEL`: what a model gets right, masked and unmasked."""
+"""`PYTHONPATH=.:tests python -m tiny_model.evaluate MODEL`: what a model gets right, masked and unmasked."""
 
 import argparse
 import json
@@ -125,7 +125,7 @@ def _print(line: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m demo_model.evaluate", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tiny_model.evaluate", description=__doc__)
     parser.add_argument("model", help="the folder of a training run, a model's folder or file, or a name")
     parser.add_argument("--count", type=int, default=500, help="questions of each set, at most")
     parser.add_argument("--device", default="cpu")

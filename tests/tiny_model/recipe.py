@@ -8,8 +8,8 @@ from typing import Any
 
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from demo_model.conversations import Mix
-from demo_model.tools import ToolStyle
+from tiny_model.conversations import Mix
+from tiny_model.tools import ToolStyle
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 
-from demo_model.batches import BatchStream, StreamPosition, TrainingBatch, pools_of_demo_model
-from demo_model.probe import Probe
-from demo_model.recipe import Recipe, new_model
-from demo_model.tokenizer import build_tokenizer
+from tiny_model.batches import BatchStream, StreamPosition, TrainingBatch, pools_of_tiny_model
+from tiny_model.probe import Probe
+from tiny_model.recipe import Recipe, new_model
+from tiny_model.tokenizer import build_tokenizer
 
 MODEL, CHECKPOINT, LOG = "model", "checkpoint.pt", "log.jsonl"
 _SHARD_SIZE = "15MB"
@@ -184,7 +184,7 @@ def train(
     if checkpoint.exists():
         trainer.load(checkpoint)
     probe = Probe.of(tokenizer, run.num_probes)
-    make_pools = partial(pools_of_demo_model, folder / MODEL, recipe, run.seed)
+    make_pools = partial(pools_of_tiny_model, folder / MODEL, recipe, run.seed)
     with BatchStream(make_pools, run.num_workers) as stream:
         losses: list[float] = []
         saved = probed = trainer.progress.seconds

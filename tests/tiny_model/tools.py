@@ -4,9 +4,9 @@ import zlib
 from dataclasses import dataclass, replace
 from random import Random
 
-from demo_model import words
-from demo_model.domains import Domain
-from demo_model.parameters import Parameter, invent, object_schema
+from tiny_model import words
+from tiny_model.domains import Domain
+from tiny_model.parameters import Parameter, invent, object_schema
 from toolspecs.tool import Tool
 
 

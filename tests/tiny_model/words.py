@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from demo_model import domains
+from tiny_model import domains
 
 _ONSETS = (*"bcdfghjklmnprstvwz", "br", "ch", "dr", "fl", "gr", "kl", "pr", "sh", "st", "th", "tr")
 _VOWELS = (*"aeiou", "ai", "ea", "io", "ou")

@@ -1,4 +1,4 @@
-"""The tokenizer of the demo model: a byte-level BPE in which a value has the same tokens everywhere.
+"""The tokenizer of the tiny model: a byte-level BPE in which a value has the same tokens everywhere.
 
 The model copies values from a request into a call, so they must have the same tokens in both. Therefore no
 word includes a blank, each digit is a token, and JSON's punctuation and the blanks around it merge only with
@@ -11,9 +11,9 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
-from demo_model.conversations import Mix, converse
 from runtime.models.random_model import train_tokenizer
 from runtime.text.chatml import CHATML
+from tiny_model.conversations import Mix, converse
 
 _MESSAGES = "{%- for message in messages %}"
 TEMPLATE = r"""

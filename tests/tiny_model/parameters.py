@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from demo_model import domains, words
+from tiny_model import domains, words
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_model.conversations import Mix, converse
-from demo_model.examples import Example, example_of
+from tiny_model.conversations import Mix, converse
+from tiny_model.examples import Example, example_of
 
 _SEED = 1 << 39  # no conversation of training has this seed
 _SAMPLES = (Mix(), Mix(num_tools=(1, 1), num_turns=(4, 4), no_call=1.0))

@@ -1,4 +1,4 @@
-"""`PYTHONPATH=.:tests python -m demo_model --out DIR --minutes N --device cpu|cuda [--resume]`."""
+"""`PYTHONPATH=.:tests python -m tiny_model --out DIR --minutes N --device cpu|cuda [--resume]`."""
 
 import argparse
 import signal
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from demo_model.curves import draw_curves
-from demo_model.recipe import RECIPES
-from demo_model.trainer import LOG, Run, RunRefused, train
+from tiny_model.curves import draw_curves
+from tiny_model.recipe import RECIPES
+from tiny_model.trainer import LOG, Run, RunRefused, train
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m demo_model", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tiny_model", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the run")
     parser.add_argument("--minutes", type=float, default=120, help="of training, over all parts of the run")
     parser.add_argument(

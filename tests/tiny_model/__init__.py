@@ -1,4 +1,4 @@
-"""The training of the demo model, from conversations that are generated here and nowhere else.
+"""The training of the tiny model, from conversations that are generated here and nowhere else.
 
 `domains`, `values`, `parameters`, `tools`, `phrases` and `conversations` are the generator; `tokenizer` and
 `examples` turn conversations into token ids; `recipe`, `batches` and `trainer` train; `evaluate` measures;

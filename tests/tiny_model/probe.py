@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import torch
 
-from demo_model.batches import collate
-from demo_model.conversations import HELD_OUT, converse
-from demo_model.examples import Example, example_of
+from tiny_model.batches import collate
+from tiny_model.conversations import HELD_OUT, converse
+from tiny_model.examples import Example, example_of
 
 SEED = 1 << 41
 _ROWS = 16

@@ -4,12 +4,12 @@ import gzip
 import itertools
 
 import pytest
-from demo_model.held_out import held_out_lines
-from demo_model.tokenizer import TEMPLATE
+from tiny_model.held_out import held_out_lines
+from tiny_model.tokenizer import TEMPLATE
 
 from runtime.errors import RequestRefused
 from runtime.loading import load_model
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import TINY_MODEL_FOLDER
 from runtime.study.answering import AskedQuestion, Asker
 from runtime.study.questions import HELD_OUT_FILE, NUM_HELD_OUT, held_out
 from runtime.study.strategies import CALLGATE
@@ -20,11 +20,11 @@ MEGABYTE = 1_000_000
 
 @pytest.fixture(scope="module")
 def subject():
-    return StudiedModel(load_model(DEMO_MODEL_FOLDER, device="cpu"))
+    return StudiedModel(load_model(TINY_MODEL_FOLDER, device="cpu"))
 
 
 def test_it_is_small_enough_for_a_package():
-    sizes = [path.stat().st_size for path in DEMO_MODEL_FOLDER.iterdir()]
+    sizes = [path.stat().st_size for path in TINY_MODEL_FOLDER.iterdir()]
     assert sum(sizes) <= 24 * MEGABYTE
     assert max(sizes) <= 16 * MEGABYTE
 

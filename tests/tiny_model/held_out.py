@@ -1,14 +1,14 @@
-"""`PYTHONPATH=.:tests python -m demo_model.held_out`: write the questions that come with the study.
+"""`PYTHONPATH=.:tests python -m tiny_model.held_out`: write the questions that come with the study.
 
-They are conversations of domains, words and shapes of parameters that the demo model is not trained on.
+They are conversations of domains, words and shapes of parameters that the tiny model is not trained on.
 """
 
 import gzip
 import json
 from collections.abc import Iterator
 
-from demo_model.conversations import HELD_OUT, converse
 from runtime.study.questions import HELD_OUT_FILE, NUM_HELD_OUT
+from tiny_model.conversations import HELD_OUT, converse
 
 SEED = 1 << 42
 """No conversation of training or of its probe has this seed."""

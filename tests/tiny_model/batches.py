@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from demo_model.conversations import converse
-from demo_model.examples import Example, example_of
-from demo_model.recipe import Recipe
-from demo_model.renaming import Renaming
+from tiny_model.conversations import converse
+from tiny_model.examples import Example, example_of
+from tiny_model.recipe import Recipe
+from tiny_model.renaming import Renaming
 
 PoolOf = Callable[[int], list[list[Example]]]
 """The batches of the pool of a number, in the order of training."""
@@ -66,8 +66,8 @@ def _padded(length: int) -> int:
     return -(-length // _MULTIPLE) * _MULTIPLE
 
 
-def pools_of_demo_model(tokenizer_folder: Path, recipe: Recipe, seed: int) -> PoolOf:
-    """The pools that the demo model is trained on."""
+def pools_of_tiny_model(tokenizer_folder: Path, recipe: Recipe, seed: int) -> PoolOf:
+    """The pools that the tiny model is trained on."""
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     return partial(pool_of, tokenizer, Renaming.of(tokenizer), recipe, seed)
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from demo_model import domains, phrases, words
-from demo_model.domains import Domain
-from demo_model.parameters import Value, draw, invent
-from demo_model.tools import Invented, ToolStyle, invent_tools
 from runtime.request import Message
+from tiny_model import domains, phrases, words
+from tiny_model.domains import Domain
+from tiny_model.parameters import Value, draw, invent
+from tiny_model.tools import Invented, ToolStyle, invent_tools
 from toolspecs.tool import Tool, ToolCall
 
 _PLAIN = ToolStyle()

@@ -3,9 +3,9 @@
 from random import Random
 from typing import Any
 
-from demo_model.domains import DATE, FLAG, PERSON, RECORD, TIME
-from demo_model.parameters import Parameter, Value
-from demo_model.tools import Invented
+from tiny_model.domains import DATE, FLAG, PERSON, RECORD, TIME
+from tiny_model.parameters import Parameter, Value
+from tiny_model.tools import Invented
 
 _OPENINGS = (
     "{0}",
