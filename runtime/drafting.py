@@ -4,7 +4,7 @@ draft     The model writes a draft without a mask (`runtime.draft`). A valid dra
           answer is written anew under the mask, with the draft in the prompt.
 accept    At most `size - 1` drafts are drawn, each given up where it leaves the grammar. The first that is
           valid is the answer. If none is, the answer is drawn under the mask. This is for engines that do not
-          weigh what they write; `runtime.population.RejectionSampling` does it inside the engine.
+          weigh what they write; `runtime.decoding.population.RejectionSampling` does it inside the engine.
 
 A valid draft is an exact draw from the model's own distribution among valid outputs. Let `d` be the total
 variation distance of masked answers from that distribution, and `p` the probability that a draft is valid.
@@ -16,12 +16,12 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from runtime.decoding.sampling import draw_seed
 from runtime.draft import Draft
 from runtime.errors import DeadlineExceeded, GenerationFailed, GrammarTooSlow, RequestRefused
 from runtime.event_queue import EventQueue
 from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRead, SelectionStats
 from runtime.request import GenerationRequest, Message
-from runtime.sampling import draw_seed
 from runtime.selection import MAX_SELECTION, Selection, SelectionStrategy
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.places import last_place

@@ -16,6 +16,8 @@ from typing import TypeVar
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.closing.closer import Closer
 from compiler.prepared_vocabulary import PreparedVocabulary
+from runtime.decoding.population import population_of
+from runtime.decoding.sampling import draw_seed
 from runtime.drafting import Drafting
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread
@@ -24,16 +26,14 @@ from runtime.events import Event, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
-from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
 from runtime.request import GenerationRequest, check_amounts, check_limits, check_model
-from runtime.sampling import draw_seed
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
+from runtime.scheduling.weights import Weight
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.transcript import Transcript
-from runtime.weights import Weight
 
 T = TypeVar("T")
 

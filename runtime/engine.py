@@ -14,6 +14,9 @@ from torch import Tensor
 from compiler.errors import MatchingTooSlow
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.timed_fills import MAX_FILL_S
+from runtime.decoding.masks import TokenMasks
+from runtime.decoding.step_sampler import StepSampler, waited_longest
+from runtime.decoding.token_writer import TokenWriter
 from runtime.device import is_out_of_memory
 from runtime.errors import (
     BudgetTooSmall,
@@ -28,15 +31,12 @@ from runtime.errors import (
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
-from runtime.masks import TokenMasks
-from runtime.page_pool import PagePool
 from runtime.protocol import EngineLoad
-from runtime.scheduler import Batch, Scheduler
-from runtime.sequence import Population, Sequence, SequenceStatus
+from runtime.scheduling.page_pool import PagePool
+from runtime.scheduling.scheduler import Batch, Scheduler
+from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
+from runtime.scheduling.slow_grammars import MAX_SLOW_S, SlowGrammars
 from runtime.settings import EngineSettings
-from runtime.slow_grammars import MAX_SLOW_S, SlowGrammars
-from runtime.step_sampler import StepSampler, waited_longest
-from runtime.token_writer import TokenWriter
 from runtime.written_token import SampledToken, WrittenToken
 
 logger = logging.getLogger(__name__)

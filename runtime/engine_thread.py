@@ -15,7 +15,7 @@ from runtime.engine import Engine, Output
 from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault, Unforeseen
 from runtime.event_queue import Delivery, EventQueue, deliver
 from runtime.events import Event
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from runtime.transcript import Transcript
 
 if TYPE_CHECKING:

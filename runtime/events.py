@@ -130,7 +130,7 @@ class GenerationStats:
     num_computed_tokens: int = 0
     """Tokens that the model computed, including the prompt's."""
     log_weight: float | None = None
-    """The natural logarithm of the answer's weight (`runtime.weights`), if it was weighed."""
+    """The natural logarithm of the answer's weight (`runtime.scheduling.weights`), if it was weighed."""
     selection: SelectionStats | None = None
     """How it was selected, if it was selected from several sequences."""
 

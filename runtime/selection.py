@@ -12,9 +12,9 @@ MAX_SELECTION = 16
 class Selection:
     """How an answer is selected from at most `size` sequences; 1 leaves no choice.
 
-    `accept` and `particles` are populations of the engine (`runtime.population`). `draft`, and `accept` where
-    the engine has none, are requests one after another (`runtime.drafting`). Particles are selected by
-    weight; with `takes_best`, and at temperature 0, the most likely one is.
+    `accept` and `particles` are populations of the engine (`runtime.decoding.population`). `draft`, and
+    `accept` where the engine has none, are requests one after another (`runtime.drafting`). Particles are
+    selected by weight; with `takes_best`, and at temperature 0, the most likely one is.
     """
 
     strategy: SelectionStrategy = "accept"

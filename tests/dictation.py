@@ -14,8 +14,8 @@ from runtime.engine import Engine
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.request import Sampling
-from runtime.scheduler import Batch
-from runtime.sequence import Sequence
+from runtime.scheduling.scheduler import Batch
+from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 
 

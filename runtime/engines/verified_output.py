@@ -21,7 +21,7 @@ from runtime.errors import BudgetTooSmall, GenerationFailed, GrammarTooSlow
 from runtime.events import Event, FinishReason, GenerationStats
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
-from runtime.slow_grammars import MAX_SLOW_S
+from runtime.scheduling.slow_grammars import MAX_SLOW_S
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript, joined_deltas
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write

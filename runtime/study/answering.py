@@ -5,6 +5,8 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from runtime.decoding.population import population_of
+from runtime.decoding.sampling import draw_seed
 from runtime.draft import Draft
 from runtime.drafting import shown_draft
 from runtime.engine import Engine
@@ -12,18 +14,16 @@ from runtime.errors import BudgetTooSmall, RuntimeFault
 from runtime.events import FinishReason
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
-from runtime.population import population_of
 from runtime.request import Message, Sampling
-from runtime.sampling import draw_seed
+from runtime.scheduling.sequence import Sequence
+from runtime.scheduling.weights import Weight
 from runtime.selection import Selection
-from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.study.judging import Judgement, judge
 from runtime.study.output_grammars import AllowsEverything, OutputGrammar
 from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
 from runtime.study.studied_model import StudiedModel
-from runtime.weights import Weight
 
 ATTEMPT_SEEDS = 1 << 32
 """The distance between the seeds of one attempt and the next."""

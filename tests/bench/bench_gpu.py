@@ -32,7 +32,7 @@ from runtime.forward.device_operations import DeviceOperations, device_operation
 from runtime.forward.forward_pass import COMPILE_OPTIONS
 from runtime.forward.model_runner import ModelRunner
 from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 
 LARGEST_ERRORS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2}

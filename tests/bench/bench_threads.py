@@ -189,7 +189,7 @@ def compute(num_threads: int, num_steps: int, dtype: str) -> None:
     from runtime.embedded import run_in_short_lived_thread
     from runtime.engine import Engine
     from runtime.forward.model_runner import ModelRunner
-    from runtime.sequence import Sequence
+    from runtime.scheduling.sequence import Sequence
     from runtime.settings import EngineSettings
 
     settings = EngineSettings(kv_bytes=64 * 2**20)

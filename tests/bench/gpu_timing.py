@@ -28,7 +28,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
 from runtime.request import Sampling
-from runtime.sequence import Sequence, SequenceStatus
+from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 
 ITEM = {

@@ -8,7 +8,7 @@ import torch
 
 from runtime.engine import Engine
 from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 
 
 @dataclass(frozen=True)

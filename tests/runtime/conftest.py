@@ -13,7 +13,7 @@ from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
-from runtime.sequence import Sequence, SequenceStatus
+from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 
 

@@ -5,11 +5,11 @@ from collections import Counter
 
 import toy_model
 
-from runtime.population import population_of
+from runtime.decoding.population import population_of
+from runtime.decoding.sampling import draw_seed
 from runtime.request import Sampling
-from runtime.sampling import draw_seed
-from runtime.sequence import Sequence
-from runtime.weights import Weight
+from runtime.scheduling.sequence import Sequence
+from runtime.scheduling.weights import Weight
 
 NUM_DRAWS = 320
 CLOSER = toy_model.GRAMMAR.closer()

@@ -8,8 +8,8 @@ import torch
 from runtime.forward import bfloat16_attention, gather_backend
 from runtime.forward.attention import Scoring
 from runtime.forward.gather_backend import GatherBackend
-from runtime.scheduler import Chunk
-from runtime.sequence import Sequence
+from runtime.scheduling.scheduler import Chunk
+from runtime.scheduling.sequence import Sequence
 
 PAGE, DIM, HEADS, KEY_HEADS = 4, 16, 6, 2
 ALONE = [((0, 1, 200),), ((0, 70, 150),), ((0, 3, 16), (0, 9, 1), (0, 0, 65))]

@@ -17,7 +17,7 @@ from soundness.corpora import sample
 
 from compiler import compile_schema
 from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 
 BYTES, SPELLS_BYTES = spelled_vocabulary("bytes")
 

@@ -17,9 +17,9 @@ from runtime.forward import forward_pass
 from runtime.forward.cuda_graphs import LONGEST_CHUNK, TableRows, sizes_up_to
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.model_runner import ModelRunner
-from runtime.page_pool import NULL_PAGE
-from runtime.scheduler import Batch, Chunk
-from runtime.sequence import Sequence
+from runtime.scheduling.page_pool import NULL_PAGE
+from runtime.scheduling.scheduler import Batch, Chunk
+from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 
 PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]

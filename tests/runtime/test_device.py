@@ -8,12 +8,12 @@ import torch
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
+from runtime.decoding.masks import TokenMasks
+from runtime.decoding.sampling import Draw, _choose, _logprobs, adjust, sample
+from runtime.decoding.truncation import truncate
 from runtime.device import free_cuda_bytes, upload, use_device
-from runtime.masks import TokenMasks
 from runtime.request import Sampling
-from runtime.sampling import Draw, _choose, _logprobs, adjust, sample
-from runtime.sequence import Sequence
-from runtime.truncation import truncate
+from runtime.scheduling.sequence import Sequence
 
 SAMPLINGS = [
     Sampling(),

@@ -9,7 +9,7 @@ from compiler.matcher import allocate_bitmask
 from runtime.draft import Draft
 from runtime.engine import Output
 from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 
 TOKENS = toy_model.VOCABULARY.tokens
 OUTPUTS = st.lists(st.sampled_from([*b'"abx', toy_model.STOP]), max_size=7)

@@ -9,13 +9,13 @@ import torch
 from scripted import Digits
 
 from runtime import engine as engine_module
-from runtime import step_sampler
+from runtime.decoding import step_sampler
 from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong, Unforeseen
 from runtime.events import FinishReason
 from runtime.request import Sampling
-from runtime.sequence import SequenceStatus
-from runtime.slow_grammars import SlowGrammars
-from runtime.weights import Weight
+from runtime.scheduling.sequence import SequenceStatus
+from runtime.scheduling.slow_grammars import SlowGrammars
+from runtime.scheduling.weights import Weight
 
 PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
 

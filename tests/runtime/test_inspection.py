@@ -12,8 +12,8 @@ from runtime.errors import RequestRefused
 from runtime.events import Finished, FinishReason, InspectedToken
 from runtime.inspection import MAX_INSPECTED, NUM_CANDIDATES, Cause
 from runtime.request import Sampling, check_amounts
+from runtime.scheduling.sequence import Sequence
 from runtime.selection import Selection
-from runtime.sequence import Sequence
 from runtime.written_token import SampledToken
 
 

@@ -20,7 +20,7 @@ from runtime.events import FinishReason
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 

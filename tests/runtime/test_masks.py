@@ -9,8 +9,8 @@ import torch
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from runtime.masks import TokenMasks
-from runtime.sequence import Sequence
+from runtime.decoding.masks import TokenMasks
+from runtime.scheduling.sequence import Sequence
 
 # a, b, a marker, a stop token, an unused id
 VOCABULARY = Vocabulary.from_tokens([b"a", b"b", b"", b"", b""], markers={"<m>": 2}, stop_ids=(3,))

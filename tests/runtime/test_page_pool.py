@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.page_pool import PagePool
-from runtime.sequence import Sequence
+from runtime.scheduling.page_pool import PagePool
+from runtime.scheduling.sequence import Sequence
 
 prompts = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 

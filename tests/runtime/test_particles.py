@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selected import distribution, run, selected, selected_sequence, text_of
 
+from runtime.decoding.population import systematic_copies, weight_shares
 from runtime.errors import GenerationFailed
-from runtime.population import systematic_copies, weight_shares
-from runtime.scheduler import Scheduler
+from runtime.scheduling.scheduler import Scheduler
+from runtime.scheduling.sequence import Sequence
 from runtime.selection import Selection
-from runtime.sequence import Sequence
 
 
 def particles(size):

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.decoding.sampling import adjust, noise, sample
 from runtime.model_sampling import read_top_k
 from runtime.request import Sampling
-from runtime.sampling import adjust, noise, sample
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 
 INF = math.inf
 

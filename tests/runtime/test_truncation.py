@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.decoding.truncation import _threshold_by_bits, _threshold_of_sorted, truncate
 from runtime.request import Sampling
-from runtime.truncation import _threshold_by_bits, _threshold_of_sorted, truncate
 
 SAMPLINGS = st.builds(
     Sampling,

@@ -9,7 +9,7 @@ from scripted import Spells
 
 from compiler import compile_schema
 from runtime.request import Sampling
-from runtime.weights import MIN_MASS, Weight
+from runtime.scheduling.weights import MIN_MASS, Weight
 
 SAMPLINGS = [{}, {"temperature": 0.5}, {"top_k": 2}, {"temperature": 2.0, "top_k": 2}]
 

@@ -9,7 +9,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.errors import GrammarTooSlow
 from runtime.request import Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 
 VOCABULARY = prepare(Vocabulary.of_bytes())

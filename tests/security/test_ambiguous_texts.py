@@ -17,13 +17,13 @@ from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
+from runtime.decoding.population import Particles
+from runtime.decoding.sampling import draw_seed
+from runtime.decoding.token_writer import TokenWriter
 from runtime.errors import GrammarTooSlow
-from runtime.population import Particles
 from runtime.request import Sampling
-from runtime.sampling import draw_seed
-from runtime.sequence import Sequence, SequenceStatus
-from runtime.token_writer import TokenWriter
-from runtime.weights import Weight
+from runtime.scheduling.sequence import Sequence, SequenceStatus
+from runtime.scheduling.weights import Weight
 from toolspecs.tool import CustomInput, custom_tool
 
 AMBIGUOUS = 'root ::= x? x? x? x? x? x? x? x?\nx ::= [ab]* "a"'

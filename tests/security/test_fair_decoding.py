@@ -6,13 +6,13 @@ import torch
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from runtime.client_shares import TURN_TOKENS
+from runtime.decoding.sampling import adjust
 from runtime.device import upload
 from runtime.engine import Engine
 from runtime.errors import Overloaded, TooManySequences
 from runtime.request import Sampling
-from runtime.sampling import adjust
-from runtime.sequence import Sequence, SequenceStatus
+from runtime.scheduling.client_shares import TURN_TOKENS
+from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.settings import CPU_STEPPED_PER_CLIENT, EngineSettings
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
@@ -251,7 +251,7 @@ def test_penalties_count_each_token_once(monkeypatch):
         counted.append(len(values))
         return upload(values, *options)
 
-    monkeypatch.setattr("runtime.token_counts.upload", recorded)
+    monkeypatch.setattr("runtime.scheduling.token_counts.upload", recorded)
     sampling = Sampling(presence_penalty=0.5, frequency_penalty=0.25, repetition_penalty=2.0)
     sequence = Sequence("s", [1] * 500, 1_000, sampling)
     for token_id in (2, 3, 2, 2):

@@ -10,12 +10,12 @@ from compiler import compile_schema
 from compiler.closing.closer import Segmentation
 from compiler.prepared_vocabulary import prepare
 from runtime import jump_forward as jumping
+from runtime.decoding.token_writer import JUMP_PAUSE, MAX_FORCED
 from runtime.draft import DraftMatcher
 from runtime.events import FinishReason
 from runtime.jump_forward import MAX_PIECE_BYTES, JumpForward
 from runtime.request import Sampling
-from runtime.sequence import Sequence
-from runtime.token_writer import JUMP_PAUSE, MAX_FORCED
+from runtime.scheduling.sequence import Sequence
 
 WORDS = ["tariff", "größe", "a", "}}", "  ", "\n\n\n", "----", "1234567", "don't", "東京"]
 

@@ -9,8 +9,8 @@ from compiler import compile_schema
 from compiler.errors import MatchingTooSlow
 from runtime.errors import GrammarTooSlow
 from runtime.events import FinishReason
-from runtime.sequence import SequenceStatus
-from runtime.slow_grammars import MAX_SLOW_S, RECENT_S, REST, SLOW_S, STEP_S
+from runtime.scheduling.sequence import SequenceStatus
+from runtime.scheduling.slow_grammars import MAX_SLOW_S, RECENT_S, REST, SLOW_S, STEP_S
 
 
 def test_ten_tokens_beside_slow_grammars_take_few_times_as_long_as_alone():

@@ -20,12 +20,12 @@ from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.timed_fills import TimedFills
 from compiler.units.unit import Unit
+from runtime.decoding.masks import TokenMasks
 from runtime.engine import Engine
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import GrammarTooSlow
-from runtime.masks import TokenMasks
 from runtime.request import GenerationRequest
-from runtime.sequence import SequenceStatus
+from runtime.scheduling.sequence import SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken

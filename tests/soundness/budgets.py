@@ -29,7 +29,7 @@ from runtime.jump_forward import JumpForward
 from runtime.loading import load_model
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Constraint, Sampling
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.tool import KeyOrder, Tool

@@ -1,19 +1,19 @@
 """Writes tokens to sequences: sampled tokens, forced tokens, and the tokens of the budget closer.
 
-The engine samples a token (`runtime.sampling`). The writer appends it to its sequence, and after it the
-tokens that the grammar forces, which need no sampling.
+The engine samples a token (`runtime.decoding.sampling`). The writer appends it to its sequence, and after it
+the tokens that the grammar forces, which need no sampling.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 from compiler.closing.closer import Closer
+from runtime.decoding.masks import TokenMasks
 from runtime.errors import GenerationFailed
 from runtime.events import FinishReason
 from runtime.inspection import Cause
 from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
-from runtime.masks import TokenMasks
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 MAX_FORCED = 128

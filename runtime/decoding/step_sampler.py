@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from runtime.masks import TokenMasks
-from runtime.sampling import adjust, own_probabilities, record_drawn, sample
-from runtime.scheduler import Batch, Scheduler
-from runtime.sequence import Sequence, SequenceStatus
+from runtime.decoding.masks import TokenMasks
+from runtime.decoding.sampling import adjust, own_probabilities, record_drawn, sample
+from runtime.scheduling.scheduler import Batch, Scheduler
+from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.written_token import SampledToken
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Several
 from itertools import count
 
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 from toolspecs.fair_shares import FairShares
 
 TURN_TOKENS = 32

@@ -1,9 +1,9 @@
 """Populations: several sequences of one choice, of which one becomes its answer.
 
 A plain mask does not write a valid output as often as the model would among valid outputs, since it forgets
-how much of the model's distribution it has taken away (`runtime.weights`). A population draws several
-sequences, weighs them, and selects one. The engine computes its members like all other sequences. It holds
-their tokens back and calls `advance` after every step, until the population selects a member.
+how much of the model's distribution it has taken away (`runtime.scheduling.weights`). A population draws
+several sequences, weighs them, and selects one. The engine computes its members like all other sequences. It
+holds their tokens back and calls `advance` after every step, until the population selects a member.
 
 `RejectionSampling`, which requests call `accept`, draws one sequence after another, until one is accepted.
 `Particles` draws several together, and continues those with the largest weights. `Best` takes the most
@@ -14,10 +14,10 @@ import math
 import time
 from dataclasses import replace
 
-from runtime.sampling import draw_seed, noise
+from runtime.decoding.sampling import draw_seed, noise
+from runtime.scheduling.sequence import MakeMember, Population, PopulationHost, Sequence, SequenceStatus
+from runtime.scheduling.weights import Weight
 from runtime.selection import Selection, SelectionStrategy
-from runtime.sequence import MakeMember, Population, PopulationHost, Sequence, SequenceStatus
-from runtime.weights import Weight
 
 DECISIONS = 2**31
 """A population's own decisions use the noise of positions from here on, which no sequence reaches."""

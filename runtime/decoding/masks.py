@@ -15,11 +15,11 @@ from compiler.errors import MatchingTooSlow
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
+from runtime.decoding.truncation import truncate
 from runtime.device import upload
 from runtime.inspection import NUM_CANDIDATES, Candidate, Cause, Inspection
-from runtime.sequence import MaskedStep, Sequence
-from runtime.truncation import truncate
-from runtime.weights import MIN_MASS
+from runtime.scheduling.sequence import MaskedStep, Sequence
+from runtime.scheduling.weights import MIN_MASS
 from runtime.written_token import SampledToken
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """A sequence: one prompt, and the output that the engine has generated after it so far.
 
 A population is several sequences of one choice, of which one becomes its answer. The base class is here, as
-it and its sequences refer to each other; its kinds are in `runtime.population`.
+it and its sequences refer to each other; its kinds are in `runtime.decoding.population`.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from compiler.matcher import Matcher
 from runtime.events import FinishReason, GenerationStats, SelectionStats
 from runtime.jump_forward import ForcedToken
 from runtime.request import RequestTimes, Sampling
+from runtime.scheduling.token_counts import TokenCounts
+from runtime.scheduling.weights import Weight
 from runtime.selection import SelectionStrategy
-from runtime.token_counts import TokenCounts
-from runtime.weights import Weight
 from runtime.written_token import WrittenToken
 
 
@@ -77,7 +77,7 @@ class MaskedStep(NamedTuple):
 
 @dataclass(slots=True)
 class GrammarTime:
-    """The processor time that the grammar of one sequence has taken (`runtime.slow_grammars`)."""
+    """The processor time that the grammar of one sequence has taken (`runtime.scheduling.slow_grammars`)."""
 
     next_s: float = 0.0
     """The time for its next token so far."""
@@ -107,7 +107,7 @@ class Sequence:
     deadline: float = math.inf
     """A time of `time.monotonic`."""
     client_id: str = ""
-    """Whose sequence it is (`runtime.client_shares`)."""
+    """Whose sequence it is (`runtime.scheduling.client_shares`)."""
     prefix_salt: str = ""
     """Only sequences with the same salt share pages."""
     min_tokens: int = 0
@@ -142,7 +142,7 @@ class Sequence:
     num_charged: int = 0
     """How many of its first ids have been charged to its client."""
     last_turn: int = 0
-    """The number of its last step beside other clients (`runtime.client_shares`)."""
+    """The number of its last step beside other clients (`runtime.scheduling.client_shares`)."""
     mask: NDArray[np.int32] | None = None
     """The mask of the next token, once it is filled."""
     masked_step: MaskedStep | None = None

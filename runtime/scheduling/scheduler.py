@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runtime.client_shares import ClientShares
 from runtime.errors import Overloaded, TooManySequences
-from runtime.page_pool import PagePool
-from runtime.sequence import Sequence, SequenceStatus
+from runtime.scheduling.client_shares import ClientShares
+from runtime.scheduling.page_pool import PagePool
+from runtime.scheduling.sequence import Sequence, SequenceStatus
+from runtime.scheduling.slow_grammars import SlowGrammars
 from runtime.settings import EngineSettings
-from runtime.slow_grammars import SlowGrammars
 
 MAX_FORCED_ROWS = 32
 """The most forced tokens that are weighed in a step: each needs a row of logits, as a sequence does."""

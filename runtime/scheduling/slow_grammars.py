@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import NamedTuple
 
-from runtime.sequence import Sequence
+from runtime.scheduling.sequence import Sequence
 
 SLOW_S = 0.01
 STEP_S = 0.1

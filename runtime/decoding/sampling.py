@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from runtime.decoding.truncation import truncate
 from runtime.device import upload
-from runtime.sequence import Sequence
-from runtime.token_counts import TokenCounts
-from runtime.truncation import truncate
+from runtime.scheduling.sequence import Sequence
+from runtime.scheduling.token_counts import TokenCounts
 from runtime.written_token import SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
