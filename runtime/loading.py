@@ -16,7 +16,7 @@ from runtime.device import pick_device
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION
 from runtime.lora import merge_adapter
-from runtime.model_files import ModelFiles
+from runtime.model_files import ModelFiles, gguf_read_once
 from runtime.text.tokenizer import LoadedTokenizer, load_error, load_tokenizer
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -37,6 +37,7 @@ def hide_progress_bars() -> None:
     modeling_gguf_pytorch_utils.tqdm = logging.tqdm
 
 
+@gguf_read_once()
 def load_model(
     source: str | Path,
     *,

@@ -14,7 +14,7 @@ from compiler.syntaxes import find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.forward_pass import context_length
-from runtime.model_files import ModelFiles, find_model
+from runtime.model_files import ModelFiles, find_model, gguf_read_once
 from runtime.model_sampling import model_sampling
 from runtime.model_vocabulary import model_vocabulary
 from runtime.protocol import ModelCard
@@ -58,6 +58,7 @@ class LoadedTokenizer:
         )
 
 
+@gguf_read_once()
 def load_tokenizer(
     source: str | Path, *, model_id: str | None = None, syntax: str | None = None
 ) -> LoadedTokenizer:

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 
+import gguf
 import pytest
 import torch
 from embedded import SETTINGS
@@ -130,3 +131,18 @@ def test_demo_is_smollm2_where_all_its_packages_are_installed(missing, tmp_path,
     stands_for = "tiny" if missing else "smollm2"
     assert find_source("demo", tmp_path) == find_source(stands_for, tmp_path)
     assert [spell_model("demo"), spell_model("tiny")] == [f"demo ({stands_for})", "tiny"]
+
+
+def test_a_file_is_read_once(file, monkeypatch):
+    opened = []
+
+    class Reader(gguf.GGUFReader):
+        def __init__(self, path, *options):
+            opened.append(path)
+            super().__init__(path, *options)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Reader)
+    for times in (1, 2):  # the second model does not get what was kept of the first
+        load_model(file)
+        assert len(opened) == times
+        assert gguf.GGUFReader is Reader
