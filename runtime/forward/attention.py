@@ -100,9 +100,13 @@ class AttentionBackend(Protocol):
         """Attention [tokens, heads, dim] of queries [heads, tokens, dim] to one layer of a `KVCache`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PagedBatch:
-    """What attention needs to know about a batch; `slots` [num_tokens] say where new keys and values go."""
+    """What attention needs to know about a batch; `slots` [num_tokens] say where new keys and values go.
+
+    It is not frozen, because torch's compiler looks into frozen values: it would compile a layer again for
+    each new relation between the sizes of these tensors, although no layer reads them.
+    """
 
     cache: KVCache
     slots: Tensor

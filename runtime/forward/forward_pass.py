@@ -73,8 +73,9 @@ class ForwardPass:
         ids = [sequence.token_ids[position] for sequence, position in tokens]
         positions = [position for _, position in tokens]
         slots = [s.page_table[position // size] * size + position % size for s, position in tokens]
-        inputs = upload([ids, positions, slots], self.device)
-        return self(inputs[0], inputs[1], PagedBatch(cache, inputs[2], backend), logits_to_keep)
+        # Positions are first: compiled layers would be compiled again for each offset in the row's storage.
+        inputs = upload([positions, ids, slots], self.device)
+        return self(inputs[1], inputs[0], PagedBatch(cache, inputs[2], backend), logits_to_keep)
 
     def attention_backend(self, chunks: tuple[Chunk, ...], page_size: int) -> AttentionBackend:
         """The attention backend for some chunks, on this device."""
