@@ -32,8 +32,9 @@ from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.protocol import EngineLoad
+from runtime.scheduling.batch import Batch
 from runtime.scheduling.page_pool import PagePool
-from runtime.scheduling.scheduler import Batch, Scheduler
+from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
 from runtime.scheduling.slow_grammars import MAX_SLOW_S, SlowGrammars
 from runtime.settings import EngineSettings

@@ -14,7 +14,7 @@ from runtime.engine import Engine
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.request import Sampling
-from runtime.scheduling.scheduler import Batch
+from runtime.scheduling.batch import Batch
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 

@@ -4,7 +4,8 @@ from torch import Tensor
 
 from runtime.decoding.masks import TokenMasks
 from runtime.decoding.sampling import adjust, own_probabilities, record_drawn, sample
-from runtime.scheduling.scheduler import Batch, Scheduler
+from runtime.scheduling.batch import Batch
+from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.written_token import SampledToken
 

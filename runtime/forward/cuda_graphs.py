@@ -12,8 +12,8 @@ from runtime.forward.attention import KVCache, PagedBatch
 from runtime.forward.device_operations import Capture
 from runtime.forward.forward_pass import ForwardPass
 from runtime.forward.paged_triton_backend import PagedAttentionKernel, PagedTritonBackend, QueryBlocks
+from runtime.scheduling.batch import Batch, Chunk
 from runtime.scheduling.page_pool import NULL_PAGE
-from runtime.scheduling.scheduler import Batch, Chunk
 
 LONGEST_CHUNK = 16
 """Longer chunks run without graphs, in blocks of queries: here each token would read all keys separately."""

@@ -18,7 +18,7 @@ from runtime.forward.attention import IMPLEMENTATION, AttentionBackend, KVCache,
 from runtime.forward.device_operations import DeviceOperations
 from runtime.forward.gather_backend import GatherBackend
 from runtime.forward.paged_triton_backend import PagedTritonBackend, QueryBlocks
-from runtime.scheduling.scheduler import Chunk
+from runtime.scheduling.batch import Chunk
 
 COMPILE_OPTIONS: dict[str, Any] = {"dynamic": True}
 SHIFTING_ROPE = {"dynamic", "longrope"}

@@ -17,8 +17,8 @@ from runtime.device import upload
 from runtime.forward import bfloat16_attention
 from runtime.forward.attention import Scoring
 from runtime.forward.query_tiles import ALL, WHOLE, Tile, causal_tiles, past_tiles
+from runtime.scheduling.batch import Chunk
 from runtime.scheduling.page_pool import NULL_PAGE
-from runtime.scheduling.scheduler import Chunk
 
 # The public function of torch does not return the log-sum-exp.
 _flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001

@@ -13,7 +13,7 @@ from runtime.forward.cuda_graphs import DecodeGraphs, sizes_up_to
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.forward_pass import ForwardPass, compile_layers, context_length, max_row_tokens, prepare
 from runtime.forward.probe import probe
-from runtime.scheduling.scheduler import Batch, Chunk
+from runtime.scheduling.batch import Batch, Chunk
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import CPU_KV_BYTES, EngineSettings
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from runtime.device import upload
 from runtime.forward.attention import Scoring
+from runtime.scheduling.batch import Chunk
 from runtime.scheduling.page_pool import NULL_PAGE
-from runtime.scheduling.scheduler import Chunk
 
 BLOCK_SIZE = 16
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.attention import IMPLEMENTATION, AttentionBackend, KVCache, Scoring
 from runtime.forward.forward_pass import ForwardPass, context_length
-from runtime.scheduling.scheduler import Chunk
+from runtime.scheduling.batch import Chunk
 from runtime.scheduling.sequence import Sequence
 
 LENGTH = 48

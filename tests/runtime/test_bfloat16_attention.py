@@ -8,7 +8,7 @@ import torch
 from runtime.forward import bfloat16_attention, gather_backend
 from runtime.forward.attention import Scoring
 from runtime.forward.gather_backend import GatherBackend
-from runtime.scheduling.scheduler import Chunk
+from runtime.scheduling.batch import Chunk
 from runtime.scheduling.sequence import Sequence
 
 PAGE, DIM, HEADS, KEY_HEADS = 4, 16, 6, 2

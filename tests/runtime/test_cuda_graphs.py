@@ -17,8 +17,8 @@ from runtime.forward import forward_pass
 from runtime.forward.cuda_graphs import LONGEST_CHUNK, TableRows, sizes_up_to
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.model_runner import ModelRunner
+from runtime.scheduling.batch import Batch, Chunk
 from runtime.scheduling.page_pool import NULL_PAGE
-from runtime.scheduling.scheduler import Batch, Chunk
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 

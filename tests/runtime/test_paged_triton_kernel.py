@@ -13,7 +13,7 @@ from paged_attention_cases import CASES, reference
 
 from runtime.forward.gather_backend import GatherBackend
 from runtime.forward.paged_triton_backend import QueryBlocks
-from runtime.scheduling.scheduler import Chunk
+from runtime.scheduling.batch import Chunk
 from runtime.scheduling.sequence import Sequence
 
 HERE = Path(__file__).parent

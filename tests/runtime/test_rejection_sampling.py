@@ -12,7 +12,7 @@ from compiler import compile_schema
 from runtime.decoding.population import DECISIONS, SELECTION
 from runtime.decoding.sampling import draw_seed, noise
 from runtime.errors import DeadlineExceeded, GenerationFailed
-from runtime.scheduling.scheduler import MAX_FORCED_ROWS
+from runtime.scheduling.batch import MAX_FORCED_ROWS
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
 
