@@ -75,7 +75,7 @@ def _draw_spending(report: StudyReport, path: Path) -> Path:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_title(f"{questions}: right calls, %", loc="left", fontsize=9)
         axes.set_xlabel("tokens computed for a question", fontsize=8)
-        _set_percent(axes, _round_end(best[questions]), "y")
+        _set_percent(axes, _round_end(best[questions] + 0.02), "y")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=7)
     return _saved(figure, path)
