@@ -32,7 +32,9 @@ MAX_BYTES = 64 * 2**20
 """The most bytes of a content before compression; `Limits.toolset_bytes` keeps toolsets far below it."""
 
 CONTENT_CACHE_BYTES = 64 * 1024 * 1024
-"""The memory for decoded contents."""
+"""The memory for decoded contents: for large ones, and again for all others."""
+LARGE = 128 * 1024
+"""From so many bytes of memory on, a content is large: it takes long to decode."""
 VALUE_BYTES = 80
 """About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
 
@@ -98,10 +100,18 @@ def compress(content: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(content)
 
 
+def unpacked_size(content: bytes) -> int:
+    """How many bytes `decompress` returns; raises ValueError."""
+    try:
+        return zstandard.frame_content_size(content)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{error}") from error
+
+
 def decompress(content: bytes) -> bytes:
     """Undo `compress`; raises ValueError."""
     try:
-        if zstandard.frame_content_size(content) > MAX_BYTES:
+        if unpacked_size(content) > MAX_BYTES:
             raise ValueError(f"it is larger than {MAX_BYTES} bytes")
         return zstandard.ZstdDecompressor().decompress(content)
     except zstandard.ZstdError as error:
@@ -109,14 +119,31 @@ def decompress(content: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class ContentLane:
+    """Decoded contents in memory, by digest; they are decoded one at a time, as the event loop waits."""
+
+    cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedContents:
-    """Decoded contents in memory, by digest; they are decoded one at a time, as the event loop waits.
+    """Decoded contents in two lanes: who reads many large ones delays and evicts no small ones.
 
     The catalogs of a process may share them, even if their stores differ.
     """
 
-    cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
-    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    small: ContentLane = field(default_factory=ContentLane)
+    large: ContentLane = field(default_factory=ContentLane)
+
+    def lane(self, num_bytes: int) -> ContentLane:
+        """The lane of a content that has so many bytes."""
+        return self.large if num_bytes >= LARGE else self.small
+
+    def get(self, key: str) -> Toolset | None:
+        """A content in memory."""
+        toolset = self.small.cache.get(key)
+        return self.large.cache.get(key) if toolset is None else toolset
 
 
 class ContentStore:
@@ -155,7 +182,11 @@ class ContentStore:
         packed = await self._store.get(key)
         if packed is None:
             raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
-        async with self._decoded_contents.turn:
+        try:
+            num_bytes = unpacked_size(unstamped(packed))
+        except ValueError as error:
+            raise _damaged(summary, error) from error
+        async with self._decoded_contents.lane(num_bytes).turn:
             return self._cached(summary) or await self._decoded(summary, packed)
 
     async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
@@ -163,17 +194,21 @@ class ContentStore:
             content = await asyncio.to_thread(decompress, unstamped(packed))
             toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
         except ValueError as error:
-            key = CONTENTS + summary.digest
-            raise DamagedEntry(key, f"{error}; put toolset {summary.name!r} again") from error
+            raise _damaged(summary, error) from error
         self._keep(toolset, summary.digest, content)
         return toolset
 
     def _cached(self, summary: RevisionSummary) -> Toolset | None:
-        return self._decoded_contents.cache.get(_cache_key(summary.name, summary.digest))
+        return self._decoded_contents.get(_cache_key(summary.name, summary.digest))
 
     def _keep(self, toolset: Toolset, digest: str, content: bytes) -> None:
         num_bytes = len(content) + VALUE_BYTES * toolset.num_values
-        self._decoded_contents.cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
+        lane = self._decoded_contents.lane(num_bytes)
+        lane.cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
+
+
+def _damaged(summary: RevisionSummary, error: ValueError) -> DamagedEntry:
+    return DamagedEntry(CONTENTS + summary.digest, f"{error}; put toolset {summary.name!r} again")
 
 
 def stamped(packed: bytes, now: float) -> bytes:

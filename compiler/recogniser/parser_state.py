@@ -12,15 +12,19 @@ demands.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
+from compiler.digraph import strongly_connected_components
 from compiler.recogniser.network import Network, StateSet
 
 _MIN_LIVE_FRAMES = 16
 _LIVE_FRAMES_A_RULE = 4
 """What one point of a text needs: most rules have one frame there, and the rules inside them a few."""
+_FEW_PASSES = 3
+"""Usual frames have their costs after two passes over them."""
 
 
 class StackFrame:
@@ -168,10 +172,46 @@ class _StackClosure:
         return [(caller, after)] if entered.is_end else []
 
     def _update_costs(self) -> None:
-        """Compute the costs of the frames opened here; `max_cost` is infinite where they call in a circle."""
+        """Compute the costs of the frames opened here."""
         frames = list(self._opened.values())
-        for _ in range(len(frames) + 1):
+        for _ in range(_FEW_PASSES):
             if not [frame for frame in frames if frame.update_costs()]:
                 return
-        for frame in frames:
-            frame.max_cost = math.inf
+        _settle_costs(frames)
+
+
+def _settle_costs(frames: Sequence[StackFrame]) -> None:
+    """Compute the costs of frames that were opened at one point, whatever their order, in about linear time.
+
+    `cost` is that of the shortest path (Dijkstra). `max_cost` is computed of callers first, and infinite
+    where frames call each other in a circle that adds bytes.
+    """
+    number = {frame: index for index, frame in enumerate(frames)}
+    called: dict[StackFrame, list[tuple[float, StackFrame]]] = {frame: [] for frame in frames}
+    for frame in frames:
+        frame.cost = math.inf
+        for states, caller in frame.callers:
+            if caller in called:
+                called[caller].append((states.cost, frame))
+            else:
+                frame.cost = min(frame.cost, states.cost + caller.cost)
+    pending = [(frame.cost, number[frame]) for frame in frames]
+    heapify(pending)
+    while pending:
+        cost, index = heappop(pending)
+        if cost > frames[index].cost:
+            continue  # a cheaper way to it was found
+        for more, inner in called[frames[index]]:
+            if cost + more < inner.cost:
+                inner.cost = cost + more
+                heappush(pending, (inner.cost, number[inner]))
+    components = strongly_connected_components(
+        {frame: [inner for _, inner in called[frame]] for frame in frames}
+    )
+    for component in components:
+        calls = [call for frame in component for call in frame.callers]
+        grows = any(states.max_cost > 0 for states, caller in calls if caller in component)
+        outer = (states.max_cost + caller.max_cost for states, caller in calls if caller not in component)
+        max_cost = math.inf if grows else max(outer)
+        for frame in component:
+            frame.max_cost = max_cost

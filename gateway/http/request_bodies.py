@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 LARGE = 100_000
 """Bytes from which a body counts as large."""
-SMALL = 16_000
-"""Bytes up to which a body is decoded on the event loop: tools take up to two microseconds a byte."""
+SMALL = 2_000
+"""Bytes up to which a body is decoded on the event loop: tools take up to a microsecond a byte."""
 
 WAIT_S = 10.0
 """How long a large body may wait for others. Meanwhile the gateway does not read it from the network."""

@@ -1,5 +1,6 @@
 """The fields that every API's requests have in common, and the turn that they become."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -23,6 +24,9 @@ MAX_TOOLSETS = 64
 
 MAX_STOP_LENGTH = 2_000
 """Characters of all stop sequences of a request together; every token is compared with them."""
+
+MAX_TEMPLATE_OPTIONS = 4_000
+"""Bytes of JSON; the options that templates have are words and numbers."""
 
 SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 
@@ -192,9 +196,18 @@ def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: st
         sampling=read_sampling(fields),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         min_tokens=fields.min_tokens or 0,
-        template_options=fields.chat_template_kwargs or {},
+        template_options=read_template_options(fields),
         timeout_s=read_timeout(fields.timeout, timeout_header),
     )
+
+
+def read_template_options(fields: TurnFields) -> dict[str, Any]:
+    """What the chat template is told; raises InvalidField if it is long, as it is kept until the end."""
+    options = fields.chat_template_kwargs or {}
+    if (length := len(json.dumps(options))) > MAX_TEMPLATE_OPTIONS:
+        reason = f"its JSON has {length} bytes, and at most {MAX_TEMPLATE_OPTIONS} are taken; leave some out"
+        raise InvalidField("chat_template_kwargs", reason)
+    return options
 
 
 def read_stop(

@@ -26,6 +26,8 @@ ATOMS = st.sampled_from(
     ["a", "b", "1", "-", "é", "😀", " ", '"', r"\\", r"\.", r"\n", r"\t", r"\x41", ".", r"\d", r"\D", r"\w", r"\W", r"\s", r"\S",
      "[ab]", "[^a]", "[a-z]", r"[\w-]", r"[^\s\"]", r"[\d_.]", "[é-ü]", "[😀-😃]"]
 )  # fmt: skip
+MAX_JUDGED = 20
+"""Python's `re` takes a time that doubles with each character of a longer text, for patterns such as `(a?b+)+`."""
 COUNTS = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,3}", "{2,}", "*?", "+?", "{1,2}?"])
 
 
@@ -72,10 +74,11 @@ def test_an_input_is_written_if_and_only_if_the_pattern_matches_it(pattern, text
     rng = random.Random(seed)
     reader = re.compile(pattern, re.ASCII)
     grammar = linked(pattern, "hermes")
-    drawn = [written_input(grammar, "hermes", rng) for _ in range(3)]
-    for text in filter(None, drawn):
+    written = [written_input(grammar, "hermes", rng) for _ in range(3)]
+    drawn = [text for text in written if text and len(text) <= MAX_JUDGED]
+    for text in drawn:
         assert reader.fullmatch(text), (pattern, text)
-    near = [text + rng.choice(CHARS) for text in drawn if text] + [text[1:] for text in drawn if text]
+    near = [text + rng.choice(CHARS) for text in drawn] + [text[1:] for text in drawn]
     for text in {*texts, *near, ""}:
         if not set(text) <= set(CHARS):
             continue

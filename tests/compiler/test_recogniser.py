@@ -1,18 +1,21 @@
 """The recogniser agrees with the mask, and what it says completes a text does."""
 
+import math
 import random
 from functools import cache
 
 import pytest
 from corpus import corpus, json_lines
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_decoding import decode_randomly
 
 from compiler import UnsupportedSchema, compile_schema
+from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
 from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.recogniser.network import Network
+from compiler.recogniser.parser_state import StackFrame, _settle_costs, initial_state
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
 
@@ -196,3 +199,51 @@ def test_a_number_that_a_bracket_ends_is_what_repeats(inner, text):
     if recogniser.advance(text):
         completed = text + recogniser.completion()
         assert compiled.accepts(completed.decode())
+
+
+@given(st.data())
+def test_costs_of_frames_are_those_of_paths(data):
+    """Whatever the order in which frames were opened, and whichever call each other in a circle."""
+    outer = StackFrame()
+    outer.cost, outer.max_cost = data.draw(st.integers(0, 5)), data.draw(st.integers(5, 9))
+    frames = [StackFrame() for _ in range(data.draw(st.integers(1, 6)))]
+    for frame in frames:
+        for caller in data.draw(st.lists(st.sampled_from([outer, *frames]), min_size=1, max_size=3)):
+            cost = data.draw(st.integers(0, 3))
+            frame.callers[_After(cost, cost + data.draw(st.integers(0, 1))), caller] = None
+    called = {outer}
+    for _ in frames:
+        called |= {frame for frame in frames if any(caller in called for _, caller in frame.callers)}
+    assume(called >= set(frames))
+    _settle_costs(frames)
+    settled = [(frame.cost, frame.max_cost) for frame in frames]
+    for frame in frames:
+        frame.cost, frame.max_cost = math.inf, 0.0
+    for _ in range(400):  # beyond the sum of all costs, only a circle grows
+        for frame in frames:
+            frame.update_costs()
+    assert settled == [(f.cost, f.max_cost if f.max_cost < 40 else math.inf) for f in frames]
+
+
+class _After:
+    """What a frame reads of the states after a call."""
+
+    def __init__(self, cost, max_cost):
+        self.cost, self.max_cost = cost, max_cost
+
+
+@pytest.mark.parametrize("circle", ['L ::= L "q" | "w"', 'L ::= "w"'])
+def test_a_byte_that_opens_many_rules_does_not_go_over_them_once_for_each(circle, monkeypatch):
+    """A rule that begins with itself, and a chain of rules in the wrong order."""
+    updated = []
+    update_costs = StackFrame.update_costs
+    monkeypatch.setattr(
+        StackFrame, "update_costs", lambda frame: updated.append(frame) or update_costs(frame)
+    )
+    chain = [f'r{i} ::= "a{i}" | r{i - 1} "+"' for i in range(1, 200)]
+    items = " | ".join(f'r{i} "!" | r{i} "?"' for i in range(200))
+    rules = ['root ::= item root | "z"', circle, f'item ::= L "%" | " " | {items}', 'r0 ::= "a0"', *chain]
+    state = initial_state(Network(ebnf_grammar("\n".join(rules))))
+    updated.clear()
+    assert state.advance(b" " * 8) is not None
+    assert len(updated) < 8 * 4 * 210

@@ -180,7 +180,7 @@ async def test_toolsets_in_memory_count_for_what_they_take():
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert read.num_values > 50_000
-    assert decoded.cache.num_bytes > taken / 2
+    assert decoded.large.cache.num_bytes > taken / 2
 
 
 async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):
@@ -204,3 +204,19 @@ async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):
     fresh = Catalog(store)
     await asyncio.gather(*(fresh.get(name) for name in ("a", "b") * 10))
     assert sorted(decoded) == ["a", "b"]
+
+
+async def test_small_contents_wait_for_no_large_ones_and_stay_in_memory():
+    """Who read revisions of 15 MB, one after another, made a toolset of one tool take two seconds."""
+    store = open_store("sqlite://:memory:")
+    await Catalog(store).put(Toolset("small", (Tool("small", "", {}),)))
+    large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
+    await Catalog(store).put(Toolset("large", (large,)))
+    decoded = DecodedContents()
+    fresh = Catalog(store, decoded=decoded)
+    async with decoded.large.turn:
+        waiting = asyncio.create_task(fresh.get("large"))
+        assert len((await asyncio.wait_for(fresh.get("small"), 5)).toolset) == 1
+        assert not waiting.done()
+    await waiting
+    assert decoded.small.cache.num_bytes < 1_000 < decoded.large.cache.num_bytes

@@ -353,3 +353,13 @@ def test_a_wrong_table_of_models_is_not_told_with_its_secrets(tmp_path):
     with pytest.raises(SettingsError, match="models") as refused:
         load({}, environment={}, config=config)
     assert "s3cret" not in str(refused.value)
+
+
+def test_options_of_the_template_are_short():
+    """They are kept until the answer ends, decoded: 1.5 MB of them took 49 MB, for each of 128 answers."""
+    asked = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+    options = {"enable_thinking": False, "effort": "high"}
+    assert read_request(asked | {"chat_template_kwargs": options}).turn.template_options == options
+    with pytest.raises(InvalidField, match="at most 4000 are taken") as refused:
+        read_request(asked | {"chat_template_kwargs": {"x": [[]] * 2_000}})
+    assert refused.value.param == "chat_template_kwargs"
