@@ -34,7 +34,7 @@ MAX_BYTES = 64 * 2**20
 CONTENT_CACHE_BYTES = 64 * 1024 * 1024
 """The memory for decoded contents: for large ones, and again for all others."""
 LARGE = 128 * 1024
-"""From so many bytes of memory on, a content is large: it takes long to decode."""
+"""Bytes, of its text or in memory, from which a content is large: it takes long to decode."""
 VALUE_BYTES = 80
 """About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import count, islice
 
 from compiler.digraph import strongly_connected_components
 from compiler.recogniser.network import Network, StateSet
@@ -181,37 +181,46 @@ class _StackClosure:
 
 
 def _settle_costs(frames: Sequence[StackFrame]) -> None:
-    """Compute the costs of frames that were opened at one point, whatever their order, in about linear time.
-
-    `cost` is that of the shortest path (Dijkstra). `max_cost` is computed of callers first, and infinite
-    where frames call each other in a circle that adds bytes.
-    """
-    number = {frame: index for index, frame in enumerate(frames)}
+    """Compute the costs of the frames opened at one point, whatever their order, in about linear time."""
     called: dict[StackFrame, list[tuple[float, StackFrame]]] = {frame: [] for frame in frames}
     for frame in frames:
-        frame.cost = math.inf
         for states, caller in frame.callers:
             if caller in called:
                 called[caller].append((states.cost, frame))
-            else:
-                frame.cost = min(frame.cost, states.cost + caller.cost)
-    pending = [(frame.cost, number[frame]) for frame in frames]
+    _settle_cost(frames, called)
+    inner_frames = {frame: [inner for _, inner in calls] for frame, calls in called.items()}
+    for component in strongly_connected_components(inner_frames):  # callers come first
+        _settle_max_cost(component)
+
+
+def _settle_cost(
+    frames: Sequence[StackFrame], called: Mapping[StackFrame, Sequence[tuple[float, StackFrame]]]
+) -> None:
+    """`cost` is that of the shortest way out (Dijkstra).
+
+    `called` has the frames that each frame has called at this point, and what completes it after each call.
+    """
+    for frame in frames:
+        outer = (states.cost + caller.cost for states, caller in frame.callers if caller not in called)
+        frame.cost = min(outer, default=math.inf)
+    tie_break = count()
+    pending = [(frame.cost, next(tie_break), frame) for frame in frames]
     heapify(pending)
     while pending:
-        cost, index = heappop(pending)
-        if cost > frames[index].cost:
-            continue  # a cheaper way to it was found
-        for more, inner in called[frames[index]]:
+        cost, _, frame = heappop(pending)
+        if cost > frame.cost:
+            continue  # a cheaper way was found
+        for more, inner in called[frame]:
             if cost + more < inner.cost:
                 inner.cost = cost + more
-                heappush(pending, (inner.cost, number[inner]))
-    components = strongly_connected_components(
-        {frame: [inner for _, inner in called[frame]] for frame in frames}
-    )
-    for component in components:
-        calls = [call for frame in component for call in frame.callers]
-        grows = any(states.max_cost > 0 for states, caller in calls if caller in component)
-        outer = (states.max_cost + caller.max_cost for states, caller in calls if caller not in component)
-        max_cost = math.inf if grows else max(outer)
-        for frame in component:
-            frame.max_cost = max_cost
+                heappush(pending, (inner.cost, next(tie_break), inner))
+
+
+def _settle_max_cost(component: set[StackFrame]) -> None:
+    """`max_cost` of frames that call each other: infinite if that circle adds bytes."""
+    calls = [call for frame in component for call in frame.callers]
+    grows = any(states.max_cost > 0 for states, caller in calls if caller in component)
+    outer = (states.max_cost + caller.max_cost for states, caller in calls if caller not in component)
+    max_cost = math.inf if grows else max(outer)
+    for frame in component:
+        frame.max_cost = max_cost

@@ -113,7 +113,7 @@ def _run(settings: Settings, asked: "StudySettings", folder: Path, console: Cons
     source = find_source(settings.model, Path(settings.data_dir), settings.adapter)
     loaded = load_model(
         source.model,
-        model_id=settings.model_name or spell_model(Path(settings.model).name),
+        model_id=settings.model_name or Path(spell_model(settings.model)).name,
         device=settings.device,
         dtype=settings.dtype,
         adapter=source.adapter,
