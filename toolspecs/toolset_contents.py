@@ -35,6 +35,8 @@ CONTENT_CACHE_BYTES = 64 * 1024 * 1024
 """The memory for decoded contents: for large ones, and again for all others."""
 LARGE = 128 * 1024
 """Bytes, of its text or in memory, from which a content is large: it takes long to decode."""
+KNOWN_LARGE_BYTES, DIGEST_BYTES = 2**20, 256
+"""The memory for digests of large contents, and about what one takes."""
 VALUE_BYTES = 80
 """About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
 
@@ -135,6 +137,8 @@ class DecodedContents:
 
     small: ContentLane = field(default_factory=ContentLane)
     large: ContentLane = field(default_factory=ContentLane)
+    known_large: LruCache[bool] = field(default_factory=lambda: LruCache(KNOWN_LARGE_BYTES))
+    """The digests of contents that are not even read from the store before it is their turn."""
 
     def lane(self, num_bytes: int) -> ContentLane:
         """The lane of a content that has so many bytes."""
@@ -178,20 +182,27 @@ class ContentStore:
         toolset = self._cached(summary)
         if toolset is not None:
             return toolset
-        key = CONTENTS + summary.digest
-        packed = await self._store.get(key)
-        if packed is None:
-            raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
+        if self._decoded_contents.known_large.get(summary.digest):
+            async with self._decoded_contents.large.turn:
+                return self._cached(summary) or await self._decoded(summary, await self._packed(summary))
+        packed = await self._packed(summary)
         try:
-            num_bytes = unpacked_size(unstamped(packed))
+            num_bytes = unpacked_size(packed)
         except ValueError as error:
             raise _damaged(summary, error) from error
         async with self._decoded_contents.lane(num_bytes).turn:
             return self._cached(summary) or await self._decoded(summary, packed)
 
+    async def _packed(self, summary: RevisionSummary) -> bytes:
+        key = CONTENTS + summary.digest
+        stored = await self._store.get(key)
+        if stored is None:
+            raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
+        return unstamped(stored)
+
     async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
         try:
-            content = await asyncio.to_thread(decompress, unstamped(packed))
+            content = await asyncio.to_thread(decompress, packed)
             toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
         except ValueError as error:
             raise _damaged(summary, error) from error
@@ -205,6 +216,8 @@ class ContentStore:
         num_bytes = len(content) + VALUE_BYTES * toolset.num_values
         lane = self._decoded_contents.lane(num_bytes)
         lane.cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
+        if lane is self._decoded_contents.large:
+            self._decoded_contents.known_large.put(digest, value=True, num_bytes=DIGEST_BYTES)
 
 
 def _damaged(summary: RevisionSummary, error: ValueError) -> DamagedEntry:

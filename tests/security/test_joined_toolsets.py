@@ -15,9 +15,18 @@ from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
 from toolspecs import Catalog, Toolset, toolset_contents
 from toolspecs.json_value import Limits
+from toolspecs.lru_cache import LruCache
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
-from toolspecs.toolset_contents import ContentStore, DecodedContents, compress, decode_toolset, encode_toolset
+from toolspecs.toolset_contents import (
+    CONTENTS,
+    ContentLane,
+    ContentStore,
+    DecodedContents,
+    compress,
+    decode_toolset,
+    encode_toolset,
+)
 
 
 def tool(name, description=""):
@@ -220,3 +229,20 @@ async def test_small_contents_wait_for_no_large_ones_and_stay_in_memory():
         assert not waiting.done()
     await waiting
     assert decoded.small.cache.num_bytes < 1_000 < decoded.large.cache.num_bytes
+
+
+async def test_a_large_content_is_read_from_the_store_when_it_is_its_turn(monkeypatch):
+    """A hundred reads of 12 MB each stood before the read of a small toolset, and in memory."""
+    store = open_store("sqlite://:memory:")
+    decoded = DecodedContents(large=ContentLane(cache=LruCache(0)))
+    catalog = Catalog(store, decoded=decoded)
+    large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
+    await catalog.put(Toolset("large", (large,)))
+    read = []
+    get = store.get
+    monkeypatch.setattr(store, "get", lambda key: read.append(key) or get(key))
+    async with decoded.large.turn:
+        waiting = [asyncio.create_task(catalog.get("large")) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert not [key for key in read if key.startswith(CONTENTS)]
+    assert {len((await each).toolset) for each in waiting} == {1}
