@@ -1,8 +1,9 @@
-"""Attention of many queries in bfloat16 on a CPU, as matrix products.
+"""Attention in bfloat16 on a CPU, as matrix products: of many queries, or of many sequences.
 
 Torch's fused attention multiplies bfloat16 on a CPU no faster than float32; its matrix products are several
-times as fast. So scores are computed as such, for one tile of queries after the other: the scores of a tile
-stay in a core's cache. They are rounded to bfloat16, as by the attention that transformers calls eager.
+times as fast. So scores are computed as such. Many queries are computed in tiles, one after the other: the
+scores of a tile stay in a core's cache. Scores are rounded to bfloat16, as by the attention that transformers
+calls eager.
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,8 @@ from runtime.forward.query_tiles import Tile
 MIN_QUERIES = 16
 """With fewer queries, either way spends most of the time reading keys."""
 TILE_QUERIES = 64
+MIN_SEQUENCES = 4
+"""With fewer sequences, the matrices are too few to gain what starting a product costs."""
 
 
 def is_faster(query: Tensor) -> bool:
@@ -61,6 +64,31 @@ def attend(
             peak = scores.amax(-1, keepdim=True).float() - weights.amax(-1, keepdim=True).float().log()
             lse[tile.rows] = _by_query(peak, heads)
     return output
+
+
+def is_faster_for_sequences(query: Tensor) -> bool:
+    """Whether `attend_sequences` is faster than torch's attention for [sequences, kv_heads, queries, dim]."""
+    return query.dtype == torch.bfloat16 and query.device.type == "cpu" and len(query) >= MIN_SEQUENCES
+
+
+def attend_sequences(
+    query: Tensor, key: Tensor, value: Tensor, *, bias: Tensor | None, scaling: float | None
+) -> tuple[Tensor, Tensor]:
+    """Attention [sequences, kv_heads, queries, dim] of each sequence to its own keys, and the log-sum-exps.
+
+    All sequences have as many queries and keys. `bias` [sequences, 1, queries, keys] is added to the scores.
+    The log-sum-exps are [sequences, kv_heads, queries, 1], in float32.
+    """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    queries, keys, values = (states.flatten(0, 1) for states in (query, key, value))
+    scores = torch.bmm(queries, keys.transpose(1, 2)).unflatten(0, query.shape[:2]).float() * scale
+    if bias is not None:
+        scores = scores + bias
+    weights = scores.softmax(dim=-1)
+    # The greatest score's weight is exp(score - lse).
+    lse = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
+    output = torch.bmm(weights.to(values.dtype).flatten(0, 1), values)
+    return output.unflatten(0, query.shape[:2]), lse
 
 
 def _by_query(states: Tensor, heads: int) -> Tensor:

@@ -49,7 +49,9 @@ class KeySpan:
         else:
             if self._index is None:
                 self._index = pad_tables(self.pages, states.device)
-            rows = states[self._index]
+            # On a CPU, `index_select` copies whole pages: it takes a fifth of the time of `states[index]`.
+            pages = states.index_select(0, self._index.flatten())
+            rows = pages.unflatten(0, self._index.shape)
         return rows.flatten(1, 2).transpose(1, 2)
 
     def bias_for(
@@ -234,6 +236,9 @@ def _attend_tile(
     batch = _by_kv_head(rows, key.shape[1])
     repeats = batch.shape[2] // positions.shape[1]
     bias = group.own_keys.bias_for(group.positions, scoring.window, batch.dtype, repeats, tile.rows)
+    if bfloat16_attention.is_faster_for_sequences(batch):
+        output, _ = bfloat16_attention.attend_sequences(batch, key, value, bias=bias, scaling=scoring.scaling)
+        return _by_query(output, positions, query.shape[0])
     output = scaled_dot_product_attention(
         batch,
         key[:, :, tile.columns],
@@ -315,6 +320,8 @@ def _attend_to_keys(
     least one key that it sees.
     """
     is_plain = scoring.window is None and scoring.softcap is None and key.shape[-1] == value.shape[-1]
+    if is_plain and bfloat16_attention.is_faster_for_sequences(query):
+        return bfloat16_attention.attend_sequences(query, key, value, bias=bias, scaling=scoring.scaling)
     if is_plain and query.device.type == "cpu":
         output, lse = _flash_attention_on_cpu(query, key, value, attn_mask=bias, scale=scoring.scaling)
         return output, lse.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Attention in bfloat16 on a CPU: many queries of one sequence, or after a shared prefix, as matrix products."""
+"""Attention in bfloat16 on a CPU, as matrix products: of many queries, or of many sequences."""
 
 from unittest.mock import patch
 
@@ -18,6 +18,7 @@ SHARED = [
     ((32, 32, 80), (32, 34, 16), (32, 39, 3)),
     tuple((48, 50 + i, 1) for i in range(20)),
 ]
+MANY = [tuple((0, 50 + i, 1) for i in range(12)), tuple((16, 40, 3) for _ in range(5))]
 
 
 def chunks_of(lengths):
@@ -68,12 +69,32 @@ def test_it_is_the_attention_of_float32_but_for_rounding(lengths, scoring, value
     assert torch.allclose(found.float(), expected, atol=0.02, rtol=0.02)
 
 
+@pytest.mark.parametrize("value_dim", [16, 8])
+@pytest.mark.parametrize("scoring", [Scoring(), Scoring(0.3), Scoring(window=12)], ids=str)
+@pytest.mark.parametrize("lengths", MANY, ids=["alone", "after a prefix"])
+def test_many_sequences_are_the_attention_of_float32_but_for_rounding(lengths, scoring, value_dim):
+    """Each has keys of its own, of different numbers, so that hidden keys are padding too."""
+    chunks = chunks_of(lengths)
+    with patch.object(
+        bfloat16_attention, "attend_sequences", wraps=bfloat16_attention.attend_sequences
+    ) as used:
+        found = attend(chunks, scoring, value_dim, torch.bfloat16)
+    expected = attend(chunks, scoring, value_dim, torch.float32)
+    assert used.called == (lengths is MANY[0] or (scoring.window is None and value_dim == DIM))
+    assert torch.allclose(found.float(), expected, atol=0.02, rtol=0.02)
+
+
 def test_float32_and_single_tokens_are_left_to_torch():
     """One token reads keys as fast as memory allows; float32 needs no rounding."""
-    with patch.object(bfloat16_attention, "attend") as used:
+    with (
+        patch.object(bfloat16_attention, "attend") as used,
+        patch.object(bfloat16_attention, "attend_sequences") as used_for_sequences,
+    ):
         attend(chunks_of(((0, 1, 200),)), Scoring(), 16, torch.float32)
+        attend(chunks_of(MANY[0]), Scoring(), 16, torch.float32)
         attend(chunks_of(((0, 200, 1),)), Scoring(), 16, torch.bfloat16)
     assert not used.called
+    assert not used_for_sequences.called
 
 
 @pytest.mark.parametrize("window", [None, 1, 12, 90])
