@@ -147,8 +147,9 @@ class TooManyCompilations(CompilerOverloaded):
 class TooManyGrammars(CompilerOverloaded):
     """The grammars of a client's running answers would take `num_bytes` of memory, and `most` are allowed."""
 
-    def __init__(self, num_bytes: int, most: int, retry_after_s: float) -> None:
-        self.retry_after_s = retry_after_s
+    retry_after_s = 2.0
+
+    def __init__(self, num_bytes: int, most: int) -> None:
         CompilerError.__init__(
             self,
             f"with this one, the grammars of this client's running answers take {num_bytes} bytes, and they"

@@ -25,6 +25,7 @@ from gateway.generation.stored_responses import StoredResponses
 from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.tool_vectors import Embedder, ToolVectors
 from gateway.http.headers import HttpRequest, RequestIds, name_methods
+from gateway.http.held_contents import HoldingRequests
 from gateway.http.json_contents import ContentLimits
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
@@ -103,7 +104,7 @@ def _litestar(resources: Resources, loaded: Loaded) -> Litestar:
         logging_config=None,
         middleware=[
             *(Authorization(), recorders.requests, KeptRequests(recorders.ring)),
-            LimitedRequests(resources.limits),
+            *(LimitedRequests(resources.limits), HoldingRequests(resources.settings.max_held_bytes)),
         ],
         openapi_config=None,  # `gateway.api_document` describes more than the handlers do
     )

@@ -4,6 +4,7 @@ GatewayError
 ├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
 ├── LargeBody            the body has more bytes than the route takes
 ├── TooManyBodies        too many large bodies are being read
+├── TooMuchHeld          the running requests of the same client hold too much memory
 ├── TooManyImports       too many sources are being read
 ├── TooManyValues        a JSON text holds more than is decoded
 │   └── TooDeep          a JSON text is nested more deeply than is decoded
@@ -71,6 +72,18 @@ class TooManyBodies(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("too many large requests are being read; send this one again later")
+
+
+class TooMuchHeld(GatewayError):
+    """What a client's running requests hold would take `num_bytes` of memory, and `most` are allowed."""
+
+    retry_after_s = 2.0
+
+    def __init__(self, num_bytes: int, most: int) -> None:
+        super().__init__(
+            f"with this one, the bodies and toolsets of this client's running requests take {num_bytes} bytes"
+            f" of memory, and they may take {most}; try again when some have ended, or send fewer at once"
+        )
 
 
 class TooManyImports(GatewayError):

@@ -237,6 +237,14 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
             ge=1, description="Most bodies above 100 kB in memory at once; one client may have half of them."
         ),
     ] = 16
+    max_held_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 20,
+            description="Most memory, in bytes, that the requests of one client may take until they are"
+            " answered: their bodies, and the toolsets that they name.",
+        ),
+    ] = 500_000_000
     strict_fields: Annotated[
         bool,
         Meta(

@@ -13,13 +13,13 @@ from compiler.cache.cache_observer import CacheObserver, Unobserved
 from compiler.cache.cached_entries import CachedEntries, EntryLookup
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
-from compiler.cache.held_grammars import HeldGrammars
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
     CompilingUnfinished,
     NotReached,
     TakesLonger,
+    TooManyGrammars,
     UnsupportedSchema,
     UnsupportedToolset,
 )
@@ -32,10 +32,13 @@ from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
 from toolspecs.errors import StoreUnavailable
+from toolspecs.held_parts import HeldParts
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 
+MAX_HELD_BYTES = 1 << 30
+"""What the running answers of one client may hold. A real tool takes 0.4 MB mostly, and 12 MB at most."""
 _SOURCES = ("memory", "store", "compiled")
 _KEYS_BYTES = 8 * 2**20
 _MAX_ASKED = 100
@@ -70,10 +73,10 @@ class GrammarCache:
         secret: bytes,
         compile_pool: CompilePool | None = None,
         observer: CacheObserver | None = None,
-        held: HeldGrammars | None = None,
+        held: HeldParts | None = None,
     ) -> None:
         self._observer = observer or Unobserved()
-        self._held = held or HeldGrammars()
+        self._held = held or HeldParts(MAX_HELD_BYTES, TooManyGrammars)
         self._store = GrammarStore(store, secret)
         self._pool = compile_pool or ThreadPool()
         self._index = GrammarIndex()

@@ -28,6 +28,7 @@ WITH_BODY: Errors = (
     gateway.UnreadableBody,
     gateway.LargeBody,
     gateway.TooManyBodies,
+    gateway.TooMuchHeld,
     gateway.InvalidField,
     gateway.ClientGone,
 )

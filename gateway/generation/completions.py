@@ -22,6 +22,7 @@ from gateway.generation.model_names import split_model
 from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.turn import Generation, Observer, Turn
 from gateway.http.deadline import Deadline
+from gateway.http.held_contents import Holding
 from gateway.telemetry.turn_recorder import Telemetry, TurnRecorder
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard, Runtime
@@ -84,19 +85,22 @@ class Completions:
         turn: Turn,
         client_id: str = "",
         allowance: Allowance | None = None,
+        holding: Holding | None = None,
         *,
         arrived: float | None = None,
     ) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
 
-        `client_id` says whose turn it is in queues. Tokens are charged to the `allowance`. The deadline
-        counts from `arrived`, a time of the monotonic clock, by default now.
+        `client_id` says whose turn it is in queues. Tokens are charged to the `allowance`, and toolsets count
+        in the `holding` until the request is answered. The deadline counts from `arrived`, a time of the
+        monotonic clock, by default now.
 
         Raises:
             InvalidField: fields of the turn contradict each other. NoEffect: a field has no effect.
             ToolspecsError: a toolset or revision does not exist. RefusedTool, UnsupportedToolset,
             UnsupportedSchema: a schema of the request cannot be enforced. RuntimeFault: the runtime cannot
-            answer, or not in time. RateLimited: the allowance has too few tokens left.
+            answer, or not in time. RateLimited: the allowance has too few tokens left. TooMuchHeld: the
+            running requests of the client hold too much.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
@@ -108,8 +112,9 @@ class Completions:
         recorder = self._telemetry.record_turn(model.model_id)
         with recorder.beginning():
             async with deadline.enforced():
+                revisions = await self._revisions((*turn.toolsets, *suffix), client_id, holding)
                 prepared = await self._prepared(
-                    turn, model, suffix, deadline, recorder=recorder, client_id=client_id
+                    turn, model, revisions, deadline, recorder=recorder, client_id=client_id
                 )
                 expected = expected_tokens(prepared.request, model.context_length)
                 reservation = await allowance.reserve_tokens(expected.total) if allowance else None
@@ -120,14 +125,13 @@ class Completions:
         self,
         turn: Turn,
         model: ModelCard,
-        suffix: tuple[ToolsetReference, ...],
+        revisions: tuple[Revision, ...],
         deadline: Deadline,
         *,
         recorder: TurnRecorder,
         client_id: str,
     ) -> _PreparedTurn:
         """The turn with its tools and grammar; raises what `start` raises before it calls the runtime."""
-        revisions = await self._revisions((*turn.toolsets, *suffix))
         recorder.record_toolsets(revisions)
         tools = await self._joined(revisions, turn.tools)
         tool_choice = check_tool_choice(turn, tools)
@@ -206,8 +210,15 @@ class Completions:
             search_result=prepared.search_result,
         )
 
-    async def prompt_ids(self, turn: Turn, client_id: str = "", *, arrived: float | None = None) -> list[int]:
-        """The token ids of the turn's prompt; `client_id` and `arrived` as in `start`.
+    async def prompt_ids(
+        self,
+        turn: Turn,
+        client_id: str = "",
+        holding: Holding | None = None,
+        *,
+        arrived: float | None = None,
+    ) -> list[int]:
+        """The token ids of the turn's prompt; `client_id`, `holding` and `arrived` as in `start`.
 
         Raises:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
@@ -215,7 +226,7 @@ class Completions:
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         model, suffix = await self._model(turn)
         async with deadline.enforced():
-            revisions = await self._revisions((*turn.toolsets, *suffix))
+            revisions = await self._revisions((*turn.toolsets, *suffix), client_id, holding)
             tools = await self._joined(revisions, turn.tools)
             tools, search_result = await self._searcher.find(
                 turn, model, tools, revisions, client_id, remaining_s=deadline.remaining_s()
@@ -234,11 +245,15 @@ class Completions:
             raise NotReady(health.reason or "no model is ready")
         return split_model(turn.model, await self._runtime.models())
 
-    async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
-        """The revisions; what is too large together is refused before more of it is read."""
+    async def _revisions(
+        self, references: Iterable[ToolsetReference], client_id: str, holding: Holding | None
+    ) -> tuple[Revision, ...]:
+        """The revisions, which are held; what is too large together is refused before more of it is read."""
         by_name: dict[str, Revision] = {}
         for reference in dict.fromkeys(references):
             revision = await self._catalog.resolve(reference)
+            if holding is not None:
+                holding.hold_toolset(client_id, revision.toolset)
             other = by_name.setdefault(reference.name, revision)
             if other.number != revision.number:
                 reason = f"{reference.name!r} is named at revisions {other.number} and {revision.number}"

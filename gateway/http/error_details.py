@@ -76,6 +76,7 @@ def _unauthorized(_error: gateway.Unauthorized) -> Details:
 def _try_again_after(
     error: gateway.NotReady
     | gateway.RateLimited
+    | gateway.TooMuchHeld
     | compiler.CompilerOverloaded
     | runtime.Overloaded
     | runtime.NoEngine

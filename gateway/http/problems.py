@@ -55,6 +55,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.MalformedBody: (400, "malformed_body"),
     gateway.LargeBody: (413, "request_entity_too_large"),
     gateway.TooManyBodies: (429, "too_many_bodies"),
+    gateway.TooMuchHeld: (429, "too_much_held"),
     gateway.TooManyImports: (429, "too_many_imports"),
     gateway.UnreadableBody: (422, "limit_exceeded"),
     gateway.InvalidField: (400, "invalid_field"),

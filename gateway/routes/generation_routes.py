@@ -18,6 +18,7 @@ from gateway.generation.stored_responses import ItemPage
 from gateway.generation.turn import Generation, Turn
 from gateway.http.deadline import ARRIVED
 from gateway.http.headers import HttpRequest
+from gateway.http.held_contents import holding_of
 from gateway.http.json_body import convert
 from gateway.http.problems import MESSAGES, wire_name
 from gateway.routes.transport import (
@@ -77,8 +78,13 @@ async def _answer(
 ) -> Response[Any]:
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
-    allowance = allowance_of(request.scope)
-    starting = services.completions.start(wire_request.turn, principal.client_id, allowance, arrived=arrived)
+    starting = services.completions.start(
+        wire_request.turn,
+        principal.client_id,
+        allowance_of(request.scope),
+        holding_of(request.scope),
+        arrived=arrived,
+    )
     generation = await unless_gone(request, starting, discard=Generation.aclose)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
@@ -96,7 +102,9 @@ async def _prompt_ids(
 ) -> list[int]:
     """The token ids of the prompt of a request."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
-    finding = services.completions.prompt_ids(wire_request.turn, principal.client_id, arrived=arrived)
+    finding = services.completions.prompt_ids(
+        wire_request.turn, principal.client_id, holding_of(request.scope), arrived=arrived
+    )
     return await unless_gone(request, finding)
 
 

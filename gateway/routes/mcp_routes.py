@@ -16,7 +16,7 @@ from gateway.errors import ExtraMissing
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import read_json
 from gateway.http.problems import MCP
-from gateway.routes.transport import check_query
+from gateway.routes.transport import check_query, read_held
 from gateway.services import WiredServices
 from toolspecs.toolset import ToolsetReference
 
@@ -46,7 +46,7 @@ async def mcp_message(
     reference = ToolsetReference.parse(toolset)
     contents = services.bodies.contents
     limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
-    raw = await services.bodies.read(request, partial(_checked, limits=limits), client_id=principal.client_id)
+    raw = await read_held(request, services, principal.client_id, partial(_checked, limits=limits))
     revision = await services.registry.catalog.resolve(reference)
     judge = partial(services.registry.faults, principal=principal)
     app: ASGIApp = front.mcp_app(revision, judge, max_bytes=len(raw))

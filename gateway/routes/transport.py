@@ -16,10 +16,12 @@ from litestar.response import Stream
 from gateway.errors import ClientGone, InvalidField
 from gateway.generation.turn import Generation
 from gateway.http.headers import HttpRequest
+from gateway.http.held_contents import holding_of
 from gateway.http.json_body import read_json
+from gateway.http.json_contents import scan
 from gateway.http.problems import Problem, problem_of
 from gateway.services import Services
-from toolspecs.json_value import JSON
+from toolspecs.json_value import JSON, count_values
 from toolspecs.nearest import MAX_NAME, shorten
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
@@ -74,16 +76,37 @@ def check_query(request: HttpRequest) -> None:
 
 
 async def read_body(request: HttpRequest, services: Services, client_id: str) -> Any:
-    """The value of a body; raises MalformedBody and what `RequestBodies.read` raises."""
-    bodies = services.bodies
-    return await bodies.read(request, partial(read_json, limits=bodies.contents), client_id=client_id)
+    """The value of a body; raises as `read_held` does."""
+    return await read_held(request, services, client_id, partial(read_json, limits=services.bodies.contents))
 
 
 async def read_registry_body(request: HttpRequest, services: Services, client_id: str) -> Any:
-    """The value of a body that may hold a toolset; raises as `read_body` does."""
+    """The value of a body that may hold a toolset; raises as `read_held` does."""
     bodies = services.bodies
     reader = partial(read_json, keeps_surrogates=True, limits=bodies.contents)
-    return await bodies.read(request, reader, client_id=client_id, max_bytes=bodies.max_toolset_bytes)
+    return await read_held(request, services, client_id, reader, max_bytes=bodies.max_toolset_bytes)
+
+
+async def read_held(
+    request: HttpRequest,
+    services: Services,
+    client_id: str,
+    reader: Callable[[bytes], WorkT],
+    *,
+    max_bytes: int | None = None,
+) -> WorkT:
+    """The result of `reader` on the body, a JSON text, which counts as held until the request is answered.
+
+    Raises MalformedBody, TooMuchHeld, and what `RequestBodies.read` raises.
+    """
+    bodies = services.bodies
+
+    def read(raw: bytes) -> tuple[WorkT, int, int]:
+        return reader(raw), len(raw), scan(raw, bodies.contents)
+
+    value, num_bytes, num_values = await bodies.read(request, read, client_id=client_id, max_bytes=max_bytes)
+    holding_of(request.scope).hold_body(client_id, num_bytes, num_values)
+    return value
 
 
 async def read_wire_request(
@@ -96,10 +119,9 @@ async def read_wire_request(
 ) -> RequestT_co:
     """The request in a wire format; `expand` inserts into the decoded body what the body refers to.
 
-    Raises MalformedBody and what `RequestBodies.read` raises.
+    What it inserts counts as held too. Raises as `read_held` does.
     """
-    bodies = services.bodies
-    decode = partial(read_json, limits=bodies.contents)
+    decode = partial(read_json, limits=services.bodies.contents)
 
     def read(body: Any) -> RequestT_co:
         return reader(
@@ -110,9 +132,18 @@ async def read_wire_request(
         )
 
     if expand is None:
-        return await bodies.read(request, lambda raw: read(decode(raw)), client_id=client_id)
-    decoded = await bodies.read(request, decode, client_id=client_id)
-    return await asyncio.to_thread(read, await expand(decoded))
+        return await read_held(request, services, client_id, lambda raw: read(decode(raw)))
+    decoded = await read_held(request, services, client_id, decode)
+    expanded = await expand(decoded)
+    if expanded is not decoded:
+        sizes = await asyncio.to_thread(_sizes, expanded)
+        holding_of(request.scope).hold_body(client_id, *sizes)
+    return await asyncio.to_thread(read, expanded)
+
+
+def _sizes(value: Any) -> tuple[int, int]:
+    """The bytes and the values of a JSON value."""
+    return len(msgspec.json.encode(value)), count_values(value)
 
 
 def ignored_header(ignored: Iterable[str]) -> dict[str, str]:

@@ -81,14 +81,14 @@ def attend_sequences(
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     queries, keys, values = (states.flatten(0, 1) for states in (query, key, value))
-    scores = torch.bmm(queries, keys.transpose(1, 2)).unflatten(0, query.shape[:2]).float() * scale
+    scores = torch.bmm(queries, keys.transpose(1, 2)).view(*query.shape[:3], -1).float() * scale
     if bias is not None:
         scores = scores + bias
     weights = scores.softmax(dim=-1)
     # The greatest score's weight is exp(score - lse).
     lse = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
     output = torch.bmm(weights.to(values.dtype).flatten(0, 1), values)
-    return output.unflatten(0, query.shape[:2]), lse
+    return output.view(*query.shape[:3], -1), lse
 
 
 def _by_query(states: Tensor, heads: int) -> Tensor:

@@ -9,11 +9,11 @@ from serving import client_of
 from compiler import ResponseFormat
 from compiler.cache import grammar_cache
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.cache.held_grammars import HeldGrammars
 from compiler.errors import TooManyGrammars
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
+from toolspecs.held_parts import HeldParts
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 
@@ -24,7 +24,7 @@ def choice(number):
 
 @pytest.fixture
 def held():
-    return HeldGrammars(max_bytes=1)
+    return HeldParts(1, TooManyGrammars)
 
 
 @pytest.fixture
@@ -62,8 +62,7 @@ async def test_what_an_answer_held_is_free_when_it_has_ended(grammars, held):
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_an_answer_that_was_sent_holds_nothing(settings, runtime, monkeypatch, is_streamed):
     """Nothing refers in a circle to what holds a grammar, or a client would wait for garbage collection."""
-    held = HeldGrammars(max_bytes=1)
-    monkeypatch.setattr(grammar_cache, "HeldGrammars", lambda: held)
+    monkeypatch.setattr(grammar_cache, "MAX_HELD_BYTES", 1)
     gc.disable()
     try:
         async with client_of(create_app(settings, runtime=runtime)) as client:
