@@ -16,13 +16,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
+from time import thread_time
 
 from compiler.digraph import strongly_connected_components
+from compiler.errors import MatchingTooSlow
 from compiler.recogniser.network import Network, StateSet
 
 _MIN_LIVE_FRAMES = 16
 _LIVE_FRAMES_A_RULE = 4
 """What one point of a text needs: most rules have one frame there, and the rules inside them a few."""
+MAX_PIECE_S = 0.5
+"""Processor time for a piece of a text, as for a mask; 256 bytes take a usual grammar a hundredth of this."""
+_PIECE_BYTES = 256
+"""The longest tokens have about as many."""
+_FEW_BYTES = 8
+"""So few need no clock: a byte takes ten milliseconds in the worst grammar of 60 kB."""
 _FEW_PASSES = 3
 """Usual frames have their costs after two passes over them."""
 
@@ -72,11 +80,27 @@ class ParserState:
         return max(states.max_cost + frame.max_cost for frame, states in self.live.items())
 
     def advance(self, data: bytes) -> "ParserState | None":
-        """The state after more bytes; None if no sentence begins with them."""
+        """The state after more bytes; None if no sentence begins with them.
+
+        Raises:
+            MatchingTooSlow: some piece of the bytes, which a single token may have, takes `MAX_PIECE_S`.
+        """
+        state: ParserState | None = self
+        for start in range(0, len(data), _PIECE_BYTES):
+            if state is None:
+                return None
+            state = state._read(data[start : start + _PIECE_BYTES])  # noqa: SLF001 - of its own class
+        return state
+
+    def _read(self, piece: bytes) -> "ParserState | None":
+        """The state after a piece of a text; raises MatchingTooSlow."""
+        latest = thread_time() + MAX_PIECE_S if len(piece) > _FEW_BYTES else math.inf
         state: ParserState | None = self
         at = 0
-        while state is not None and at < len(data):
-            state, at = state._advance(data, at)  # noqa: SLF001 - of its own class
+        while state is not None and at < len(piece):
+            if at > _FEW_BYTES and thread_time() > latest:
+                raise MatchingTooSlow(MAX_PIECE_S)
+            state, at = state._advance(piece, at)  # noqa: SLF001 - of its own class
         return state
 
     def completion(self) -> bytes:

@@ -12,7 +12,11 @@ from slow_engine import Machine, SlowMatcher
 from compiler import held_memory
 from compiler.cache_entry import CacheEntry
 from compiler.errors import MatchingTooSlow
+from compiler.grammar.ebnf import ebnf_grammar
 from compiler.prepared_vocabulary import prepare
+from compiler.recogniser import parser_state
+from compiler.recogniser.network import Network
+from compiler.recogniser.parser_state import initial_state
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.units.unit import Unit
@@ -227,3 +231,26 @@ def test_a_text_that_takes_too_long_before_the_first_token_ends_its_own_sequence
     machine.step()
     assert isinstance(machine.errors[sequence], GrammarTooSlow)
     assert sequence.status is SequenceStatus.FINISHED
+
+
+AMBIGUOUS_BYTES = 'root ::= x root | x\nx ::= [a-z]+ "!"'
+
+
+@pytest.mark.parametrize(("piece", "is_too_slow"), [(b"abcdefgh", False), (b"a!b!c!d!e!f!g!", True)])
+def test_a_piece_of_a_text_has_a_time_however_many_derivations_fit(monkeypatch, piece, is_too_slow):
+    """A token of 128 blanks in a grammar of 60 kB took a second or two, and nothing stopped it."""
+    state = initial_state(Network(ebnf_grammar(AMBIGUOUS_BYTES)))
+    monkeypatch.setattr(parser_state, "thread_time", partial(next, count(0.0, parser_state.MAX_PIECE_S / 2)))
+    if is_too_slow:
+        with pytest.raises(MatchingTooSlow):
+            state.advance(piece)
+    else:
+        assert state.advance(piece)
+
+
+def test_a_long_text_has_that_time_for_each_of_its_pieces(monkeypatch):
+    """A constant of many kilobytes is no token: it is read at the start, by closers."""
+    state = initial_state(Network(ebnf_grammar(AMBIGUOUS_BYTES)))
+    step_s = parser_state.MAX_PIECE_S / 300
+    monkeypatch.setattr(parser_state, "thread_time", partial(next, count(0.0, step_s)))
+    assert state.advance(b"a!" * 2_000)
