@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 from redis_server import running_redis
 from serving import served, server_of
-from vllm_server import running_vllm, starting_vllm
+from vllm_server import once_it_runs, running_vllm, starting_vllm
 
 from gateway.app import create_app
 from gateway.model_settings import ModelSettings
@@ -27,15 +27,15 @@ LONG = {
     "properties": {
         "lines": {
             "type": "array",
-            "items": {"type": "string", "minLength": 8, "maxLength": 20},
-            "minItems": 40,
-            "maxItems": 60,
+            "items": {"type": "string", "minLength": 16, "maxLength": 24},
+            "minItems": 60,
+            "maxItems": 64,
             "uniqueItems": True,
         }
     },
     "required": ["lines"],
 }
-"""Hundreds of tokens, under a guard: whatever happens, happens before its end."""
+"""A thousand tokens, under a guard: whatever happens, happens before its end."""
 
 
 def long_tool(name):
@@ -83,7 +83,7 @@ class Gateway:
             "tools": [tool],
             "tool_choice": "required",
             "parallel_tool_calls": False,
-            "max_tokens": 3000,
+            "max_tokens": 3800,
         } | options
 
     def ask(self, tool):
@@ -96,10 +96,17 @@ class Gateway:
         jsonschema_rs.validate(tool["function"]["parameters"], json.loads(call["function"]["arguments"]))
         return True
 
-    def stream(self, tool, at_tenth):
-        """The arguments of a streamed call, and the error that it ended with; and the longest pause in seconds."""
-        text, error, pause, num_lines, last = "", None, 0.0, 0, time.monotonic()
-        with self.client.stream("POST", COMPLETIONS, json=self.body(tool, stream=True)) as response:
+    def stream(self, tool, break_engine):
+        """The arguments of a streamed call, and the error that it ended with; and the longest pause in seconds.
+
+        The engine is broken while it writes.
+        """
+        text, error, pause, last = "", None, 0.0, time.monotonic()
+        with (
+            once_it_runs(self.client, break_engine),
+            self.client.stream("POST", COMPLETIONS, json=self.body(tool, stream=True)) as response,
+        ):
+            assert response.status_code == 200, response.read()
             for line in response.iter_lines():
                 if not line.startswith("data: {"):
                     continue
@@ -109,10 +116,6 @@ class Gateway:
                     for call in choice["delta"].get("tool_calls") or ():
                         text += call["function"].get("arguments") or ""
                 pause, last = max(pause, time.monotonic() - last), time.monotonic()
-                num_lines += 1
-                if num_lines == 10:
-                    at_tenth()
-                    last = time.monotonic()
         return text, error, pause
 
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 from corpus import corpus
 from serving import served, server_of, wait_for
-from vllm_server import running_vllm
+from vllm_server import once_it_runs, running_vllm
 
 from gateway.app import create_app
 from gateway.model_settings import ModelSettings
@@ -153,12 +153,12 @@ def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
     """The last test: it ends the engine."""
     _, vllm = engine
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "stream": True}
-    with client.stream("POST", "/v1/chat/completions", json=body | {"max_tokens": 1500}) as response:
-        lines = []
-        for line in response.iter_lines():
-            lines += [line] if line else []
-            if len(lines) == 10:
-                vllm.signal(signal.SIGKILL)
+    long = body | {"max_tokens": 3000, "min_tokens": 3000}
+    with (
+        once_it_runs(client, lambda: vllm.signal(signal.SIGKILL)),
+        client.stream("POST", "/v1/chat/completions", json=long) as response,
+    ):
+        lines = [line for line in response.iter_lines() if line]
     assert vllm.url.removeprefix("http://") in lines[-1]
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
     wait_for(lambda: client.get("/readyz").status_code == 503)

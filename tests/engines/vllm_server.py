@@ -4,8 +4,10 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "engines" / "bin" / "python"
 MODEL = "m"
 START_S = 600.0
+WHILE_IT_WRITES_S = 0.3
 _OWN_VARIABLES = ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE")
 
 
@@ -55,6 +58,30 @@ class VllmServer:
         if grammar is not None:
             body["structured_outputs"] = {"grammar": grammar}
         return httpx.post(f"{self.url}/v1/completions", json={**body, **options}, timeout=300)
+
+
+@contextmanager
+def once_it_runs(gateway: httpx.Client, action: Callable[[], None]) -> Iterator[None]:
+    """Run `action` soon after an engine has begun the request that the block sends.
+
+    The lines of its answer do not tell when: on busy cores, vLLM sends most of an answer at its end.
+    """
+
+    is_answered = threading.Event()
+
+    def watch() -> None:
+        while not any(state["running"] for state in gateway.get("/v1/engines").json()["data"]):
+            assert not is_answered.wait(0.01), "no engine ran the request"
+        time.sleep(WHILE_IT_WRITES_S)
+        action()
+
+    with ThreadPoolExecutor(1) as thread:
+        watching = thread.submit(watch)
+        try:
+            yield
+        finally:
+            is_answered.set()
+        watching.result()
 
 
 @contextmanager
