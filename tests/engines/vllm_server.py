@@ -66,7 +66,6 @@ def once_it_runs(gateway: httpx.Client, action: Callable[[], None]) -> Iterator[
 
     The lines of its answer do not tell when: on busy cores, vLLM sends most of an answer at its end.
     """
-
     is_answered = threading.Event()
 
     def watch() -> None:
