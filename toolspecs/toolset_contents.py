@@ -16,6 +16,7 @@ from typing import Any
 import zstandard
 
 from toolspecs.errors import DamagedEntry, ToolspecsError
+from toolspecs.fair_turns import FairTurns
 from toolspecs.lru_cache import LruCache
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.store import Store
@@ -122,10 +123,13 @@ def decompress(content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ContentLane:
-    """Decoded contents in memory, by digest; they are decoded one at a time, as the event loop waits."""
+    """Decoded contents in memory, by digest; they are decoded one at a time, as the event loop waits.
+
+    The stores that share the lane take turns. Each tenant has one of its own.
+    """
 
     cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
-    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    turns: FairTurns = field(default_factory=FairTurns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +187,14 @@ class ContentStore:
         if toolset is not None:
             return toolset
         if self._decoded_contents.known_large.get(summary.digest):
-            async with self._decoded_contents.large.turn:
+            async with self._decoded_contents.large.turns.of(self):
                 return self._cached(summary) or await self._decoded(summary, await self._packed(summary))
         packed = await self._packed(summary)
         try:
             num_bytes = unpacked_size(packed)
         except ValueError as error:
             raise _damaged(summary, error) from error
-        async with self._decoded_contents.lane(num_bytes).turn:
+        async with self._decoded_contents.lane(num_bytes).turns.of(self):
             return self._cached(summary) or await self._decoded(summary, packed)
 
     async def _packed(self, summary: RevisionSummary) -> bytes:

@@ -223,7 +223,7 @@ async def test_small_contents_wait_for_no_large_ones_and_stay_in_memory():
     await Catalog(store).put(Toolset("large", (large,)))
     decoded = DecodedContents()
     fresh = Catalog(store, decoded=decoded)
-    async with decoded.large.turn:
+    async with decoded.large.turns.of("another"):
         waiting = asyncio.create_task(fresh.get("large"))
         assert len((await asyncio.wait_for(fresh.get("small"), 5)).toolset) == 1
         assert not waiting.done()
@@ -241,8 +241,28 @@ async def test_a_large_content_is_read_from_the_store_when_it_is_its_turn(monkey
     read = []
     get = store.get
     monkeypatch.setattr(store, "get", lambda key: read.append(key) or get(key))
-    async with decoded.large.turn:
+    async with decoded.large.turns.of("another"):
         waiting = [asyncio.create_task(catalog.get("large")) for _ in range(5)]
         await asyncio.sleep(0.1)
         assert not [key for key in read if key.startswith(CONTENTS)]
     assert {len((await each).toolset) for each in waiting} == {1}
+
+
+async def test_tenants_take_turns_at_large_contents():
+    """Who read many revisions of 15 MB made everybody's large toolsets wait for all of them."""
+    decoded = DecodedContents(large=ContentLane(cache=LruCache(0)))
+    large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
+    catalogs = [Catalog(open_store("sqlite://:memory:"), decoded=decoded) for _ in range(2)]
+    for catalog in catalogs:
+        await catalog.put(Toolset("large", (large,)))
+    order = []
+
+    async def read(number):
+        await catalogs[number].get("large")
+        order.append(number)
+
+    async with decoded.large.turns.of("another"):
+        reading = [asyncio.create_task(read(number)) for number in (0, 0, 0, 0, 0, 1)]
+        await asyncio.sleep(0.1)
+    await asyncio.gather(*reading)
+    assert order.index(1) < 3
