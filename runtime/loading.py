@@ -15,8 +15,8 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import pick_device
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION
-from runtime.lora import merge_adapter
-from runtime.model_files import ModelFiles, gguf_read_once
+from runtime.models.lora import merge_adapter
+from runtime.models.model_files import ModelFiles, gguf_read_once
 from runtime.text.tokenizer import LoadedTokenizer, load_error, load_tokenizer
 
 _ONE_AT_A_TIME = threading.Lock()

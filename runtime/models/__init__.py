@@ -1,5 +1,13 @@
-"""Models with names: the tiny model, whose weights lie here, SmolLM2 from a package, and the random model.
+"""Models: how their files are found, what these say, and the models that have names.
 
+    model_files        finds the files of a model: a directory, a hub id, or one GGUF file
+    lora               merges an adapter into a model
+    model_vocabulary   what each token of a model spells
+    model_sampling     how a model wants to be sampled
+    chatml             the chat template of models that have none
+    random_model       builds the random model
+
+Those with names are the tiny model, whose weights lie here, SmolLM2 from a package, and the random model.
 `demo` is the better of the first two that can be loaded here.
 """
 
@@ -61,7 +69,7 @@ def find_smollm2() -> Path:
 
 def name_of_demo() -> str:
     """The model that `demo` stands for: `smollm2` if all its packages are installed, else `tiny`."""
-    from runtime.model_files import GGUF_PACKAGES  # noqa: PLC0415 - imports transformers
+    from runtime.models.model_files import GGUF_PACKAGES  # noqa: PLC0415 - imports transformers
 
     needed = (_SMOLLM2_PACKAGE, *GGUF_PACKAGES)
     return "smollm2" if all(find_spec(package) for package in needed) else "tiny"

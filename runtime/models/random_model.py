@@ -19,7 +19,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PhiConfig, PhiForCausalLM, PreTrainedTokenizerFast
 
-from runtime.text.chatml import CHATML
+from runtime.models.chatml import CHATML
 
 PAD, TURN_START, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CALL_START, CALL_END = "<tool_call>", "</tool_call>"

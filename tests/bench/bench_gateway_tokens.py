@@ -33,7 +33,7 @@ from transformers import AutoTokenizer
 
 from runtime.engines.grammar_loader import GrammarLoader
 from runtime.engines.mark import read_mark
-from runtime.text.chatml import CHATML
+from runtime.models.chatml import CHATML
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer, load_tokenizer
 from toolspecs.stores import open_store

@@ -8,8 +8,8 @@ from transformers import AutoConfig, AutoTokenizer
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.mark import spell_mark
-from runtime.model_vocabulary import model_vocabulary
 from runtime.models import TINY_MODEL_FOLDER
+from runtime.models.model_vocabulary import model_vocabulary
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 

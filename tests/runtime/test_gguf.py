@@ -10,7 +10,6 @@ from embedded import SETTINGS
 from gguf_file import write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from runtime import model_files
 from runtime.embedded import EmbeddedRuntime
 from runtime.errors import ModelLoadError
 from runtime.events import Finished, TextDelta
@@ -21,6 +20,7 @@ from runtime.models import (
     ModelSource,
     find_smollm2,
     find_source,
+    model_files,
     spell_model,
 )
 from runtime.request import GenerationRequest, Sampling

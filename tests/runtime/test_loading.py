@@ -194,7 +194,7 @@ def test_the_hub_is_asked_once(monkeypatch, model, num_asked, said):
         asked.append(url)
         raise ConnectionError("nobody there")
 
-    monkeypatch.setattr("runtime.model_files.get_hf_file_metadata", ask)
+    monkeypatch.setattr("runtime.models.model_files.get_hf_file_metadata", ask)
     with pytest.raises(ModelLoadError) as error:
         load_model(model)
     assert said in str(error.value)

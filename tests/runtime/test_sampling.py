@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.decoding.sampling import adjust, noise, sample
-from runtime.model_sampling import read_top_k
+from runtime.models.model_sampling import read_top_k
 from runtime.request import Sampling
 from runtime.scheduling.sequence import Sequence
 

@@ -6,8 +6,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from runtime.errors import RequestRefused
+from runtime.models.chatml import CHATML
 from runtime.request import Message
-from runtime.text.chatml import CHATML
 from runtime.text.template import ChatTemplate
 from toolspecs.tool import Tool, ToolCall
 

@@ -17,8 +17,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from runtime.errors import RequestRefused
+from runtime.models.chatml import CHATML
 from runtime.request import Message
-from runtime.text.chatml import CHATML
 from runtime.text.template import ChatTemplate
 from toolspecs.tool import Tool, ToolCall
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
+from runtime.models.chatml import CHATML
 from runtime.models.random_model import train_tokenizer
-from runtime.text.chatml import CHATML
 from tiny_model.conversations import Mix, converse
 
 _MESSAGES = "{%- for message in messages %}"

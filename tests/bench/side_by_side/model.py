@@ -14,7 +14,7 @@ import torch
 from corpus import corpus
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-from runtime.text.chatml import CHATML
+from runtime.models.chatml import CHATML
 
 WIDTH = 151_936
 HIDDEN = 512
