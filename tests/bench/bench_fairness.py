@@ -3,7 +3,8 @@
 PYTHONPATH=.:tests:tests/gateway python tests/bench/bench_fairness.py [--rounds 10]
 
 The gateway serves the tiny model on one thread, with default settings otherwise. The attacker has a key of its own. It keeps
-twelve hopeless schemas under way, or twelve streams of sixteen endless answers, or both. The client does one
+twelve hopeless schemas under way, or twelve streams of sixteen endless answers, or both, or twelve large bodies, which
+are refused once they have been read. The client does one
 thing at a time, five times alone and five times beside the attacker; each tool is a new one. A round has a gateway of
 its own, and gives the ratio of both medians, so that what else the machine does counts for both.
 """
@@ -27,6 +28,7 @@ CLIENT, ATTACKER = "sk-client-0000", "sk-attacker-0000"
 NUM_ATTACKING = 12
 REPEATS = 5
 SETTLING_S = 4.0
+LARGE_BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": ""}] * 80_000})
 
 
 @contextmanager
@@ -109,6 +111,12 @@ def endless(client, salt):
             pass
 
 
+def large(client, salt):
+    """80,000 messages, which are too many for the model; reading them takes a third of a second."""
+    answer = client.post("/v1/chat/completions", content=LARGE_BODY)
+    assert answer.status_code in {400, 429}, answer.text
+
+
 @contextmanager
 def attack(address, acts):
     """Keep each of `acts` under way, as often at once as the attacker can, until the gateway is gone."""
@@ -148,6 +156,7 @@ def main() -> None:
         "hopeless schemas": (hopeless,),
         "streams of 16": (endless,),
         "both": (hopeless, endless),
+        "large bodies": (large,),
     }
     numbers = iter(range(10**6))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {options.rounds} rounds; in seconds")
