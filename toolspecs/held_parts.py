@@ -37,6 +37,11 @@ class HeldParts:
         self._forget_released()
         return self._num_bytes[client_id]
 
+    def has_others(self, client_id: str) -> bool:
+        """Whether other clients hold something."""
+        self._forget_released()
+        return len(self._num_bytes) > (client_id in self._num_bytes)
+
     def check(self, client_id: str, sizes: Sizes) -> None:
         """Raise the error if a client holds something, and would hold too much with these parts too."""
         held = self.num_bytes(client_id)

@@ -39,6 +39,10 @@ class Holding:
         """Count a toolset, once for all requests of the client that hold the same; raises TooMuchHeld."""
         self._hold(client_id, toolset, toolset.num_bytes, toolset.num_values)
 
+    def has_others(self, client_id: str) -> bool:
+        """Whether requests of other clients hold something: they are being answered."""
+        return self._held.has_others(client_id)
+
     def _hold(self, client_id: str, content: object, num_bytes: int, num_values: int) -> None:
         sizes = {id(content): CHARACTER_BYTES * num_bytes + VALUE_BYTES * num_values}
         self._held.check(client_id, sizes)

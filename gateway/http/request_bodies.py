@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
+from gateway.http.client_pace import ClientPace
 from gateway.http.headers import HttpRequest
 from gateway.http.json_contents import ContentLimits
 from runtime.fair_threads import FairThreads
@@ -28,7 +29,7 @@ class RequestBodies:
 
     All clients together have at most `max_large` large bodies in memory, and one client at most half of them.
     They are decoded one after the other, because decoding holds the interpreter's lock, and the event loop
-    waits meanwhile. In threads, clients take turns.
+    waits meanwhile. In threads, clients take turns, and each has its pace.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class RequestBodies:
         self._changed = asyncio.Condition()
         self._for_large = FairThreads(1, "large-bodies")
         self._for_others = FairThreads(2, "bodies")
+        self._pace = ClientPace()
 
     def close(self) -> None:
         """Read no more bodies."""
@@ -55,14 +57,18 @@ class RequestBodies:
         *,
         client_id: str,
         max_bytes: int | None = None,
+        has_others: Callable[[], bool] = lambda: False,
     ) -> T:
         """The result of `reader` on the body; unless it is small, this runs in a thread.
+
+        `has_others` says whether other clients wait for answers: see `ClientPace`.
 
         Raises:
             LargeBody: the body is larger than `max_bytes`, by default that of most routes.
             TooManyBodies: too many large bodies are being read, for too long.
             ClientGone: the client left before it had sent the body.
         """
+        self._pace.note(client_id)
         limit = max_bytes or self._max_bytes
         if (request.content_length or 0) > limit:
             raise LargeBody(limit)
@@ -87,7 +93,9 @@ class RequestBodies:
             if len(raw) <= SMALL:
                 return reader(raw)
             threads = self._for_large if is_large else self._for_others
-            return await asyncio.wrap_future(threads.submit(client_id, partial(reader, raw)))
+            async with self._pace.reading(client_id, has_others) as spent:
+                work = partial(spent.timed, partial(reader, raw))
+                return await asyncio.wrap_future(threads.submit(client_id, work))
 
     @asynccontextmanager
     async def _room_for(self, client_id: str) -> AsyncIterator[None]:

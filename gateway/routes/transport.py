@@ -104,8 +104,15 @@ async def read_held(
     def read(raw: bytes) -> tuple[WorkT, int, int]:
         return reader(raw), len(raw), scan(raw, bodies.contents)
 
-    value, num_bytes, num_values = await bodies.read(request, read, client_id=client_id, max_bytes=max_bytes)
-    holding_of(request.scope).hold_body(client_id, num_bytes, num_values)
+    holding = holding_of(request.scope)
+    value, num_bytes, num_values = await bodies.read(
+        request,
+        read,
+        client_id=client_id,
+        max_bytes=max_bytes,
+        has_others=lambda: holding.has_others(client_id),
+    )
+    holding.hold_body(client_id, num_bytes, num_values)
     return value
 
 

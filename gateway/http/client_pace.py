@@ -1,0 +1,85 @@
+"""The pace at which the bodies of a client are read, so that the answers of other clients go on meanwhile.
+
+Reading a body of 4 MB can take half a second of Python, for which the engine's thread and the event loop have
+to share the interpreter. So a client whose body took long rests before its next one is read, if other clients
+have sent something lately, or wait for answers.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+REST = 4
+"""A client rests so many times as long as its last body took."""
+USUAL_S = 0.002
+"""So much time of each body does not count; most bodies take no more."""
+RECENT_S = 2.0
+"""So long after its last body, another client may be expected to send the next one."""
+_LOOK_S = 0.02
+_MANY = 1_000
+
+
+class ClientPace:
+    """Lets the bodies of a client be read one after another, with rests; one event loop owns it."""
+
+    def __init__(self) -> None:
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._rests_until: dict[str, float] = {}
+        self._latest: dict[str, float] = {}
+        """The two clients that sent a body last, and when they did."""
+
+    def note(self, client_id: str) -> None:
+        """A client sends a body."""
+        self._latest.pop(client_id, None)
+        self._latest[client_id] = time.monotonic()
+        while len(self._latest) > 2:
+            del self._latest[next(iter(self._latest))]
+
+    @asynccontextmanager
+    async def reading(self, client_id: str, has_others: Callable[[], bool]) -> AsyncIterator["ReadingTime"]:
+        """Wait until a body of a client may be read; the block reads it.
+
+        `has_others` says whether other clients wait for answers. A client that is alone does not rest.
+        """
+        turn = self._turns.setdefault(client_id, asyncio.Lock())
+        async with turn:
+            while (rest_s := self._rests_until.get(client_id, 0.0) - time.monotonic()) > 0:
+                if not (self._has_recent_others(client_id) or has_others()):
+                    break
+                await asyncio.sleep(min(rest_s, _LOOK_S))
+            spent = ReadingTime()
+            try:
+                yield spent
+            finally:
+                self._set_rest(client_id, spent.seconds)
+
+    def _has_recent_others(self, client_id: str) -> bool:
+        oldest = time.monotonic() - RECENT_S
+        return any(name != client_id and at > oldest for name, at in self._latest.items())
+
+    def _set_rest(self, client_id: str, seconds: float) -> None:
+        now = time.monotonic()
+        if len(self._rests_until) >= _MANY:
+            self._rests_until = {name: until for name, until in self._rests_until.items() if until > now}
+        if seconds > USUAL_S:
+            self._rests_until[client_id] = now + REST * seconds
+
+
+class ReadingTime:
+    """The processor time that a thread took to read a body."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises; to be run in the thread that reads the body."""
+        start = time.thread_time()
+        try:
+            return work()
+        finally:
+            self.seconds = time.thread_time() - start

@@ -1,0 +1,73 @@
+"""A client whose bodies take long to read rests between them, while other clients are there."""
+
+import asyncio
+import time
+
+import pytest
+
+from gateway.http import client_pace
+from gateway.http.client_pace import REST, USUAL_S, ClientPace
+
+LONG_S = 0.05
+
+
+@pytest.fixture
+def pace():
+    return ClientPace()
+
+
+async def read(pace, client_id, seconds, *, has_others=False):
+    """Read a body that takes so long; returns how long the client had to wait before."""
+    pace.note(client_id)
+    start = time.monotonic()
+    async with pace.reading(client_id, lambda: has_others) as spent:
+        waited_s = time.monotonic() - start
+        spent.seconds = seconds
+    return waited_s
+
+
+async def test_a_client_rests_while_others_wait_for_answers(pace):
+    assert await read(pace, "a", LONG_S, has_others=True) < LONG_S
+    assert await read(pace, "a", LONG_S, has_others=True) > REST * LONG_S * 0.9
+
+
+async def test_a_client_rests_while_others_have_sent_something_lately(pace):
+    await read(pace, "a", LONG_S)
+    await read(pace, "b", 0)
+    assert await read(pace, "a", LONG_S) > REST * LONG_S * 0.9
+
+
+async def test_a_client_alone_does_not_rest(pace, monkeypatch):
+    await read(pace, "b", 0)
+    monkeypatch.setattr(client_pace, "RECENT_S", 0.0)
+    await read(pace, "a", 10)
+    assert await read(pace, "a", 10) < 1
+
+
+async def test_usual_bodies_need_no_rest(pace):
+    await read(pace, "a", USUAL_S, has_others=True)
+    assert await read(pace, "a", USUAL_S, has_others=True) < REST * USUAL_S
+
+
+async def test_the_rest_of_one_client_holds_up_no_other(pace):
+    await read(pace, "a", 10, has_others=True)
+    assert await read(pace, "b", LONG_S, has_others=True) < 1
+
+
+async def test_bodies_of_a_client_are_read_one_after_another_each_with_its_rest(pace):
+    start = time.monotonic()
+    await asyncio.gather(*(read(pace, "a", LONG_S, has_others=True) for _ in range(3)))
+    assert time.monotonic() - start > 2 * REST * LONG_S * 0.9
+
+
+async def test_the_time_counts_of_a_body_that_is_refused(pace):
+    def refuse():
+        end = time.thread_time() + LONG_S
+        while time.thread_time() < end:
+            pass
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        async with pace.reading("a", lambda: True) as spent:
+            spent.timed(refuse)
+    assert await read(pace, "a", 0, has_others=True) > REST * LONG_S * 0.9
