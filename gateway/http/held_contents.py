@@ -24,12 +24,16 @@ VALUE_BYTES = 200
 """What a JSON value takes at most beside its text: 110 bytes decoded, and what a wire format reads it as."""
 
 
+class _Contents(list[object]):
+    """What a request holds; nothing else refers to this list, so that it is gone when the request is."""
+
+
 class Holding:
-    """What one request holds; it is given back when the request ends, and nothing refers to this any more."""
+    """What one request holds, until it is released."""
 
     def __init__(self, held: HeldParts) -> None:
         self._held = held
-        self._contents: list[object] = []
+        self._contents: _Contents | None = _Contents()
 
     def hold_body(self, client_id: str, num_bytes: int, num_values: int) -> None:
         """Count a decoded JSON text of so many bytes and values; raises TooMuchHeld."""
@@ -43,11 +47,17 @@ class Holding:
         """Whether requests of other clients hold something: they are being answered."""
         return self._held.has_others(client_id)
 
+    def release(self) -> None:
+        """Count nothing any more: the request has been answered."""
+        self._contents = None
+
     def _hold(self, client_id: str, content: object, num_bytes: int, num_values: int) -> None:
+        if self._contents is None:
+            return
         sizes = {id(content): CHARACTER_BYTES * num_bytes + VALUE_BYTES * num_values}
         self._held.check(client_id, sizes)
         self._contents.append(content)  # so that nothing else gets its id
-        self._held.hold(client_id, sizes, self)
+        self._held.hold(client_id, sizes, self._contents)
 
 
 class HoldingRequests(ASGIMiddleware):
@@ -60,12 +70,11 @@ class HoldingRequests(ASGIMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Pass the request on."""
-        values: Any = scope
-        values[HOLDING] = Holding(self._held)
+        holding = scope[HOLDING] = Holding(self._held)  # type: ignore[literal-required]
         try:
             await next_app(scope, receive, send)
         finally:
-            del values[HOLDING]
+            holding.release()
 
 
 def holding_of(scope: Mapping[str, Any]) -> Holding:
