@@ -159,7 +159,7 @@ def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
         client.stream("POST", "/v1/chat/completions", json=long) as response,
     ):
         lines = [line for line in response.iter_lines() if line]
-    assert vllm.url.removeprefix("http://") in lines[-1]
+    assert vllm.url.removeprefix("http://") in lines[-1], (len(lines), lines[-3:])
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
     wait_for(lambda: client.get("/readyz").status_code == 503)
     refused = client.post("/v1/chat/completions", json=body)
