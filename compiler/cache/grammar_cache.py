@@ -292,8 +292,14 @@ class GrammarCache:
         """The entries of tools, in their order; one error names all refused tools, as in `find_toolset`."""
         jobs = await self._make_jobs(tools, syntax, prepared, key_order)
         stored = await self._entries.load_stored(jobs, prepared, budget.client_id)
-        lookups = [self._entries.find(job, prepared, budget, stored) for job in jobs]
-        results = await asyncio.gather(*lookups, return_exceptions=True)
+        known = [self._entries.known(job, prepared, stored) for job in jobs]
+        lookups = [
+            self._entries.find(job, prepared, budget, stored)
+            for job, lookup in zip(jobs, known, strict=True)
+            if lookup is None
+        ]
+        found = iter(await asyncio.gather(*lookups, return_exceptions=True))
+        results = [next(found) if lookup is None else lookup for lookup in known]
         self._count(results)
         refusals = [
             (tool.name, result)
