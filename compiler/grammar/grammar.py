@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import MappingProxyType
 from typing import overload
 
@@ -22,6 +22,7 @@ from compiler.guard.plan import GuardPlan, plan_to_json
 from compiler.guard.string_automaton import StringAutomaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
+from compiler.regular.small_cache import cached_if_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,7 @@ def _write_count(low: int, high: int | None) -> str:
     return f"{{{low},{'' if high is None else high}}}"
 
 
-@lru_cache(maxsize=4096)
+@cached_if_small(maxsize=4096)
 def _write_class(ranges: tuple[tuple[int, int], ...]) -> str:
     return "[" + "".join(map(_write_range, ranges)) + "]"
 

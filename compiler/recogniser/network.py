@@ -98,6 +98,10 @@ class StateSet:
 _PREFERRED = "a0 "
 """The characters that a completion has where any of a class will do."""
 
+MAX_KEPT = 200_000
+"""States in all sets that are kept, of which each takes about a tenth of a kilobyte."""
+_SET_SIZE = 8
+"""What a set takes besides, in states."""
 _MAX_SHORT_TEXT = 1024
 _CALL_COST = 2.0**-20
 """What a call adds to the cost of a completion. Of equally short ones, the one with fewer calls is written,
@@ -125,18 +129,35 @@ class Network:
         self._short_texts: dict[str, bytes] = {}
         """Completions of rules; a long completion mostly repeats itself."""
         self._options: dict[TextState, tuple[NetworkState, ...]] = {}
+        self._sequences: dict[CharClass, tuple[tuple[ByteRange, ...], ...]] = {}
+        self._num_kept = 0
+
+    def forget_sets(self) -> None:
+        """Forget the sets of states, if they are many; to be called between two texts.
+
+        An ambiguous grammar has ever more of them: each token of a long text may lead to a new one. Whoever
+        is in one of them goes on from there, but builds those that follow anew.
+        """
+        if self._num_kept <= MAX_KEPT:
+            return
+        forgotten, self._sets, self._num_kept = self._sets, {}, 0
+        self._entry_sets, self._return_sets = {}, {}
+        for states in forgotten.values():
+            states.steps = {}
 
     def entry(self, name: str) -> StateSet:
         """The states at the beginning of a rule."""
-        if name not in self._entry_sets:
-            self._entry_sets[name] = self._closure([self._entry(name)])
-        return self._entry_sets[name]
+        states = self._entry_sets.get(name)
+        if states is None:  # another thread may forget them meanwhile
+            states = self._entry_sets[name] = self._closure([self._entry(name)])
+        return states
 
     def after(self, call: CallState) -> StateSet:
         """The states that a call returns to."""
-        if call not in self._return_sets:
-            self._return_sets[call] = self._closure([call.after])
-        return self._return_sets[call]
+        states = self._return_sets.get(call)
+        if states is None:
+            states = self._return_sets[call] = self._closure([call.after])
+        return states
 
     def step(self, states: StateSet, byte: int) -> StateSet | None:
         """The states after a byte; None if it may not follow."""
@@ -217,9 +238,11 @@ class Network:
         calls = tuple(s for s in proper if isinstance(s, CallState))
         consuming = tuple(s for s in proper if not isinstance(s, CallState))
         key = (consuming, calls, is_end)
-        if key not in self._sets:
-            self._sets[key] = StateSet(consuming, calls, is_end=is_end)
-        return self._sets[key]
+        closed = self._sets.get(key)
+        if closed is None:
+            closed = self._sets[key] = StateSet(consuming, calls, is_end=is_end)
+            self._num_kept += _SET_SIZE + len(consuming) + len(calls)
+        return closed
 
     def _reached_without_reading(self, state: NetworkState) -> tuple[NetworkState, ...]:
         match state:
@@ -249,7 +272,7 @@ class Network:
                 if high == 0:
                     return
                 more = Repeat(chars, max(0, low - 1), None if high is None else high - 1)
-                for ranges in byte_sequences(chars.ranges):
+                for ranges in self._sequences_of(chars):
                     if ranges[0][0] <= byte <= ranges[0][1]:
                         yield self._char_tail(ranges[1:], self._repeat(more, after))
             case CharTailState(ranges, after):
@@ -259,6 +282,12 @@ class Network:
                 following = forbidden.step(progress, byte)
                 if following is not None:
                     yield self._shared(ProseState, forbidden, following, after, cost=after.cost)
+
+    def _sequences_of(self, chars: CharClass) -> tuple[tuple[ByteRange, ...], ...]:
+        """The byte sequences of a class; kept here, since those of large classes are kept nowhere else."""
+        if chars not in self._sequences:
+            self._sequences[chars] = byte_sequences(chars.ranges)
+        return self._sequences[chars]
 
     def _entry(self, name: str) -> NetworkState:
         if name not in self._entries:

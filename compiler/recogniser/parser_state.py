@@ -85,6 +85,7 @@ class ParserState:
         Raises:
             MatchingTooSlow: some piece of the bytes, which a single token may have, takes `MAX_PIECE_S`.
         """
+        self.network.forget_sets()
         state: ParserState | None = self
         for start in range(0, len(data), _PIECE_BYTES):
             if state is None:

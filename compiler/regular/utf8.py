@@ -1,9 +1,10 @@
 """UTF-8 byte by byte: the bytes of sets of characters, and texts that end inside a character."""
 
 import codecs
-from functools import cache, lru_cache
+from functools import cache
 
 from compiler.regular import charset
+from compiler.regular.small_cache import cached_if_small
 
 ByteRange = tuple[int, int]
 
@@ -11,7 +12,7 @@ _LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, charset.LAST)
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-@lru_cache(maxsize=4096)
+@cached_if_small(maxsize=4096)
 def byte_sequences(chars: charset.Ranges) -> tuple[tuple[ByteRange, ...], ...]:
     """A set of characters as sequences of one to four byte ranges; each character is in one sequence.
 

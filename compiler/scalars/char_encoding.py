@@ -6,6 +6,7 @@ from functools import lru_cache
 from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
+from compiler.regular.small_cache import cached_if_small
 
 CharEncoding = Callable[[Ranges], Sequence[Expr]]
 """From a set of characters to the encodings of one character of it: any one of the expressions."""
@@ -32,7 +33,7 @@ def as_is(ranges: Ranges) -> Sequence[Expr]:
     return (Literal(chr(ranges[0][0])) if is_single else CharClass(ranges),)
 
 
-@lru_cache(maxsize=4096)
+@cached_if_small(maxsize=4096)
 def as_json(ranges: Ranges) -> Sequence[Expr]:
     r"""The encodings of one character of a set in a JSON string; only characters that must be are escaped.
 

@@ -1,0 +1,79 @@
+"""What a process keeps of clients' grammars beside the cache of grammars is bounded."""
+
+import random
+
+import pytest
+
+from compiler.grammar.ebnf import ebnf_grammar
+from compiler.grammar.grammar import CharClass, _write_class
+from compiler.recogniser import network
+from compiler.recogniser.network import Network
+from compiler.recogniser.parser_state import initial_state
+from compiler.regular.small_cache import MAX_RANGES
+from compiler.regular.utf8 import byte_sequences
+from compiler.scalars.char_encoding import as_json
+
+AMBIGUOUS = "root ::= [a-z ]* [a-m] [a-z ]{24}"
+"""Each text leads to a set of states of its own: which of the last 24 letters come before n."""
+
+
+def ranges(count):
+    return tuple((0x100 + 2 * number, 0x100 + 2 * number) for number in range(count))
+
+
+@pytest.mark.parametrize("function", [byte_sequences, _write_class, as_json], ids=lambda f: f.__name__)
+def test_only_small_sets_of_characters_are_kept_for_the_whole_process(function):
+    """Sixty grammars with 30,000 characters each left a gigabyte when they were gone."""
+    small, large = ranges(MAX_RANGES), ranges(MAX_RANGES + 1)
+    assert function(small) is function(small)
+    assert function(large) is not function(large)
+    assert function(large) == function(large)
+
+
+def letters(rng, count):
+    return bytes(rng.choice(b"abcdefghijklmnopqrstuvwxyz ") for _ in range(count))
+
+
+def test_the_sets_of_an_ambiguous_grammar_are_forgotten(monkeypatch):
+    """They grew by 3 kB with each token of each output, and nobody counted them."""
+    monkeypatch.setattr(network, "MAX_KEPT", 2_000)
+    rng, parsed = random.Random(1), Network(ebnf_grammar(AMBIGUOUS))
+    state, most = initial_state(parsed), 0
+    for _ in range(1_000):
+        state = state.advance(letters(rng, 3))
+        most = max(most, parsed._num_kept)
+    assert most < 3_000
+    assert sum(len(states.consuming) for states in parsed._sets.values()) < 3_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("grammar", [AMBIGUOUS, 'root ::= x root | x\nx ::= [a-z]+ " "? [a-f]'])
+def test_texts_go_on_as_before_when_sets_are_forgotten(monkeypatch, grammar, seed):
+    """Several texts at once, each at another point when the sets of all are forgotten."""
+    rng = random.Random(seed)
+    kept, forgetful = Network(ebnf_grammar(grammar)), Network(ebnf_grammar(grammar))
+    pairs = [(initial_state(kept), initial_state(forgetful)) for _ in range(4)]
+    for _ in range(40):
+        at = rng.randrange(4)
+        piece = letters(rng, rng.randint(1, 4))
+        monkeypatch.setattr(network, "MAX_KEPT", 10**9)
+        expected = pairs[at][0].advance(piece)
+        monkeypatch.setattr(network, "MAX_KEPT", 100)
+        found = pairs[at][1].advance(piece)
+        assert (expected is None) == (found is None)
+        if expected is not None and found is not None:
+            assert found.is_complete == expected.is_complete
+            assert found.cost == expected.cost
+            assert found.next_bytes() == expected.next_bytes()
+            assert found.completion() == expected.completion()
+            pairs[at] = expected, found
+
+
+def test_the_byte_sequences_of_a_large_class_are_found_once_for_a_grammar(monkeypatch):
+    found = []
+    monkeypatch.setattr(network, "byte_sequences", lambda of: found.append(of) or byte_sequences(of))
+    characters = "".join(chr(low) for low, _ in ranges(MAX_RANGES + 1))
+    state = initial_state(Network(ebnf_grammar(f"root ::= [{characters}]*")))
+    state.advance(characters.encode())
+    assert len(found) == 1
+    assert CharClass(found[0])
