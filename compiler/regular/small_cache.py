@@ -1,7 +1,7 @@
 """A cache for functions of sets of characters that remembers small sets only.
 
-Strangers' grammars have sets of any size, in any number: a thousand sets of 30,000 characters would hold 15 GB
-for as long as the process lives.
+Grammars of strangers have sets of any size, in any number. A thousand sets of 30,000 characters would hold
+15 GB for as long as the process lives.
 """
 
 from collections.abc import Callable
