@@ -39,6 +39,8 @@ from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 
 MAX_HELD_BYTES = 1 << 30
 """What the running answers of one client may hold. A real tool takes 0.4 MB mostly, and 12 MB at most."""
+MAX_FORMAT_BYTES = 2**20
+"""The longest response format, as of a tool: its key is computed on the event loop."""
 _SOURCES = ("memory", "store", "compiled")
 _KEYS_BYTES = 8 * 2**20
 _MAX_ASKED = 100
@@ -318,6 +320,7 @@ class GrammarCache:
     async def _find_format_entry(
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> EntryLookup:
+        job.check_length(MAX_FORMAT_BYTES)
         entry = await self._entries.find(job, prepared, budget)
         self._count([entry])
         return entry

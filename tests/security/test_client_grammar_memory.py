@@ -4,14 +4,20 @@ import random
 
 import pytest
 
+from compiler.cache.grammar_cache import MAX_FORMAT_BYTES, GrammarCache
+from compiler.errors import UnsupportedSchema
 from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import CharClass, _write_class
+from compiler.isolation.compile_job import CompileJob
+from compiler.prepared_vocabulary import prepare
 from compiler.recogniser import network
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import initial_state
 from compiler.regular.small_cache import MAX_RANGES
 from compiler.regular.utf8 import byte_sequences
+from compiler.response_format import ResponseFormat
 from compiler.scalars.char_encoding import as_json
+from compiler.vocabulary import Vocabulary
 
 AMBIGUOUS = "root ::= [a-z ]* [a-m] [a-z ]{24}"
 """Each text leads to a set of states of its own: which of the last 24 letters come before n."""
@@ -77,3 +83,20 @@ def test_the_byte_sequences_of_a_large_class_are_found_once_for_a_grammar(monkey
     state.advance(characters.encode())
     assert len(found) == 1
     assert CharClass(found[0])
+
+
+async def test_a_response_format_that_is_too_long_is_refused_before_it_is_written_as_json(monkeypatch):
+    """2.3 MB of keys stopped the event loop for half a second, also if they were refused for their size."""
+    cache = GrammarCache(None, secret=b"0123456789abcdef")
+    monkeypatch.setattr(CompileJob, "key", lambda *_: pytest.fail("it was written as JSON"))
+    constant = {f"key {number}": number for number in range(80_000)}
+    with pytest.raises(UnsupportedSchema, match=f"at most {MAX_FORMAT_BYTES} are compiled. Shorten it"):
+        await cache.find_format(
+            ResponseFormat("schema", {"const": constant}), prepared=prepare(Vocabulary.of_bytes())
+        )
+    await cache.close()
+
+
+@pytest.mark.parametrize("odd", [2**70, "\ud800", float("inf")])
+def test_what_cannot_be_measured_is_left_to_others(odd):
+    CompileJob.format(ResponseFormat("schema", {"const": odd})).check_length(1_000)
