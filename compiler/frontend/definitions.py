@@ -81,7 +81,7 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
     schemas = dict(located(document))
     for uri, content in documents.items():
         schemas.update(located(content, f"{uri}#"))
-    roots = {"", *(f"{uri}#" for uri in documents)}
+    roots, placed = {"", *(f"{uri}#" for uri in documents)}, frozenset(schemas)
     links: list[tuple[str, str, str]] = []
     moved: dict[str, None] = {}
     pending = list(schemas.items())
@@ -101,7 +101,7 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
             refused, keyword, _ = next(reference for reference in links if reference[2] in moved)
             reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
             raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
-    return _defined(document, documents, links, list(moved))
+    return _defined(document, documents, links, list(moved), placed)
 
 
 def _with_valid_references(defined: DefinedSchema) -> DefinedSchema:
@@ -142,30 +142,36 @@ def _defined(
     documents: Mapping[str, Any],
     links: list[tuple[str, str, str]],
     moved: list[str],
+    placed: Collection[str],
 ) -> DefinedSchema:
-    """The documents with definitions for the schemas at `moved`; `links` are all references."""
+    """The documents with definitions for the schemas at `moved`; `links` are all references.
+
+    References change only in the definitions, and in schemas that are `placed` where keywords hold schemas: a
+    schema that is moved may also be data, such as a listed value.
+    """
     document, documents = deepcopy(document), deepcopy(dict(documents))
-    copies = References(document, documents)
+    result, moving = References(document, documents), References(deepcopy(document), deepcopy(documents))
     written_at: dict[str, str] = {}
     for place in moved:
         uri, inner = split_uri(place)
         root, name = f"{uri}#" if uri else "", inner.removeprefix("/")
-        while name in copies.at(root).get(_DEFS, {}):
+        while name in result.at(root).get(_DEFS, {}) or child(root, _DEFS, name) in written_at:
             name += "'"
         written_at[child(root, _DEFS, name)] = place
     definitions = {place: definition for definition, place in written_at.items()}
     for pointer, keyword, target in links:
         if (around := _place_of(target, definitions)) is not None:
             uri, inner = split_uri(definitions[around] + target.removeprefix(around))
-            copies.at(pointer)[keyword] = f"{uri}#{quote(inner, safe=_UNQUOTED)}"
+            for documents_of in (result, moving) if pointer in placed else (moving,):
+                documents_of.at(pointer)[keyword] = f"{uri}#{quote(inner, safe=_UNQUOTED)}"
     for definition, place in written_at.items():
         uri, inner = split_uri(definition)
-        root_definitions = copies.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
-        root_definitions[pointer_keys(inner)[1]] = copies.at(place)
-        for schema in inside(copies.at(place)):  # where it was written, these named nothing
+        root_definitions = result.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
+        schema = root_definitions[pointer_keys(inner)[1]] = deepcopy(moving.at(place))
+        for part in inside(schema):  # where it was written, these named nothing
             for keyword in _NAMES:
-                if isinstance(schema.get(keyword), str):
-                    del schema[keyword]
+                if isinstance(part.get(keyword), str):
+                    del part[keyword]
     return DefinedSchema(document, documents, written_at)
 
 

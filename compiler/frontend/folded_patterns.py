@@ -5,8 +5,8 @@ the key `a` with a line break after it, to which S applies then. A pattern is lo
 never written, but only if it is still a pattern. An empty group changes nothing in what a pattern matches,
 and canonicalization leaves such a pattern alone.
 
-The keys may be known where that admits less: where no other keys are admitted, and below one negation where
-all others are.
+The keys may be known where that admits less: where no other keys are admitted, not even by another pattern,
+and below one negation where all others are.
 
 >>> without_folding({"patternProperties": {"^a$": True, "^[ab]$": False}})
 {'patternProperties': {'^a(?:)$': True, '^[ab]$': False}}
@@ -49,13 +49,30 @@ def _changed(schema: Any, sign: int) -> Any:
             result[keyword] = [_changed(part, inner) for part in value]
         else:
             result[keyword] = _changed(value, inner) if keyword in SINGLE else value
+    if isinstance(patterns := result.get("patternProperties"), dict) and not _admits_less(schema, sign):
+        result["patternProperties"] = _unfolded(patterns)
+    return result
+
+
+def _admits_less(schema: dict[str, Any], sign: int) -> bool:
+    """Whether patterns that are read as their keys admit fewer values, whatever stands beside them."""
     others = schema.get("additionalProperties", True)
-    admits_less = (sign > 0 and others is False) or (sign < 0 and others is True)
-    if admits_less or not isinstance(patterns := result.get("patternProperties"), dict):
-        return result
-    return {**result, "patternProperties": {unfolded(text): inner for text, inner in patterns.items()}}
+    if sign > 0:  # a key with a line break is refused then; declared ones are refused where literals are read
+        return others is False and all(map(_FOLDED.fullmatch, schema["patternProperties"]))
+    return sign < 0 and others is True
+
+
+def _unfolded(patterns: dict[str, Any]) -> dict[str, Any]:
+    """The patterns as patterns that are not folded, in their order and each in a spelling of its own."""
+    result: dict[str, Any] = {}
+    for pattern, schema in patterns.items():
+        text = unfolded(pattern)
+        while text != pattern and (text in patterns or text in result):
+            text = f"{text[:-1]}(?:)$"
+        result[text] = schema
+    return result
 
 
 def unfolded(pattern: str) -> str:
-    """The pattern as its canonical form has it."""
+    """The pattern as its canonical form has it, mostly: two spellings of one pattern get different ones."""
     return f"{pattern[:-1]}(?:)$" if _FOLDED.fullmatch(pattern) else pattern

@@ -25,6 +25,7 @@ from compiler.lowering.member_choices import (
 )
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, note_single
+from compiler.report import Verdict
 
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
@@ -62,6 +63,9 @@ class MemberRules:
                 "demands more keys than the object is known to admit",
                 "Lower it, or declare the keys in `properties`.",
             )
+        if extra is not None and self.low > self.num_undeclared:
+            note = f"at least {self.low - int(self.num_undeclared)} declared keys: few others are known"
+            lowering.reporter.note_first(self.location, ("minProperties",), Verdict.NARROWED, note)
         top = max(self.low, self.high or 0)  # a higher count makes no difference
         if extra is not None and not self.is_extra_single:
             top = min(top, len(members))  # the quantifier counts undeclared ones
@@ -82,7 +86,9 @@ class MemberRules:
         """What stands after some members: another one, an undeclared one, or the end of the object."""
         if self._is_over(num_written):
             return None
-        has_extra = is_whole and self.extra is not None
+        # Declared keys cannot come after undeclared ones, and of these there may be too few.
+        can_suffice = num_written + self.num_undeclared >= self.low
+        has_extra = is_whole and self.extra is not None and can_suffice
         pick = union((following, self._first(num_written) if has_extra else None))
         can_end = is_whole and num_written >= self.low
         if num_written:

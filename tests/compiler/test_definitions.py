@@ -135,3 +135,22 @@ def test_references_relative_to_a_schema_below_the_root_are_refused():
     with pytest.raises(UnsupportedSchema, match="leads to a place where no keyword holds schemas") as refused:
         lower_schema(schema)
     assert refused.value.pointer == "/properties/c/$ref"
+
+
+@pytest.mark.parametrize("listing", ["const", "enum"])
+def test_a_listed_value_that_is_also_referred_to_stays_as_it_is(listing):
+    value = {"$anchor": "foo", "$ref": "#/properties/c/a b"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {listing: value if listing == "const" else [value]},
+            "b": {"$ref": "#/properties/a/const" if listing == "const" else "#/properties/a/enum/0"},
+            "c": {"const": 1, "a b": {"type": "string"}},
+        },
+        "required": ["a"],
+    }
+    compiled = compile_schema(schema)
+    assert compiled.accepts(json.dumps({"a": value, "b": "x"}))
+    assert not compiled.accepts(json.dumps({"a": value, "b": 1}))
+    for altered in ({**value, "$ref": "#/$defs/x"}, {"$ref": value["$ref"]}, {}):
+        assert not compiled.accepts(json.dumps({"a": altered}))

@@ -24,6 +24,9 @@ NULL = {"type": "null"}
         ({"not": {"patternProperties": {"^a$": NULL}, "additionalProperties": {"type": "string"}}}, {"a\n": None}),
         ({"oneOf": [{"patternProperties": {"^a$": NULL}}, {"type": "array"}]}, {"a\n": 1}),
         ({"not": {"not": {"patternProperties": {"^a$": NULL}}}}, {"a\n": 1}),
+        ({"patternProperties": {"^[ac]": True, "^a$": NULL}, "additionalProperties": False}, {"a\n": 1}),
+        ({"patternProperties": {"^(a|b)$": False, "^(a|b)(?:)$": True}}, {"a": 1}),
+        ({"patternProperties": {"^(a|b)(?:)$": True, "^(a|b)$": False, "^(a|b)(?:)(?:)$": True}}, {"b": 1}),
     ],
 )  # fmt: skip
 def test_a_key_with_a_line_break_is_not_written_past_a_pattern(schema, value):

@@ -240,3 +240,32 @@ def test_the_outer_objects_come_first_where_there_are_too_many():
 def test_a_plain_object_is_exact():
     report = in_any_order(closed("a", a={"const": 1}, b={"type": "boolean"})).report
     assert {entry.verdict for entry in report} == {Verdict.EXACT}
+
+
+FEW_OTHERS = {
+    "type": "object",
+    "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER},
+    "patternProperties": {"^[xy]$": INTEGER},
+    "additionalProperties": False,
+    "minProperties": 4,
+}
+
+
+@pytest.mark.parametrize("order", ["any", "declared"])
+def test_undeclared_keys_begin_only_where_there_are_enough_of_them(order):
+    compiled = compile_schema(FEW_OTHERS, key_order=order, tokenizer=named_vocabulary("bytes"))
+    notes = [entry.note for entry in compiled.report if entry.keyword == "minProperties"]
+    assert notes == ["at least 2 declared keys: few others are known"]
+    assert compiled.accepts('{"a": 1, "b": 1, "x": 1, "y": 1}')
+    vocabulary, judges, rng = compiled.vocabulary, Judges(FEW_OTHERS), random.Random(order)
+    stops = frozenset(vocabulary.stop_ids)
+    for _ in range(60):
+        matcher, spelled, is_over = compiled.matcher(), b"", False
+        while not is_over:
+            allowed = allowed_ids(matcher, vocabulary).tolist()  # raises where there are none
+            digits = [token_id for token_id in allowed if vocabulary.tokens[token_id].isdigit()]
+            token_id = rng.choice(sorted(set(allowed).difference(digits)) or digits)
+            assert matcher.accept(token_id)
+            is_over = token_id in stops
+            spelled += b"" if is_over else vocabulary.tokens[token_id]
+        assert judges.faults(spelled) == []
