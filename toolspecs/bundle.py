@@ -265,3 +265,12 @@ def absolute(base: str, reference: str) -> tuple[str, str]:
 def pointer_keys(fragment: str) -> tuple[str, ...]:
     """The keys of a JSON pointer, unescaped: `/a~1b/0` gives `("a/b", "0")`."""
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:])
+
+
+def is_index(key: str) -> bool:
+    """Whether a key of a JSON pointer may be the index of an item; no list has over a thousand million items.
+
+    >>> is_index("12"), is_index("-1"), is_index("²"), is_index(5_000 * "1")
+    (True, False, False, False)
+    """
+    return len(key) < 10 and key.isascii() and key.isdigit()

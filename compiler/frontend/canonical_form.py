@@ -33,6 +33,7 @@ from compiler.frontend.disputed_texts import (
     outer_reading,
     valid_for_some,
 )
+from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import child, inside, located
@@ -133,6 +134,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
         raise UnsupportedSchema("", "$ref", reason, suggestion)
     check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
     check_evaluated_properties(document, documents)
+    check_endless_evaluation(document, documents)
 
 
 def _check_text(document: Any) -> None:

@@ -7,7 +7,7 @@ subschemas, an in-place applicator to the same value as the schema that holds it
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from toolspecs.bundle import KEYWORDS, pointer_keys
+from toolspecs.bundle import KEYWORDS, is_index, pointer_keys
 from toolspecs.drafts import FIRST_WITH_PREFIX_ITEMS
 from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
@@ -196,7 +196,7 @@ def resolve(document: Any, pointer: str) -> Any:
     for key in pointer_keys(pointer):
         if isinstance(value, dict):
             value = value.get(key)
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+        elif isinstance(value, list) and is_index(key) and int(key) < len(value):
             value = value[int(key)]
         else:
             return None

@@ -7,8 +7,9 @@ are lazy quantifiers, which keep a lexer from taking the longest match.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from lark.lexer import PatternStr
 
@@ -29,6 +30,11 @@ from compiler.regular.language import whole_texts
 _ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _LAZY = re.compile(r"[*+?}]\?")
 _FOLDED = re.compile(r"\(\?i:((?:\\.|[^\\()\[\]{}|*+?.^$])*)\)", re.DOTALL)
+_CHARACTER = re.compile(r"\\.|.", re.DOTALL)
+_END_OF_CASES = 0x1F000
+"""No character from here on has another case."""
+_ALIKE_BESIDE = (("i", "\u0130"), ("\u0390", "\u1fd3"), ("\u03b0", "\u1fe3"), ("\ufb05", "\ufb06"))
+"""Pairs that `re` takes for the same, and that Python's methods of texts do not turn into one another."""
 _NOT_REGULAR = "depends on the text around it (an anchor, a boundary or a lookaround)"
 
 
@@ -50,13 +56,14 @@ def read_terminals(source: LarkSource) -> dict[str, Terminal]:
 
 def _read(source: LarkSource, name: str) -> Terminal:
     pattern = source.terminals[name].pattern
-    text = _FOLDED.sub(_both_cases, pattern.to_regexp())
+    text = pattern.to_regexp()
     if _LAZY.search(_ATOMS.sub("x", text)):
         raise source.refusal(name, "has a lazy quantifier", "Say what may be in it, as in [^x]*x.")
     try:
-        if any(isinstance(node, Assertion | Look) for node in _nodes(parse(text))):
+        inner, outer = (_FOLDED.sub(spell, text) for spell in (_in_both_cases, _in_any_case))
+        if any(isinstance(node, Assertion | Look) for node in _nodes(parse(outer))):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
-        written, lexed = (whole_texts(text, is_outer=is_outer) for is_outer in (False, True))
+        written, lexed = whole_texts(inner, is_outer=False), whole_texts(outer, is_outer=True)
     except PatternError as error:
         raise source.refusal(name, str(error), error.suggestion) from error
     except TooManyStates as error:
@@ -67,14 +74,46 @@ def _read(source: LarkSource, name: str) -> Terminal:
     return Terminal(name, written, lexed, pattern.value if is_literal else None)
 
 
-def _both_cases(group: re.Match[str]) -> str:
-    """The pattern of a text whose case does not matter; only letters of ASCII are written in both cases."""
-    return _ATOMS.sub(lambda atom: atom[0], re.sub(r"\\.|[a-zA-Z]", _both_cases_of, group[1]))
+def _in_both_cases(group: re.Match[str]) -> str:
+    """The pattern of a text whose case does not matter, as it is written: letters of ASCII in both cases."""
+    return re.sub(r"\\.|[a-zA-Z]", _both_cases_of, group[1], flags=re.DOTALL)
 
 
 def _both_cases_of(atom: re.Match[str]) -> str:
-    char = atom[0]
-    return f"[{char.lower()}{char.upper()}]" if char.isalpha() else char
+    is_letter = len(atom[0]) == 1
+    return _class_of({atom[0].lower(), atom[0].upper()}) if is_letter else atom[0]
+
+
+def _in_any_case(group: re.Match[str]) -> str:
+    """The pattern of what a lexer may take for such a text: all characters that any rule of case equates."""
+    return _CHARACTER.sub(lambda atom: _class_of(_alike().get(atom[0], {atom[0]})), group[1])
+
+
+def _class_of(characters: Collection[str]) -> str:
+    return f"[{''.join(sorted(characters))}]" if len(characters) > 1 else "".join(characters)
+
+
+@cache
+def _alike() -> Mapping[str, frozenset[str]]:
+    """For each character with other cases, all characters that are equal to it when case does not matter.
+
+    Python's `re` compares more than lower and upper case: `s` with U+017F, `k` with the sign of Kelvin.
+    """
+    groups: dict[str, set[str]] = {}
+    for character in map(chr, range(_END_OF_CASES)):
+        others = {character.lower(), character.upper(), character.title(), character.casefold()}
+        for other in others:
+            _join(groups, character, other)
+    for first, second in _ALIKE_BESIDE:
+        _join(groups, first, second)
+    return {character: frozenset(group) for character, group in groups.items()}
+
+
+def _join(groups: dict[str, set[str]], first: str, second: str) -> None:
+    """Make two characters alike, and all that are alike one of them; texts of several characters are not."""
+    if len(second) == 1 and first != second:
+        joined = groups.get(first, {first}) | groups.get(second, {second})
+        groups |= dict.fromkeys(joined, joined)
 
 
 def _nodes(node: PatternNode) -> Iterator[PatternNode]:

@@ -2,14 +2,17 @@
 
 import json
 import random
+import re
 
 import pytest
 from lark import Lark
+from lark.exceptions import UnexpectedInput
 from random_decoding import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
 from compiler.errors import UnsupportedToolset
+from compiler.lark.terminals import _alike
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
@@ -144,6 +147,29 @@ def test_texts_are_those_of_the_grammar(definition, valid, invalid):
     grammar = linked(definition)
     assert [text for text in valid if not accepts(grammar, text)] == []
     assert [text for text in invalid if accepts(grammar, text)] == []
+
+
+@pytest.mark.parametrize(("keyword", "text"), [("set", "\u017fet"), ("kit", "\u212ait"), ("éit", "Éit")])
+def test_what_lark_takes_for_a_keyword_in_another_case_is_not_written_as_something_else(keyword, text):
+    """Python's `re` takes more for another case of a letter than its small and its capital form."""
+    definition = (
+        f'start: HEAD TAIL | KEYWORD ";"\nKEYWORD: "{keyword}"i\nHEAD: /[x{text[0]}]/\nTAIL: /[a-z]{{1,2}}/'
+    )
+    parser, grammar = Lark(definition, parser="lalr"), linked(definition)
+    with pytest.raises(UnexpectedInput):
+        parser.parse(text)
+    assert not accepts(grammar, text)
+    for other in (f"{keyword};", "xab", f"{text[0]}a"):
+        parser.parse(other)
+        assert accepts(grammar, other)
+
+
+def test_all_that_python_takes_for_another_case_is_alike():
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    text = "".join(characters)
+    for character in "aikszé\u0130\u0131ßµ\u03c3\u0390\ufb05\u0444":
+        alike = set(re.findall(re.escape(character), text, re.IGNORECASE))
+        assert alike <= _alike().get(character, {character})
 
 
 @pytest.mark.parametrize(

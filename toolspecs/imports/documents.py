@@ -13,7 +13,7 @@ from urllib.parse import urldefrag
 
 import yaml
 
-from toolspecs.bundle import absolute, pointer_keys
+from toolspecs.bundle import absolute, is_index, pointer_keys
 from toolspecs.errors import UnreadableSource
 from toolspecs.json_value import Limits, find_flaw, pointer
 from toolspecs.nearest import near_matches, shorten
@@ -101,7 +101,7 @@ class LinkedDocuments:
         """
         value = self._document(uri)
         for key in pointer_keys(fragment):
-            if isinstance(value, list) and key.isascii() and key.isdigit() and int(key) < len(value):
+            if isinstance(value, list) and is_index(key) and int(key) < len(value):
                 value = value[int(key)]
             elif isinstance(value, dict) and key in value:
                 value = value[key]
