@@ -5,13 +5,21 @@ future = threads.submit(client_id, render)
 """
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+
+class _Job(NamedTuple):
+    """Work, and the future that gets its result."""
+
+    future: Future[Any]
+    work: Callable[[], Any]
 
 
 class FairThreads:
@@ -21,7 +29,9 @@ class FairThreads:
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
         self._most = max(1, num_threads // 2)
         self._lock = threading.Lock()
-        self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._numbers = count()
+        self._waiting: dict[str, dict[int, _Job]] = {}
+        """The jobs of each client by number, the first to be done first."""
         self._running: Counter[str] = Counter()
 
     def num_of(self, client_id: str) -> int:
@@ -32,10 +42,11 @@ class FairThreads:
     def submit(self, client_id: str, work: Callable[[], T]) -> Future[T]:
         """Run `work` in a thread. It counts for its client until it ends, even if the future is cancelled."""
         future: Future[T] = Future()
-        job = (future, work)
+        number = next(self._numbers)
         with self._lock:
-            self._waiting.setdefault(client_id, deque()).append(job)
-        future.add_done_callback(partial(self._forget, client_id, job))
+            self._waiting.setdefault(client_id, {})[number] = _Job(future, work)
+        # By number: a future that referred to its job would keep the work's arguments until garbage is collected.
+        future.add_done_callback(partial(self._forget, client_id, number))
         self._threads.submit(self._serve)
         return future
 
@@ -43,16 +54,13 @@ class FairThreads:
         """Accept no more work."""
         self._threads.shutdown(wait=False)
 
-    def _forget(
-        self, client_id: str, job: tuple[Future[Any], Callable[[], Any]], future: Future[Any]
-    ) -> None:
+    def _forget(self, client_id: str, number: int, future: Future[Any]) -> None:
         """Drop work that was cancelled before it began."""
         if future.cancelled():
             with self._lock:
-                if job in self._waiting.get(client_id, ()):
-                    self._waiting[client_id].remove(job)
-                    if not self._waiting[client_id]:
-                        del self._waiting[client_id]
+                jobs = self._waiting.get(client_id, {})
+                if jobs.pop(number, None) is not None and not jobs:
+                    del self._waiting[client_id]
 
     def _serve(self) -> None:
         """Run waiting work, until no waiting client may have another thread."""
@@ -61,18 +69,19 @@ class FairThreads:
             try:
                 _do(future, work)
             finally:
+                del job, future, work
                 with self._lock:
                     self._running[client_id] -= 1
                     self._running += Counter()  # forgets clients that have no thread
 
-    def _next(self) -> tuple[str, tuple[Future[Any], Callable[[], Any]]] | None:
+    def _next(self) -> tuple[str, _Job] | None:
         with self._lock:
             able = [client_id for client_id in self._waiting if self._running[client_id] < self._most]
             if not able:
                 return None
             client_id = min(able, key=self._running.__getitem__)  # the first of equals
             jobs = self._waiting.pop(client_id)
-            job = jobs.popleft()
+            job = jobs.pop(next(iter(jobs)))
             if jobs:
                 self._waiting[client_id] = jobs  # after the others
             self._running[client_id] += 1
@@ -86,5 +95,6 @@ def _do(future: Future[T], work: Callable[[], T]) -> None:
         result = work()
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         future.set_exception(error)
+        del future, work  # the error refers to this call
     else:
         future.set_result(result)
