@@ -7,7 +7,8 @@ An item of an output has the id of its response in its own id, so that `item_ref
 
     responses = StoredResponses(store, lifetime_s=3600)
     await responses.save("owner", response, items=[{"role": "user", "content": "Hi"}])
-    await responses.expanded({"previous_response_id": response["id"], "input": "And now?"}, "owner")
+    async with bodies.turn("client", has_others) as turn:
+        await responses.expanded({"previous_response_id": response["id"], "input": "And now?"}, "owner", turn)
     # {"previous_response_id": "resp_…", "input": ["Hi" and its answer as items, and then "And now?"]}
 """
 
@@ -26,7 +27,7 @@ import msgspec
 
 from gateway.errors import InvalidField, TooManyValues, UnknownPrevious, UnknownResponse
 from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
-from runtime.fair_threads import FairThreads
+from gateway.http.request_bodies import ReadingTurn
 from toolspecs.errors import StoreError
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
@@ -40,8 +41,6 @@ MAX_ENTRY_BYTES = 4 << 20
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
 """The most responses that the items of one request may refer to; each is looked up."""
-NUM_RESPONSE_THREADS = 2
-"""Threads that decode entries; one owner uses at most one of them."""
 _ATTEMPTS = 20
 
 _RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -67,8 +66,8 @@ class StoredResponses:
     """The stored responses of all owners; with a lifetime of 0, none are stored.
 
     `max_bytes` bounds the compressed entries of one owner. `contents` bounds one entry, because a client who
-    names it costs as much time and memory as with a body of that size, but sends only an id. The entries of
-    one owner are decoded one after the other, as the event loop waits meanwhile; owners take turns.
+    names it costs as much time and memory as with a body of that size, but sends only an id. So an entry is
+    fetched and decoded in a turn of the client, as a body is.
     """
 
     def __init__(
@@ -83,30 +82,26 @@ class StoredResponses:
         self._lifetime_s = lifetime_s
         self._max_bytes = max_bytes
         self._contents = contents
-        self._threads = FairThreads(NUM_RESPONSE_THREADS, "callgate-responses")
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def expanded(self, body: Any, owner: str) -> Any:
+    async def expanded(self, body: Any, owner: str, turn: ReadingTurn) -> Any:
         """The body, with the conversation that it continues and referenced items put into `input`.
 
         Raises:
             InvalidField: no response is stored under an id.
             StoreError: the store fails.
         """
-        if not isinstance(body, dict):
+        if not is_continuing(body):
             return body
         previous, items = body.get("previous_response_id"), body.get("input")
-        is_referring = isinstance(items, list) and any(map(_is_reference, items))
-        if previous is None and not is_referring:
-            return body
         if not self._lifetime_s:
             field = "input" if previous is None else "previous_response_id"
             raise InvalidField(field, "responses are not stored here: send the whole conversation in input")
-        before = [] if previous is None else (await self._previous(previous, owner)).conversation
+        before = [] if previous is None else (await self._previous(previous, owner, turn)).conversation
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
         elif isinstance(items, list):
-            items = await self._without_references(items, owner)
+            items = await self._without_references(items, owner, turn)
         else:
             return body  # whose reader says what is wrong with it
         return {**body, "input": [*before, *items]}
@@ -131,11 +126,17 @@ class StoredResponses:
             return False
         return True
 
-    async def load(self, owner: str, response_id: str) -> StoredResponse:
+    async def load(self, owner: str, response_id: str, turn: ReadingTurn) -> StoredResponse:
         """A stored response; raises UnknownResponse, StoreError."""
-        return await self._load(owner, response_id, _unpacked)
+        return await self._load(owner, response_id, _unpacked, turn)
 
-    async def _load(self, owner: str, response_id: str, unpack: Callable[[bytes, ContentLimits], T]) -> T:
+    async def load_json(self, owner: str, response_id: str, turn: ReadingTurn) -> bytes:
+        """The JSON of a stored response; raises UnknownResponse, StoreError."""
+        return await self._load(owner, response_id, _unpacked_json, turn)
+
+    async def _load(
+        self, owner: str, response_id: str, unpack: Callable[[bytes, ContentLimits], T], turn: ReadingTurn
+    ) -> T:
         """The result of `unpack` on an entry; raises UnknownResponse, StoreError."""
         content = None
         if self._lifetime_s and _RESPONSE_ID.fullmatch(response_id):
@@ -143,8 +144,7 @@ class StoredResponses:
         if content is None:
             raise UnknownResponse(shorten(response_id, MAX_NAME))
         try:
-            work = partial(unpack, content, self._contents)
-            return await asyncio.wrap_future(self._threads.submit(owner, work))
+            return await turn.run(partial(unpack, content, self._contents))
         except (ValueError, msgspec.MsgspecError, TooManyValues) as error:
             _log.warning("stored response %s cannot be read: %s", response_id, error)
             raise UnknownResponse(response_id) from error
@@ -154,16 +154,16 @@ class StoredResponses:
         if not _RESPONSE_ID.fullmatch(response_id) or not await self._store.delete(_key(owner, response_id)):
             raise UnknownResponse(shorten(response_id, MAX_NAME))
 
-    async def _previous(self, previous: Any, owner: str) -> StoredResponse:
+    async def _previous(self, previous: Any, owner: str, turn: ReadingTurn) -> StoredResponse:
         """The response that `previous_response_id` names."""
         if not isinstance(previous, str):
             raise InvalidField("previous_response_id", "it must be a string")
         try:
-            return await self.load(owner, previous)
+            return await self.load(owner, previous, turn)
         except UnknownResponse as error:
             raise UnknownPrevious(error) from error
 
-    async def _without_references(self, items: list[Any], owner: str) -> list[Any]:
+    async def _without_references(self, items: list[Any], owner: str, turn: ReadingTurn) -> list[Any]:
         """The items, with each reference replaced by the item that it refers to.
 
         Raises:
@@ -174,9 +174,9 @@ class StoredResponses:
         items_by_id: dict[str, JSON] = {}
         num_bytes = 0
         for response_id in _referred(items):
-            output = await self._referred_output(response_id, items, owner)
+            output = await self._referred_output(response_id, items, owner, turn)
             used = [item for item in output if item["id"] in referenced_ids]
-            num_bytes += await asyncio.to_thread(_size, used)
+            num_bytes += await turn.run(partial(_size, used))
             if num_bytes > MAX_ENTRY_BYTES:
                 raise InvalidField(
                     "input", f"the items that it refers to have more than {MAX_ENTRY_BYTES} bytes"
@@ -187,9 +187,11 @@ class StoredResponses:
             for position, item in enumerate(items)
         ]
 
-    async def _referred_output(self, response_id: str, items: list[Any], owner: str) -> list[JSON]:
+    async def _referred_output(
+        self, response_id: str, items: list[Any], owner: str, turn: ReadingTurn
+    ) -> list[JSON]:
         try:
-            return await self._load(owner, response_id, _unpacked_output)
+            return await self._load(owner, response_id, _unpacked_output, turn)
         except UnknownResponse as error:
             position = next(
                 i for i, item in enumerate(items) if _is_reference(item) and _response_of(item) == response_id
@@ -240,6 +242,15 @@ class ItemPage:
         page = order[start : start + limit]
         items = [{"type": "message", "id": item_id(at)} | stored.items[at] for at in page]
         return cls(items, has_more=start + limit < len(order))
+
+
+def is_continuing(body: Any) -> bool:
+    """Whether the body of a request refers to a stored response, or to items of such."""
+    if not isinstance(body, dict):
+        return False
+    items = body.get("input")
+    is_referring = isinstance(items, list) and any(map(_is_reference, items))
+    return is_referring or body.get("previous_response_id") is not None
 
 
 def _key(owner: str, response_id: str) -> str:
@@ -311,6 +322,12 @@ class _Output(msgspec.Struct):
     output: list[JSON]
 
 
+class _RawEntry(msgspec.Struct):
+    """An entry whose response is not decoded, because it is sent as it is."""
+
+    response: msgspec.Raw
+
+
 class _OutputEntry(msgspec.Struct):
     """An entry with only its output decoded, because a request may refer to items of many entries."""
 
@@ -332,6 +349,10 @@ def _packed(response: JSON, items: list[JSON], limits: ContentLimits) -> bytes |
 def _unpacked(content: bytes, limits: ContentLimits) -> StoredResponse:
     entry = msgspec.json.decode(_scanned(content, limits), type=_Entry)
     return StoredResponse(entry.response, entry.items)
+
+
+def _unpacked_json(content: bytes, limits: ContentLimits) -> bytes:
+    return bytes(msgspec.json.decode(_scanned(content, limits), type=_RawEntry).response)
 
 
 def _unpacked_output(content: bytes, limits: ContentLimits) -> list[JSON]:

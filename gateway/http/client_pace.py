@@ -71,7 +71,7 @@ class ClientPace:
 
 
 class ReadingTime:
-    """The processor time that a thread took to read a body."""
+    """The processor time that threads took to read a body, and what it refers to."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -82,4 +82,4 @@ class ReadingTime:
         try:
             return work()
         finally:
-            self.seconds = time.thread_time() - start
+            self.seconds += time.thread_time() - start

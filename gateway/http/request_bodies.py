@@ -4,13 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
-from gateway.http.client_pace import ClientPace
+from gateway.http.client_pace import ClientPace, ReadingTime
 from gateway.http.headers import HttpRequest
 from gateway.http.json_contents import ContentLimits
+from gateway.http.leaving_clients import unless_gone
 from runtime.fair_threads import FairThreads
 
 T = TypeVar("T")
@@ -66,7 +68,7 @@ class RequestBodies:
         Raises:
             LargeBody: the body is larger than `max_bytes`, by default that of most routes.
             TooManyBodies: too many large bodies are being read, for too long.
-            ClientGone: the client left before it had sent the body.
+            ClientGone: the client left before the body was read.
         """
         self._pace.note(client_id)
         limit = max_bytes or self._max_bytes
@@ -92,10 +94,22 @@ class RequestBodies:
             received.clear()
             if len(raw) <= SMALL:
                 return reader(raw)
-            threads = self._for_large if is_large else self._for_others
-            async with self._pace.reading(client_id, has_others) as spent:
-                work = partial(spent.timed, partial(reader, raw))
-                return await asyncio.wrap_future(threads.submit(client_id, work))
+            reading = self._read_in_turn(partial(reader, raw), client_id, has_others, is_large=is_large)
+            return await unless_gone(request, reading)
+
+    async def _read_in_turn(
+        self, read: Callable[[], T], client_id: str, has_others: Callable[[], bool], *, is_large: bool
+    ) -> T:
+        async with self.turn(client_id, has_others, is_large=is_large) as turn:
+            return await turn.run(read)
+
+    @asynccontextmanager
+    async def turn(
+        self, client_id: str, has_others: Callable[[], bool], *, is_large: bool = False
+    ) -> AsyncIterator["ReadingTurn"]:
+        """Wait for a turn of a client; see `ClientPace`. A client has one turn at a time."""
+        async with self._pace.reading(client_id, has_others) as spent:
+            yield ReadingTurn(self._for_large if is_large else self._for_others, client_id, spent)
 
     @asynccontextmanager
     async def _room_for(self, client_id: str) -> AsyncIterator[None]:
@@ -117,3 +131,16 @@ class RequestBodies:
     def _has_room(self, client_id: str) -> bool:
         most = max(1, self._max_large // 2)
         return self._held.total() < self._max_large and self._held[client_id] < most
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingTurn:
+    """A client's turn to have something read: a body, or what is stored for the client."""
+
+    threads: FairThreads
+    client_id: str
+    spent: ReadingTime
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work` in a thread; its time counts for the rest that the client takes."""
+        return await asyncio.wrap_future(self.threads.submit(self.client_id, partial(self.spent.timed, work)))

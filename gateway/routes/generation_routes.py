@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
-from litestar import Response, delete, get, post
+from litestar import MediaType, Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
 
@@ -14,20 +15,22 @@ from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.generation.allowance import allowance_of
 from gateway.generation.model_names import split_model
-from gateway.generation.stored_responses import ItemPage
+from gateway.generation.stored_responses import ItemPage, StoredResponses, is_continuing
 from gateway.generation.turn import Generation, Turn
 from gateway.http.deadline import ARRIVED
 from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import holding_of
 from gateway.http.json_body import convert
+from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import MESSAGES, wire_name
+from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.transport import (
     AnswerWriter,
     ignored_header,
+    in_turn,
     read_body,
     read_wire_request,
     stream,
-    unless_gone,
 )
 from gateway.services import Services, WiredServices
 from gateway.wire.anthropic import MessageWriter
@@ -118,6 +121,22 @@ async def chat_completions(
     return await _answer(request, services, principal, wire_request, writer_of)
 
 
+@dataclass(frozen=True, slots=True)
+class _Continuation:
+    """Inserts into a body the conversation that it continues, and the items that it refers to."""
+
+    responses: StoredResponses
+    owner: str
+
+    def is_needed(self, body: Any) -> bool:
+        """See `BodyExpander`."""
+        return is_continuing(body)
+
+    async def expand(self, body: Any, turn: ReadingTurn) -> Any:
+        """See `BodyExpander`."""
+        return await self.responses.expanded(body, self.owner, turn)
+
+
 @post("/v1/responses", status_code=200)
 async def create_response(
     request: HttpRequest, services: WiredServices, principal: RequestPrincipal
@@ -129,19 +148,23 @@ async def create_response(
         services,
         principal.client_id,
         read_responses_request,
-        expand=lambda body: stored.expanded(body, owner),
+        expander=_Continuation(stored, owner),
     )
     save = partial(stored.save, owner, items=wire_request.items) if wire_request.is_stored else None
     writer_of = partial(ResponseWriter, echoed=wire_request.echoed, save=save)
     return await _answer(request, services, principal, wire_request, writer_of)
 
 
-@get("/v1/responses/{response_id:str}")
+@get("/v1/responses/{response_id:str}", media_type=MediaType.JSON)
 async def get_response(
-    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
+    request: HttpRequest,
+    response_id: FromPath[str],
+    services: WiredServices,
+    principal: RequestPrincipal,
+) -> bytes:
     """A stored response."""
-    return (await services.responses.load(principal.owner, response_id)).response
+    loading = partial(services.responses.load_json, principal.owner, response_id)
+    return await in_turn(request, services, principal.client_id, loading)
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
@@ -155,6 +178,7 @@ async def delete_response(
 
 @get("/v1/responses/{response_id:str}/input_items")
 async def list_input_items(
+    request: HttpRequest,
     response_id: FromPath[str],
     services: WiredServices,
     principal: RequestPrincipal,
@@ -164,10 +188,13 @@ async def list_input_items(
     limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
     """A page of the input that a stored response answered, with what came before in its conversation."""
-    stored = await services.responses.load(principal.owner, response_id)
-    page = await asyncio.to_thread(
-        ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc"
-    )
+
+    async def load_page(turn: ReadingTurn) -> ItemPage:
+        stored = await services.responses.load(principal.owner, response_id, turn)
+        page_of = partial(ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc")
+        return await turn.run(page_of)
+
+    page = await in_turn(request, services, principal.client_id, load_page)
     ends = {"first_id": page.items[0]["id"], "last_id": page.items[-1]["id"]} if page.items else {}
     return {"object": "list", "data": page.items, "has_more": page.has_more, **ends}
 

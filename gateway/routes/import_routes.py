@@ -13,10 +13,11 @@ from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert, position_after
+from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import REGISTRY
 from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
-from gateway.routes.transport import check_query, read_registry_body, unless_gone
+from gateway.routes.transport import check_query, read_registry_body
 from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder

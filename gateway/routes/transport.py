@@ -1,9 +1,9 @@
-"""HTTP code that the routes share: reading requests, noticing clients that leave, server-sent events."""
+"""HTTP code that the routes share: reading requests, in turns of their clients, and server-sent events."""
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -13,13 +13,15 @@ from litestar.background_tasks import BackgroundTask
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from gateway.errors import ClientGone, InvalidField
+from gateway.errors import InvalidField
 from gateway.generation.turn import Generation
 from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import holding_of
 from gateway.http.json_body import read_json
 from gateway.http.json_contents import scan
+from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import Problem, problem_of
+from gateway.http.request_bodies import ReadingTurn
 from gateway.services import Services
 from toolspecs.json_value import JSON, count_values
 from toolspecs.nearest import MAX_NAME, shorten
@@ -47,6 +49,16 @@ class RequestReader(Protocol[RequestT_co]):
         self, body: Any, *, toolset_header: str | None, timeout_header: str | None, is_strict: bool
     ) -> RequestT_co:
         """The request; raises InvalidField and InvalidTools."""
+
+
+class BodyExpander(Protocol):
+    """Inserts into a decoded body what the body refers to."""
+
+    def is_needed(self, body: Any) -> bool:
+        """Whether it refers to anything."""
+
+    async def expand(self, body: Any, turn: ReadingTurn) -> Any:
+        """The body with what it refers to."""
 
 
 class AnswerWriter(Protocol):
@@ -122,9 +134,9 @@ async def read_wire_request(
     client_id: str,
     reader: RequestReader[RequestT_co],
     *,
-    expand: Callable[[Any], Awaitable[Any]] | None = None,
+    expander: BodyExpander | None = None,
 ) -> RequestT_co:
-    """The request in a wire format; `expand` inserts into the decoded body what the body refers to.
+    """The request in a wire format; `expander` inserts into the decoded body what the body refers to.
 
     What it inserts counts as held too. Raises as `read_held` does.
     """
@@ -138,14 +150,46 @@ async def read_wire_request(
             is_strict=services.is_strict,
         )
 
-    if expand is None:
+    if expander is None:
         return await read_held(request, services, client_id, lambda raw: read(decode(raw)))
-    decoded = await read_held(request, services, client_id, decode)
-    expanded = await expand(decoded)
-    if expanded is not decoded:
-        sizes = await asyncio.to_thread(_sizes, expanded)
-        holding_of(request.scope).hold_body(client_id, *sizes)
-    return await asyncio.to_thread(read, expanded)
+
+    def read_or_decode(raw: bytes) -> RequestT_co | _Unread:
+        body = decode(raw)
+        return _Unread(body) if expander.is_needed(body) else read(body)
+
+    found = await read_held(request, services, client_id, read_or_decode)
+    if not isinstance(found, _Unread):
+        return found
+
+    async def read_expanded(turn: ReadingTurn) -> RequestT_co:
+        body = await expander.expand(found.body, turn)
+        holding_of(request.scope).hold_body(client_id, *await turn.run(partial(_sizes, body)))
+        return await turn.run(partial(read, body))
+
+    return await in_turn(request, services, client_id, read_expanded)
+
+
+async def in_turn(
+    request: HttpRequest,
+    services: Services,
+    client_id: str,
+    work: Callable[[ReadingTurn], Coroutine[Any, Any, WorkT]],
+) -> WorkT:
+    """The result of `work` in a turn of its client, unless the client leaves; raises ClientGone."""
+    holding = holding_of(request.scope)
+
+    async def taking_turn() -> WorkT:
+        async with services.bodies.turn(client_id, lambda: holding.has_others(client_id)) as turn:
+            return await work(turn)
+
+    return await unless_gone(request, taking_turn())
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A decoded body, before what it refers to is inserted."""
+
+    body: Any
 
 
 def _sizes(value: Any) -> tuple[int, int]:
@@ -193,34 +237,3 @@ def _event_text(event: JSON) -> str:
     name = f"event: {event['type']}\n" if "type" in event else ""
     # A response repeats the tools of its request, up to 4 MB, for which `json` takes ten times as long.
     return f"{name}data: {msgspec.json.encode(event).decode()}\n\n"
-
-
-async def unless_gone(
-    request: HttpRequest,
-    work: Coroutine[Any, Any, WorkT],
-    *,
-    discard: Callable[[WorkT], Awaitable[None]] | None = None,
-) -> WorkT:
-    """Run `work`; cancel it and raise ClientGone if the client leaves. The body must have been read.
-
-    Where it ends although nobody waits for its result any more, `discard` gets that.
-    """
-    task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
-    is_wanted = False
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGone
-        is_wanted = True
-        return task.result()
-    finally:
-        task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
-        if discard and not is_wanted and not task.cancelled() and task.exception() is None:
-            await discard(task.result())
-
-
-async def _wait_until_gone(request: HttpRequest) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

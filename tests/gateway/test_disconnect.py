@@ -1,6 +1,7 @@
 """A client that goes away stops the runtime; over a real server, as only that knows."""
 
 import asyncio
+import threading
 
 import httpx
 import pytest
@@ -8,7 +9,8 @@ from fake_runtime import STATS, FakeRuntime
 from serving import served, wait_for
 
 from gateway.app import create_app
-from gateway.routes.transport import unless_gone
+from gateway.generation import stored_responses
+from gateway.http.leaving_clients import unless_gone
 from runtime.events import Finished, FinishReason, TextDelta
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
@@ -55,6 +57,26 @@ def test_a_whole_answer_aborts_nothing_and_the_end_closes_the_runtime(settings):
         assert client.post("/v1/chat/completions", json=BODY | {"stream": True}).text.endswith("[DONE]\n\n")
     assert runtime.num_aborted == 0
     assert runtime.is_closed
+
+
+def test_leaving_while_others_are_fetched_fetches_no_stored_response(settings, monkeypatch):
+    unpack, gate, unpacked = stored_responses._unpacked_json, threading.Event(), []
+
+    def unpack_later(content, limits):
+        unpacked.append(content)
+        gate.wait(20)
+        return unpack(content, limits)
+
+    monkeypatch.setattr(stored_responses, "_unpacked_json", unpack_later)
+    with served(create_app(settings, runtime=FakeRuntime())) as client:
+        answer = client.post("/v1/responses", json={"model": "tiny", "input": "Hi"}).json()
+        path = f"/v1/responses/{answer['id']}"
+        for _ in range(3):
+            with pytest.raises(httpx.ReadTimeout):
+                client.get(path, timeout=0.3)
+        gate.set()
+        assert client.get(path).json() == answer
+    assert len(unpacked) == 2
 
 
 class SilentRequest:

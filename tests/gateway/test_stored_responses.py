@@ -6,6 +6,7 @@ import msgspec
 import openai
 import pytest
 from fake_runtime import call, text
+from reading_turns import TURN
 from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import client_of, served
 
@@ -184,9 +185,9 @@ async def test_the_oldest_are_dropped(store, monkeypatch):
     for number in range(5):
         if number < 2:
             with pytest.raises(UnknownResponse):
-                await responses.load("o", response(number)["id"])
+                await responses.load("o", response(number)["id"], TURN)
         else:
-            assert (await responses.load("o", response(number)["id"])).response == response(number)
+            assert (await responses.load("o", response(number)["id"], TURN)).response == response(number)
     assert len([key async for key in store.scan("response")]) == 4  # three, and the list
 
 
@@ -227,7 +228,7 @@ async def test_stored_responses_expire(store):
     assert await responses.save("o", response(1), [])
     await asyncio.sleep(0.01)
     with pytest.raises(UnknownResponse):
-        await responses.load("o", response(1)["id"])
+        await responses.load("o", response(1)["id"], TURN)
 
 
 async def test_a_damaged_entry_is_as_good_as_none(store):
@@ -237,7 +238,7 @@ async def test_a_damaged_entry_is_as_good_as_none(store):
     for content in (b"", b"x", (await store.get(key))[:-3]):
         await store.set(key, content)
         with pytest.raises(UnknownResponse):
-            await responses.load("o", response(1)["id"])
+            await responses.load("o", response(1)["id"], TURN)
 
 
 async def test_a_store_that_fails_loses_no_answer(client, monkeypatch):

@@ -11,6 +11,7 @@ import httpx
 import msgspec
 import pytest
 from fake_runtime import call
+from reading_turns import TURN
 from remote_engines import until
 
 from gateway.app import create_app
@@ -20,6 +21,7 @@ from gateway.generation.generation_request import without_oldest
 from gateway.generation.stored_responses import StoredResponses, _packed, _unpacked_output
 from gateway.http.json_body import convert
 from gateway.http.json_contents import ContentLimits
+from gateway.http.request_bodies import RequestBodies
 from gateway.setting_sources import load
 from gateway.toolsets import registry
 from gateway.wire.openai import read_request
@@ -52,7 +54,7 @@ async def test_a_stored_conversation_holds_no_more_than_a_body_may():
     many = [{"role": "user", "content": "Hi", "cache_control": [[]] * 1_000}]
     assert not await stored.save("a", {"id": ID, "output": []}, many)
     assert await stored.save("a", {"id": ID, "output": []}, [{"role": "user", "content": "Hi"}])
-    assert (await stored.load("a", ID)).items == [{"role": "user", "content": "Hi"}]
+    assert (await stored.load("a", ID, TURN)).items == [{"role": "user", "content": "Hi"}]
 
 
 async def test_what_an_earlier_version_stored_without_limits_is_not_decoded():
@@ -60,12 +62,12 @@ async def test_what_an_earlier_version_stored_without_limits_is_not_decoded():
     entry = {"response": {"id": ID, "output": []}, "items": [[]] * 300_000}
     await stored._store.set(f"response:a:{ID}", compress(json.dumps(entry).encode()), 60)
     with pytest.raises(UnknownResponse):
-        await stored.load("a", ID)
+        await stored.load("a", ID, TURN)
 
 
-async def test_owners_take_turns_where_many_entries_are_decoded(monkeypatch):
+async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(monkeypatch):
     """A request of 10 kB may refer to 100 entries of 4 MB, and a client may send hundreds of such requests."""
-    stored, held, decoded = responses(), threading.Event(), []
+    stored, held, decoded, fetched = responses(), threading.Event(), [], []
 
     def unpacked(content, limits):
         entry = original(content, limits)
@@ -73,17 +75,30 @@ async def test_owners_take_turns_where_many_entries_are_decoded(monkeypatch):
         held.wait(20)
         return entry
 
-    original = stored_responses._unpacked
+    async def get(key):
+        fetched.append(key)
+        return await original_get(key)
+
+    original, original_get = stored_responses._unpacked, stored._store.get
     monkeypatch.setattr(stored_responses, "_unpacked", unpacked)
     for owner in ("attacker", "victim"):
         assert await stored.save(owner, {"id": ID, "output": []}, [{"role": owner}])
-    loads = [asyncio.create_task(stored.load("attacker", ID)) for _ in range(50)]
+    monkeypatch.setattr(stored._store, "get", get)
+    bodies = RequestBodies(max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits())
+
+    async def load(owner):
+        async with bodies.turn(owner, lambda: True) as turn:
+            return await stored.load(owner, ID, turn)
+
+    loads = [asyncio.create_task(load("attacker")) for _ in range(50)]
     await until(lambda: len(decoded) == 1)
-    loads.append(asyncio.create_task(stored.load("victim", ID)))
+    loads.append(asyncio.create_task(load("victim")))
     await until(lambda: len(decoded) == 2)
     assert decoded == [[{"role": "attacker"}], [{"role": "victim"}]]
+    assert len(fetched) == 2  # the others' entries are not in memory yet
     held.set()
     await asyncio.gather(*loads)
+    bodies.close()
 
 
 def test_of_a_response_that_an_item_refers_to_only_the_output_is_decoded():
@@ -273,7 +288,7 @@ async def test_a_call_that_is_nested_very_deep_is_answered(settings, runtime):
 async def test_an_id_of_a_reference_is_a_string():
     """Any other value was written out on the event loop, several times."""
     with pytest.raises(InvalidField, match="must be a string"):
-        await responses().expanded({"input": [{"type": "item_reference", "id": [[]] * 100}]}, "a")
+        await responses().expanded({"input": [{"type": "item_reference", "id": [[]] * 100}]}, "a", TURN)
 
 
 def test_a_repetition_penalty_leaves_logits_numbers():
