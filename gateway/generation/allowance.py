@@ -17,7 +17,7 @@ from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
 from gateway.generation.turn import Observer
 from gateway.http.problems import send_error
-from runtime.errors import DeadlineExceeded
+from runtime.errors import DeadlineExceeded, RequestRefused
 from runtime.events import ArgumentsDelta, Event, Finished, GenerationStats, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest
 
@@ -107,18 +107,22 @@ def metered(
 ) -> Iterator[Observer]:
     """Settle a reservation when the answer that the block begins has ended.
 
-    An answer that is refused costs nothing. If an answer breaks off or its client leaves, nobody knows how
-    much was computed. It then costs what was reserved, or the tokens seen so far if these are more.
+    An answer that is refused costs nothing, and one that fails before its first event costs the prompt, if the
+    runtime has read that. If an answer breaks off or its client leaves, nobody knows how much was computed. It
+    then costs what was reserved, or the tokens seen so far if these are more.
     """
     if allowance is None or reservation is None:
         yield observer
         return
+    metered_observer = _Metered(observer, allowance.limits, reservation, expected, num_choices)
     try:
-        yield _Metered(observer, allowance.limits, reservation, expected, num_choices)
+        yield metered_observer
     except (asyncio.CancelledError, DeadlineExceeded):
+        allowance.limits.settle(reservation, max(reservation.amount, metered_observer.num_prompt or 0))
         raise
-    except BaseException:
-        allowance.limits.settle(reservation, 0)
+    except BaseException as error:
+        is_refused = isinstance(error, RequestRefused)
+        allowance.limits.settle(reservation, 0 if is_refused else metered_observer.num_prompt or 0)
         raise
 
 
@@ -132,8 +136,20 @@ class _Metered:
     expected: "ExpectedTokens"
     num_choices: int
     finished: list[Finished] = field(default_factory=list)
+    num_read: int | None = None
+    """Tokens of the prompt that the runtime read; None if it has not told."""
     num_pieces: int = 0
     """Pieces of text and arguments that came; each is at least one token."""
+
+    @property
+    def num_prompt(self) -> int | None:
+        """Tokens of the prompt and its images that were read; None if the runtime has not told."""
+        return None if self.num_read is None else self.num_read + self.expected.images
+
+    def prompt_read(self, num_tokens: int) -> None:
+        """See `Observer`."""
+        self.num_read = num_tokens
+        self.observer.prompt_read(num_tokens)
 
     def began(self) -> None:
         """See `Observer`."""
@@ -154,7 +170,7 @@ class _Metered:
             num_prompt = max(finished.num_prompt_tokens for finished in stats) + self.expected.images
             self.limits.settle(self.reservation, num_prompt + sum(map(_num_written, stats)))
         else:
-            num_prompt = self.expected.prompt + self.expected.images
+            num_prompt = self.num_prompt or self.expected.prompt + self.expected.images
             self.limits.settle(self.reservation, max(self.reservation.amount, num_prompt + self.num_pieces))
         self.observer.ended(error)
 

@@ -76,6 +76,9 @@ class Turn:
 class Observer(Protocol):
     """Observes one generation. The methods are called in this order, `ended` at least once."""
 
+    def prompt_read(self, num_tokens: int) -> None:
+        """The runtime read the prompt and computes the answer; not called if the runtime does not tell."""
+
     def began(self) -> None:
         """The first event came."""
 
@@ -132,6 +135,7 @@ class Generation:
                 first = await anext(self.source)
                 if isinstance(first, PromptRead):
                     self.num_prompt_tokens = first.num_prompt_tokens
+                    self.observer.prompt_read(first.num_prompt_tokens)
                     first = await anext(self.source)
             assert not isinstance(first, PromptRead), "the prompt is read once"
             self._first = first

@@ -235,6 +235,9 @@ class TurnRecorder:
             written = json.dumps([asdict(message) for message in request.messages])
             self._telemetry.record_content(self._span, names["input"], written)
 
+    def prompt_read(self, num_tokens: int) -> None:
+        """See `Observer`; what ends well says itself how many there were."""
+
     def began(self) -> None:
         """The first event came."""
         self._first_at = time.perf_counter()

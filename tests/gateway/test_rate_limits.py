@@ -17,7 +17,7 @@ from gateway.access.rate_limits import Limited, RateLimits
 from gateway.app import create_app
 from gateway.errors import RateLimited
 from runtime.errors import BudgetTooSmall, DeadlineExceeded
-from runtime.events import SelectionStats, TextDelta
+from runtime.events import PromptRead, SelectionStats, TextDelta
 
 ADMIN = "a-key-of-the-settings"
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 20}
@@ -176,7 +176,7 @@ async def test_drafts_that_are_not_taken_count_too(limited, runtime):
 async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):
     async with client_of(limited) as client:
         own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [BudgetTooSmall(400, 401)]
+        whole, runtime.script = runtime.script, [PromptRead(11), BudgetTooSmall(400, 401)]
         asked = {**CHAT, "max_tokens": 400}
         assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 400
         runtime.script = [TextDelta(0, "Hel"), RuntimeError("the engine broke")]
@@ -196,6 +196,18 @@ async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(limited, runt
         assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 500
         runtime.script = whole
         assert 250 < await remaining(client, own) < 300
+
+
+@pytest.mark.parametrize(("events", "cost"), [([], 600), ([TextDelta(0, "a")], 601)])
+async def test_a_prompt_that_was_read_is_paid_whatever_becomes_of_its_answer(limited, runtime, events, cost):
+    """A prompt of one token a character was paid as a quarter of that by clients that left, and by others not."""
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=1000)
+        whole, runtime.script = runtime.script, [PromptRead(600), *events, RuntimeError("the engine broke")]
+        asked = {**CHAT, "max_tokens": 1}
+        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 500
+        runtime.script = whole
+        assert await remaining(client, own) == 1000 - cost - 1
 
 
 async def test_too_many_tokens_are_refused_before_anything_is_computed(limited, runtime):
