@@ -107,9 +107,9 @@ def metered(
 ) -> Iterator[Observer]:
     """Settle a reservation when the answer that the block begins has ended.
 
-    An answer that is refused costs nothing, and one that fails before its first event costs the prompt, if the
-    runtime has read that. If an answer breaks off or its client leaves, nobody knows how much was computed. It
-    then costs what was reserved, or the tokens seen so far if these are more.
+    An answer that is refused costs nothing. One that fails before its first event costs the prompt, if the
+    runtime has read that. If an answer breaks off or its client leaves, nobody knows how much was computed.
+    It then costs what was reserved, or the tokens seen so far if these are more.
     """
     if allowance is None or reservation is None:
         yield observer

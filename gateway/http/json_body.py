@@ -65,10 +65,14 @@ def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimi
 def read_inner_json(text: str) -> Any:
     """The value of a JSON text inside a body; raises ValueError and TooManyValues.
 
-    Python also reads what is not JSON, or does not fit into a double: NaN, Infinity and 1e999 are refused.
+    Python also reads what is not JSON, does not fit into a double, or is no Unicode text: NaN, Infinity, 1e999
+    and halves of surrogate pairs are refused.
     """
     scan(text.encode("utf-8", "surrogatepass"), INNER_LIMITS)
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    if not _WHOLE_ESCAPES.fullmatch(text):
+        raise ValueError("it holds half a surrogate pair, which is not Unicode text")
+    return value
 
 
 def convert(value: Any, shape: type[T]) -> T:

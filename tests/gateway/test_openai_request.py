@@ -181,6 +181,8 @@ REFUSALS = [
     ({"min_tokens": -1}, "min_tokens"),
     ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
     ({"guided_json": "{"}, "guided_json"),
+    ({"guided_json": '{"const": "\\ud83d"}'}, "guided_json"),
+    ({"guided_json": '{"\\\\\\udc00\\ud83d\\ude00": 1}'}, "guided_json"),
     ({"guided_json": "3"}, "guided_json"),
     ({"guided_json": '{"const": NaN}'}, "guided_json"),
     ({"guided_json": '{"maximum": 1e999}'}, "guided_json"),
