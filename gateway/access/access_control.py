@@ -2,8 +2,8 @@
 
 With keys, a request needs `Authorization: Bearer KEY`. Without keys, any program on this machine may call,
 but no web page. A browser sends the requests of every page from the user's own machine. It names the page's
-site in `Origin`. But a site controls the address that its name resolves to, so `Host` is checked too (DNS
-rebinding).
+site in `Origin`; for images and scripts it only says in `Sec-Fetch-Site` that it is another site. But a site
+controls the address that its name resolves to, so `Host` is checked too (DNS rebinding).
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from gateway.access.api_keys import ApiKeys
 from gateway.access.configured_keys import ConfiguredKeys, keys_sent
@@ -34,6 +34,11 @@ _SINGLE_HEADERS = (
     b"x-toolset",
 )
 """Headers of which a request may have one: of two, a proxy and the gateway may read different ones."""
+
+_BROWSER_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 _HOST = re.compile(r"(?P<name>\[[\da-f:.]+\]|[^\s\[\]:/?#@,%\\]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 
@@ -133,6 +138,7 @@ class AccessControl:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
         if scope["type"] == ScopeType.HTTP:
+            send = _with_browser_headers(send)
             try:
                 scope[GRANT] = await self._grant_of(scope)  # type: ignore[literal-required]
             except GatewayError as error:
@@ -183,3 +189,31 @@ class AccessControl:
             is_own = origin.partition("://")[2].lower() == host.lower()
             if origin and not is_own and origin.lower() not in self._origins:
                 raise ForeignPage(origin)
+            if not origin and _is_for_foreign_page(headers):
+                raise ForeignPage("another site")
+
+
+def _is_for_foreign_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser says that it asks for a page of another site, and not because a user follows a link.
+
+    For images and scripts it sends no `Origin`, only these headers.
+    """
+    if headers.get(b"sec-fetch-site") not in (b"cross-site", b"same-site"):
+        return False
+    is_followed_link = headers.get(b"sec-fetch-mode") == b"navigate" and (
+        headers.get(b"sec-fetch-dest") == b"document"
+    )
+    return not is_followed_link
+
+
+def _with_browser_headers(send: Send) -> Send:
+    """`send`, with headers by which browsers let no page of another site read or run an answer."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = {name.lower() for name, _ in message["headers"]}
+            added = [header for header in _BROWSER_HEADERS if header[0] not in given]
+            message["headers"] = [*message["headers"], *added]
+        await send(message)
+
+    return sending

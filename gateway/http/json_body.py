@@ -65,8 +65,8 @@ def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimi
 def read_inner_json(text: str) -> Any:
     """The value of a JSON text inside a body; raises ValueError and TooManyValues.
 
-    Python also reads what is not JSON, does not fit into a double, or is no Unicode text: NaN, Infinity, 1e999
-    and halves of surrogate pairs are refused.
+    Python also reads what is not JSON, does not fit into a double, or is no Unicode text: NaN, Infinity,
+    1e999 and halves of surrogate pairs are refused.
     """
     scan(text.encode("utf-8", "surrogatepass"), INNER_LIMITS)
     value = json.loads(text, parse_constant=_refuse, parse_float=_finite)

@@ -54,7 +54,7 @@ async def metrics(services: WiredServices) -> Response[bytes]:
     if services.meters.registry is None:
         raise NoMetrics
     text = await asyncio.to_thread(services.meters.text)
-    return Response(text, media_type=PROMETHEUS_TEXT)
+    return Response(text, media_type=PROMETHEUS_TEXT.partition("; charset")[0])  # Litestar adds it
 
 
 @get("/version")

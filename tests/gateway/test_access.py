@@ -74,6 +74,35 @@ async def test_without_keys_no_page_of_another_site_calls(tmp_path, runtime, ori
             assert (await client.get("/v1/toolsets/x")).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "status"),
+    [
+        ("cross-site", "no-cors", "image", 403),
+        ("same-site", "no-cors", "script", 403),  # a page of another port of this machine
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+    ],
+)
+async def test_without_keys_no_page_of_another_site_shows_an_answer(
+    tmp_path, runtime, site, mode, dest, status
+):
+    app = create_app(Settings(data_dir=str(tmp_path), compile_workers=0), runtime=runtime)
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    async with client_of(app) as client:
+        answer = await client.get("/v1/models", headers=headers)
+        assert answer.status_code == status
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_the_type_of_metrics_names_its_charset_once(guarded):
+    async with client_of(guarded) as client:
+        answer = await client.get("/metrics", headers={"Authorization": f"Bearer {KEY}"})
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
 async def test_a_key_lets_pages_in_that_have_it(guarded):
     headers = {"Authorization": f"Bearer {KEY}", "Origin": "http://elsewhere.example"}
     async with client_of(guarded) as client:
