@@ -45,7 +45,7 @@ class FairThreads:
         number = next(self._numbers)
         with self._lock:
             self._waiting.setdefault(client_id, {})[number] = _Job(future, work)
-        # By number: a future that referred to its job would keep the work's arguments until garbage is collected.
+        # By number: a future that refers to its job keeps the work's arguments until garbage is collected.
         future.add_done_callback(partial(self._forget, client_id, number))
         self._threads.submit(self._serve)
         return future
