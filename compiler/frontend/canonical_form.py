@@ -4,7 +4,6 @@
 read differently from validators, and rewrites what it cannot model.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.conditional_cases import references_in, with_cases
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys, take_dependent_keys
-from compiler.frontend.depth import check_depth
+from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
@@ -125,7 +124,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
     contents = (document, *documents.values())
     for content in contents:
         check_depth(content)
-        _check_text(content)
+        check_text(content)
     _check_dialects(document, documents)
     num_objects = sum(1 for content in contents for _ in objects_in(content))
     if num_objects > MAX_CHAIN and longest_chain(document, documents) > MAX_CHAIN:
@@ -135,15 +134,6 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
     check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
     check_evaluated_properties(document, documents)
     check_endless_evaluation(document, documents)
-
-
-def _check_text(document: Any) -> None:
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
-    except ValueError:  # more digits than Python writes
-        raise UnsupportedSchema("", "", "has a number with too many digits", "Shorten it.") from None
 
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.depth import check_depth
+from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.keywords import REFERENCES, child, inside, located, split_uri
 from compiler.frontend.references import References
 from toolspecs.bundle import pointer_keys
@@ -67,8 +67,8 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     '#/$defs/a%20b'
 
     Raises:
-        UnsupportedSchema: a document is nested too deeply, or a reference leads to such a schema, and some
-            are relative to one below a root.
+        UnsupportedSchema: a document cannot be read (`compiler.frontend.depth`), or a reference leads to such
+            a schema, and some are relative to one below a root.
     """
     return _with_valid_references(_with_moved_schemas(document, documents))
 
@@ -77,6 +77,7 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
     contents = (document, *documents.values())
     for content in contents:
         check_depth(content)
+        check_text(content)
     references = References(document, documents)
     schemas = dict(located(document))
     for uri, content in documents.items():

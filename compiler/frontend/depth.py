@@ -1,5 +1,9 @@
-"""The limit on how deep a schema is nested: code that reads a schema recurses as deep."""
+"""Documents that are refused before anything else: nested too deeply, or with what JSON cannot hold.
 
+Code that reads a schema recurses as deep as it is nested.
+"""
+
+import json
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
@@ -29,3 +33,17 @@ def check_depth(document: Any, max_depth: int = MAX_DEPTH) -> None:
 def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSchema:
     """The refusal of a schema that is nested too deeply."""
     return UnsupportedSchema("", "", reason, "Flatten the schema, or use $defs and $ref.")
+
+
+def check_text(document: Any) -> None:
+    """Refuse a document with half a surrogate pair, or with more digits than Python writes.
+
+    Raises:
+        UnsupportedSchema: it has.
+    """
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
+    except ValueError:
+        raise UnsupportedSchema("", "", "has a number with too many digits", "Shorten it.") from None

@@ -16,6 +16,8 @@ from toolspecs.schema_check import keyword_at
 _NOTHING = "no value satisfies it"
 _ADMIT = "Change it so that it admits some value, or remove it with all that refers to it."
 _REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
+_RANGE_OF_CLASS = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
+"""A class of characters where a range would begin or end; only older engines read the hyphen as itself."""
 _OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
 
 
@@ -59,6 +61,8 @@ def invalid_pattern(
             try:
                 jsonschema_rs.canonicalize({"pattern": text})
             except canonical.InvalidPattern:
+                if _RANGE_OF_CLASS.search(text):
+                    suggestion = r"Escape the hyphen beside a class of characters, as in [\w\-.]."
                 return UnsupportedSchema(start + pointer, keyword, str(error), suggestion)
     return UnsupportedSchema("", "pattern", str(error), suggestion)
 

@@ -162,11 +162,14 @@ class _ItemRules:
         num_states = (self.top + 1) * self.num_counts
         if num_states > MAX_STATES:
             keyword = "maxItems" if self.most == self.top else "minItems"
+            most = MAX_STATES // self.num_counts - 1
             raise self.lowering.reporter.refusal(
                 self.context.location,
-                keyword,
+                keyword if most > 0 else "contains",
                 "counts too many items for an array with `contains`",
-                f"Bound the array to at most {MAX_STATES // self.num_counts - 1} items.",
+                f"Bound the array to at most {most} items."
+                if most > 0
+                else "Lower `minContains` and `maxContains`.",
             )
         pick: dict[_State, Expr | None] = {}
         after: dict[_State, Expr | None] = {}

@@ -6,6 +6,8 @@ With enough values, the guard of `uniqueItems` never runs out of distinct ones.
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -23,7 +25,8 @@ from compiler.lowering.constraints import (
     string_constraint,
 )
 from compiler.regular.dfa import DEAD, Dfa
-from compiler.scalars.numbers import IntegerConstraint, without_doubles
+from compiler.scalars.multiples import common_multiple
+from compiler.scalars.numbers import IntegerConstraint, JsonNumber, NumberConstraint, without_doubles
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import SHORTEST_GUARDED
 
@@ -35,6 +38,9 @@ _LONGEST_COUNTED = 64
 _MORE_ITEMS = 3
 _DIGITS = 10**15
 """How many distinct numbers there are without bounds: they are written with up to fifteen digits."""
+_FEW_DIGITS = 10**6
+"""Bounded numbers are counted up to this one, with six digits after the point: all of those are written."""
+_HUNDREDTH = Fraction(1, 100)
 
 
 class Cardinality:
@@ -82,8 +88,7 @@ class Cardinality:
                 constraint = number_constraint(view)
                 if without_doubles(constraint, self._large_numbers.confused) != [constraint]:
                     return 0
-                is_plain = not constraint.multiple_of and not constraint.not_multiple_of
-                return _DIGITS if is_plain and constraint.maximum is None else 1
+                return _num_numbers(constraint)
             case canonical.ArrayView() as view:
                 return self._num_arrays(array_constraint(view))
             case canonical.ObjectView() as view:
@@ -176,11 +181,42 @@ def finite_names(names: CanonicalSchema) -> set[str] | None:
 
 
 def _num_integers(constraint: IntegerConstraint) -> float:
-    if constraint.minimum is None or constraint.maximum is None:
-        return 1 if constraint.multiple_of or constraint.not_multiple_of else _DIGITS
-    if constraint.multiple_of or constraint.not_multiple_of:
+    if constraint.not_multiple_of:
         return 1
+    if constraint.multiple_of:
+        step = Fraction(common_multiple(map(_exact, constraint.multiple_of)).numerator)
+        return max(1, _num_multiples(step, constraint.minimum, constraint.maximum))
+    if constraint.minimum is None or constraint.maximum is None:
+        return _DIGITS
     return max(0, constraint.maximum - constraint.minimum + 1)
+
+
+def _num_numbers(constraint: NumberConstraint) -> float:
+    if constraint.not_multiple_of:
+        return 1
+    if not constraint.multiple_of and constraint.maximum is None:
+        return _DIGITS
+    steps = map(_exact, constraint.multiple_of)
+    step = common_multiple(steps) if constraint.multiple_of else _HUNDREDTH
+    num_bounds = constraint.exclusive_minimum + constraint.exclusive_maximum
+    count = _num_multiples(step, constraint.minimum, constraint.maximum) - num_bounds
+    if constraint.excludes_integers:
+        count -= _num_multiples(Fraction(1), constraint.minimum, constraint.maximum)
+    return max(1, count)
+
+
+def _num_multiples(step: Fraction, minimum: JsonNumber | None, maximum: JsonNumber | None) -> int:
+    """How many multiples there are between two bounds, of those that are written with few digits."""
+    most = Fraction(_FEW_DIGITS)
+    low = -most if minimum is None else max(-most, _exact(minimum))
+    high = most if maximum is None else min(most, _exact(maximum))
+    if (step * _FEW_DIGITS).denominator != 1:
+        return 0  # a multiple may have more digits after the point
+    return math.floor(high / step) - math.ceil(low / step) + 1
+
+
+def _exact(value: JsonNumber) -> Fraction:
+    return Fraction(Decimal(str(value)))
 
 
 def _num_strings(constraint: StringConstraint) -> float:

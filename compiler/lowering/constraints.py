@@ -17,6 +17,9 @@ from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 from toolspecs.drafts import NEWEST_DRAFT
 
+MOST_COUNTED = 10**9
+"""The highest number of items or keys that rules count to: more do not fit in any output."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -201,11 +204,16 @@ def number_constraint(view: canonical.NumberView, *, may_exclude: bool = True) -
     )
 
 
+def _counted(bound: int | None) -> int | None:
+    """A bound that rules can count to; no output has so many items."""
+    return None if bound is None else min(bound, MOST_COUNTED)
+
+
 def array_constraint(view: canonical.ArrayView) -> ArrayConstraint:
     """The constraint of an array view."""
     return ArrayConstraint(
         min_items=view.min_items or 0,
-        max_items=view.max_items,
+        max_items=_counted(view.max_items),
         distinctness=view.distinctness,
         prefix_items=tuple(view.prefix_items),
         items=view.items,
@@ -220,7 +228,7 @@ def object_constraint(view: canonical.ObjectView) -> ObjectConstraint:
     """The constraint of an object view."""
     return ObjectConstraint(
         min_properties=view.min_properties or 0,
-        max_properties=view.max_properties,
+        max_properties=_counted(view.max_properties),
         required=tuple(view.required),
         property_names=view.property_names,
         properties=view.properties,

@@ -70,3 +70,20 @@ def test_keys_that_a_syntax_cannot_write_are_what_is_refused():
     assert (error.pointer, error.keyword) == ("/minProperties", "minProperties")
     assert "undeclared" in error.reason
     assert error.suggestion
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "advice"),
+    [
+        ({"pattern": r"^[\w-.]+$"}, "/pattern", "Escape the hyphen"),
+        ({"pattern": r"^[.-\w]+$"}, "/pattern", "Escape the hyphen"),
+        ({"pattern": r"^[\w-]+($"}, "/pattern", "Write it in the syntax of ECMA-262"),
+        ({"contains": {"type": "integer"}, "maxContains": 700}, "/contains", "Lower `minContains` and"),
+        ({"$ref": "#/\ud800"}, "", "Remove it."),
+    ],
+)
+def test_the_way_out_is_one(schema, pointer, advice):
+    with pytest.raises(UnsupportedSchema) as refused:
+        compile_schema(schema)
+    assert refused.value.pointer == pointer
+    assert advice in refused.value.suggestion

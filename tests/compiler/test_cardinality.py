@@ -1,0 +1,60 @@
+"""Arrays of distinct items are taken where there are enough items, and masks then never run out of them."""
+
+import json
+import random
+
+import pytest
+from random_decoding import Generation
+from soundness.judges import Judges
+from vocabularies import named_vocabulary
+
+from compiler import compile_schema
+from compiler.errors import UnsupportedSchema
+
+FIVE = {"type": "number", "minimum": 0, "maximum": 0.04}
+HALVES = {"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 0, "maximum": 2}
+TENS = {"type": "integer", "multipleOf": 10, "minimum": 1, "maximum": 45}
+POINT = {
+    "type": "array",
+    "items": {"type": "number", "minimum": -180, "maximum": 180},
+    "minItems": 2,
+    "maxItems": 2,
+}
+
+
+def distinct(items, low):
+    return {"type": "array", "items": items, "minItems": low, "maxItems": low + 2, "uniqueItems": True}
+
+
+@pytest.mark.parametrize(("items", "num_items"), [(FIVE, 5), (HALVES, 4), (TENS, 4), (POINT, 64)])
+def test_bounded_numbers_and_multiples_are_counted(items, num_items):
+    schema = distinct(items, min(num_items, 6))
+    compiled = compile_schema(schema, tokenizer=named_vocabulary("bytes"))
+    judges, rng = Judges(schema), random.Random(num_items)
+    shortest = compiled.closer().minimum()
+    for seed in range(12):
+        generation = Generation(compiled, shortest + 20 * seed, rng)
+        assert judges.faults(generation.spelled) == []
+        assert len(json.loads(generation.text)) >= min(num_items, 6)
+
+
+@pytest.mark.parametrize(
+    ("items", "too_many"),
+    [
+        (FIVE, 6),
+        (HALVES, 5),
+        (TENS, 5),
+        ({"type": "number", "minimum": 0, "maximum": 1, "not": {"multipleOf": 0.5}}, 2),
+    ],
+)
+def test_no_more_are_demanded_than_are_counted(items, too_many):
+    with pytest.raises(UnsupportedSchema, match="demands more distinct items"):
+        compile_schema(distinct(items, too_many))
+
+
+@pytest.mark.timeout(8)  # it took longer to count to it, or failed
+@pytest.mark.parametrize("keyword", ["maxItems", "maxProperties"])
+def test_a_bound_that_no_output_reaches_takes_no_time(keyword):
+    compiled = compile_schema({keyword: 10**100})
+    assert compiled.accepts("[1]")
+    assert compiled.accepts('{"a": 1}')
