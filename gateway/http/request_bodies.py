@@ -142,5 +142,24 @@ class ReadingTurn:
     spent: ReadingTime
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work` in a thread; its time counts for the rest that the client takes."""
-        return await asyncio.wrap_future(self.threads.submit(self.client_id, partial(self.spent.timed, work)))
+        """The result of `work` in a thread; its time counts for the rest that the client takes.
+
+        If the task is cancelled, the turn lasts until the thread has ended, or a client that leaves would not
+        rest.
+        """
+        job = self.threads.submit(self.client_id, partial(self.spent.timed, work))
+        result = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(result)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                await asyncio.wait({result})
+            raise
+        finally:
+            result.add_done_callback(_forget_error)
+
+
+def _forget_error(result: "asyncio.Future[Any]") -> None:
+    """Nobody waits for the result any more, and an error of it is no bug."""
+    if not result.cancelled():
+        result.exception()

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import threading
+import time
 
 import msgspec
 import pytest
@@ -245,6 +246,30 @@ async def test_a_body_whose_client_leaves_is_not_read(bodies):
     _, last = read(20)
     await last
     assert begun == [0, 20]
+
+
+async def test_a_client_that_leaves_rests_as_well(bodies):
+    """One that left while its bodies were read, 65 times a second, took a whole core."""
+
+    def compute(_):
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        raise ValueError("refused")
+
+    upload, begun = Upload(), threading.Event()
+    upload.send(SMALL + 1, more_body=False)
+    work = bodies.read(
+        upload, lambda raw: (begun.set(), compute(raw)), client_id="a", has_others=lambda: True
+    )
+    task = asyncio.create_task(work)
+    await until(begun.is_set)
+    upload.messages.put_nowait({"type": "http.disconnect"})
+    with pytest.raises(ClientGone):
+        await task
+    start = time.monotonic()
+    async with bodies.turn("a", lambda: True):
+        assert time.monotonic() - start > 0.3
 
 
 async def test_the_bodies_of_one_client_are_not_read_before_those_of_others(bodies):
