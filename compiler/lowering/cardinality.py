@@ -31,7 +31,7 @@ from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import SHORTEST_GUARDED
 
 MOST_DISTINCT = 64
-"""The most distinct items or keys that a schema may demand; the budget closer finds these within a second."""
+"""The most distinct items or keys that a schema may demand; the budget closer finds these in two seconds."""
 PLENTY = 10**9
 """More values than fit in any output."""
 _LONGEST_COUNTED = 64

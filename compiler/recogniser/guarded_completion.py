@@ -27,6 +27,8 @@ _BYTES_AN_ATTEMPT = 512
 """An attempt counts once more for every so many bytes of its text."""
 _MARKED_BYTES_AN_ATTEMPT = 128
 """The same where keys are marked, which takes longer to read."""
+_PATIENCE = 120
+"""The attempts that get no further, one after another, before longer ones are tried."""
 _MARK = re.compile(KEY_MARK.encode())
 _MOST_CHANGED = 3
 """The containers that a piece may change: one is closed, or gets an element, and the one around it."""
@@ -103,7 +105,8 @@ class _Queued(NamedTuple):
     """An attempt that waits to be tried, with others after it; the least is tried next.
 
     `rank` is minus the number of elements before the repetition to be avoided, so that the attempts that get
-    furthest go first, and the shortest among them. `order` makes equal ones differ.
+    furthest go first, and the shortest among them. Of equal ones the newest has the least `order`: a search
+    in depth gets further than one in breadth.
     """
 
     rank: int
@@ -119,7 +122,7 @@ class _Queue:
 
     def __init__(self) -> None:
         self._heap: list[_Queued] = []
-        self._order = count()
+        self._order = count(0, -1)
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -130,6 +133,16 @@ class _Queue:
         if (attempt := next(others, None)) is not None:
             queued = _Queued(rank, attempt.length + penalty, next(self._order), attempt, others)
             heapq.heappush(self._heap, queued)
+
+    def drained(self) -> list[_Queued]:
+        """Remove all attempts, and return them."""
+        drained, self._heap = self._heap, []
+        return drained
+
+    def absorb(self, others: Iterable[_Queued]) -> None:
+        """Add attempts of other queues."""
+        for queued in others:
+            heapq.heappush(self._heap, queued._replace(order=next(self._order)))
 
     def pop(self) -> tuple[int, _Attempt]:
         """Remove the attempt that is tried next, and return its rank and itself."""
@@ -145,21 +158,29 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     """Bytes that complete a text without repeating an element.
 
     The attempts that get furthest go first, and the shortest among them. An attempt could get further without
-    end, by opening one array after the other. So long attempts wait until no shorter one is left.
+    end, by opening one array after the other. So long attempts wait until shorter ones have got no further
+    for a while.
 
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
-    attempts, earlier = _Queue(), _Queue()
+    attempts, longer, earlier = _Queue(), _Queue(), _Queue()
     attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
     longest = 1.25 * state.cost + 4
     num_bytes = _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
-    while attempts or earlier:
-        if not attempts:  # no other element there avoids the repetition: change one before it, or write more
-            attempts, earlier = earlier, attempts
-            longest *= 2
+    furthest, num_in_vain = 0, 0
+    while attempts or longer or earlier:
+        if not attempts or num_in_vain > _PATIENCE:
+            # No other element there avoids the repetition, or none that is short: write more, or, if that
+            # does not help, change an element before it.
+            if not longer or num_in_vain <= _PATIENCE:
+                attempts.absorb(earlier.drained())
+            attempts.absorb(longer.drained())
+            longest *= 1.5
+            num_in_vain = 0
         rank, attempt = attempts.pop()
         budget.spend(1 + attempt.length // num_bytes)
+        num_in_vain += 1
         node = attempt.begun()
         if node is None:
             continue
@@ -168,13 +189,15 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
         if repetition is None:
             return node.text + rest
         if len(node.text) + len(rest) > longest:
-            earlier.push(rank, [attempt])
+            longer.push(rank, [attempt])
             continue
         start, end = repetition
         reached = -_advanced(node, rest[:end]).num_new
         if attempt.byte is not None and rank <= reached:  # no further: first try others as short
             attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
             continue
+        if reached < furthest:
+            furthest, num_in_vain = reached, 0
         earlier.push(reached, deviations(node, rest[:start]))
         attempts.push(reached, deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")

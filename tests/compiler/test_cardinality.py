@@ -10,6 +10,7 @@ from vocabularies import named_vocabulary
 
 from compiler import compile_schema
 from compiler.errors import UnsupportedSchema
+from compiler.recogniser.guarded_completion import MAX_ATTEMPTS, SearchBudget
 
 FIVE = {"type": "number", "minimum": 0, "maximum": 0.04}
 HALVES = {"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 0, "maximum": 2}
@@ -50,6 +51,34 @@ def test_bounded_numbers_and_multiples_are_counted(items, num_items):
 def test_no_more_are_demanded_than_are_counted(items, too_many):
     with pytest.raises(UnsupportedSchema, match="demands more distinct items"):
         compile_schema(distinct(items, too_many))
+
+
+INTEGERS = {"type": "integer", "minimum": 1, "maximum": 100}
+FRACTIONS = {"type": "number", "minimum": 4, "maximum": 5}
+FLAGS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 6}
+
+
+@pytest.mark.parametrize(
+    ("items", "low"),
+    [
+        (INTEGERS, 30),
+        (INTEGERS, 64),
+        (FRACTIONS, 8),
+        (FRACTIONS, 40),
+        ({"type": "number"}, 64),
+        ({"type": "number", "minimum": 21, "maximum": 21.5, "multipleOf": 0.01}, 51),
+        ({"type": "string", "maxLength": 2}, 64),
+        (FLAGS, 16),
+        (POINT, 64),
+        ({"type": "integer", "minimum": 1, "maximum": 40}, 40),
+    ],
+)
+def test_as_many_distinct_items_as_are_taken_are_found_with_few_attempts(items, low):
+    """Longer texts were tried only when no shorter one was left, and of these there were too many."""
+    schema = {"type": "array", "items": items, "minItems": low, "uniqueItems": True}
+    [*_, text] = compile_schema(schema).shortest_texts(SearchBudget(MAX_ATTEMPTS // 3))
+    assert Judges(schema).faults(text) == []
+    assert len(json.loads(text)) == low
 
 
 @pytest.mark.timeout(8)  # it took longer to count to it, or failed
