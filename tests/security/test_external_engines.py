@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import tracemalloc
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from remote_engines import SETTINGS, answering, load_text, remote_over, tokens_o
 
 from compiler.closing.closer import Segmentation
 from compiler.recipe import GrammarRecipe
+from compiler.recogniser.exchanged_items import with_exchanged_item
+from compiler.schema import compile_schema
 from runtime.engines import verified_output
 from runtime.engines.client import MAX_TOKENS, EngineAddress
 from runtime.engines.completion_request import conversation_head
@@ -23,6 +26,7 @@ from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
+from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
     EngineBroke,
@@ -34,6 +38,7 @@ from runtime.errors import (
 from runtime.event_queue import EventQueue
 from runtime.events import PromptRead
 from runtime.protocol import Circuit
+from runtime.request import GenerationRequest
 from runtime.text import prompts
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
@@ -175,9 +180,10 @@ async def test_slow_outputs_of_one_client_leave_threads_to_others(text, monkeypa
 
 async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_event_loop():
     class Output:
-        is_slow, taken = False, []
+        is_slow, needs_search, taken = False, False, []
 
-        def take(self, tokens):
+        def take(self, tokens, *, may_search=True):
+            assert may_search is (threading.current_thread() is not threading.main_thread())
             self.taken.append((len(tokens), threading.current_thread() is threading.main_thread()))
             self.is_slow = len(self.taken) == 2
             return []
@@ -186,6 +192,32 @@ async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_even
     with ThreadPoolExecutor(1) as threads:
         await deliver_verified(Output(), tokens, ChoiceDelivery(EventQueue(1)), threads.submit)
     assert Output.taken == [(1, True), (1, True), (6, False)]
+
+
+async def test_no_long_search_for_a_completion_is_made_on_the_event_loop(monkeypatch):
+    """Each token near the end of a budget was searched for on the loop, which stood still for 16 s of an answer."""
+    pairs = {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "string"}}
+    compiled = compile_schema({"type": "array", "minItems": 20, "items": pairs})
+    written = json.dumps([["x" * 10, "y", "z"]] * 20, separators=(",", ":")).encode()
+    verification = Verification(compiled.prepared, TokenBytes(compiled.vocabulary))
+    request = GenerationRequest("r", "m", (), constraint=compiled)
+    output = VerifiedOutput(request, 0, [], len(written) + 60, verification, is_thinking=False)
+    output.check_budget()
+    looked_for = defaultdict(list)
+
+    def exchanged(state, cursor, planned):
+        looked_for[threading.current_thread() is threading.main_thread()].append(len(planned.text))
+        return with_exchanged_item(state, cursor, planned)
+
+    monkeypatch.setattr("compiler.recogniser.recogniser.with_exchanged_item", exchanged)
+    with ThreadPoolExecutor(1) as threads:
+        for byte in written:
+            await deliver_verified(
+                output, [SampledToken(byte)], ChoiceDelivery(EventQueue(1)), threads.submit
+            )
+    assert bytes(output.ids) == written
+    assert max(looked_for[False]) > 200
+    assert max(looked_for[True], default=0) <= 64
 
 
 async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, monkeypatch):
