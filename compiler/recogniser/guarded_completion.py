@@ -44,7 +44,7 @@ class SearchBudget:
     num_bytes_left: float = math.inf
     """Bytes of completions to spell and to count tokens of."""
     most_guarded_bytes: float = math.inf
-    """The longest completion to look for under a guard: each byte is read several times, before any attempt."""
+    """The longest completion to look for under a guard, where each byte is read several times."""
     has_given_up: bool = False
     """Whether a larger budget might have found more."""
 

@@ -17,7 +17,6 @@ from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
 
-
 _BYTES_TO_READ = 1 << 16
 """Where completions are bounded, reading a grammar and finding its shortest sentence counts as so many bytes
 of them: a small grammar takes twenty milliseconds, once."""

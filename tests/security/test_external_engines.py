@@ -13,7 +13,7 @@ from dataclasses import replace
 import httpx
 import pytest
 from completions_server import StandIn
-from remote_engines import SETTINGS, answering, load_text, remote_over, tokens_of, until
+from remote_engines import SETTINGS, WATCH, answering, load_text, remote_over, tokens_of, until
 
 from compiler.closing.closer import Segmentation
 from compiler.recipe import GrammarRecipe
@@ -109,6 +109,58 @@ async def test_an_engine_that_cannot_be_reached_gets_no_more_requests():
     replica = working_replica()
     await fail(replica, "a", EngineUnreachable)
     assert replica.circuit is Circuit.OPEN
+
+
+async def test_only_the_time_that_a_request_waits_for_its_engine_counts_as_a_stall():
+    """Waiting for our own verifying threads did, too: tenants with slow grammars took engines from all."""
+    replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings(stall_s=0.2))
+    async with replica.request() as stall_clock:
+        for _ in range(3):
+            with stall_clock.stopped():
+                await asyncio.sleep(0.3)
+    assert (replica.num_served, replica.num_failed) == (1, 0)
+
+    async def engine_says_nothing(stall_clock):
+        for _ in range(1000):
+            with stall_clock.stopped():
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.02)
+
+    async def engine_dies(stall_clock):
+        with stall_clock.stopped():
+            replica.open("is dead")
+            stall_clock.restart()
+        await asyncio.sleep(30)
+
+    async def waiting_for(wait):
+        async with replica.request() as stall_clock:
+            await wait(stall_clock)
+
+    for wait in (engine_says_nothing, engine_dies):
+        with pytest.raises(EngineBroke, match="stopped answering"):
+            await waiting_for(wait)
+    assert replica.num_failed == 2
+
+
+async def test_an_engine_that_sends_endless_events_without_tokens_has_stalled(text):
+    """Each event counted as progress, so that a request held its engine and its client's place for ever."""
+
+    class Babbling(StandIn):
+        async def paced(self, tokens, leaving, send):
+            if not is_babbling:
+                async for pair in super().paced(tokens, leaving, send):
+                    yield pair
+            while is_babbling and not leaving.done():
+                yield [], None
+                await asyncio.sleep(0.01)
+
+    is_babbling = False
+    settings = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
+    async with remote_over(text, Babbling(text), settings=settings) as remote:
+        is_babbling = True
+        async with asyncio.timeout(20):
+            with pytest.raises(EngineBroke, match="stopped answering"):
+                await anext_events(remote, remote.request(await remote.grammar()))
 
 
 async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_rendered(text, monkeypatch):
