@@ -34,8 +34,8 @@ without spelling it."""
 _ATTEMPTS_WRITING = 2_000
 """The attempts of a search while an output is written, which are a third of a second: others wait for it."""
 _BYTES_WRITING = _MAX_BYTES_TO_SPELL
-"""The bytes of completions whose tokens are counted meanwhile, in half a second: there may be very many tools,
-each with a long call. The calls of four tools that are not known yet count as much."""
+"""The bytes of completions whose tokens are counted meanwhile, in half a second: very many tools may have long
+calls. The calls of four tools that are not known yet count as much."""
 _ATTEMPTS_ON_LOOP = 20
 """The attempts that an event loop makes itself: three milliseconds."""
 _BYTES_ON_LOOP = 1 << 11
@@ -270,7 +270,7 @@ class Closer:
         return is_short_or_long and self._prepared.index.spells_bytes
 
     def _num_to_count(self, text: bytes, budget: int) -> int:
-        """The bytes of a completion that `_count` looks at; a part of them where it sees only their number."""
+        """The bytes of a completion that `_count` looks at, or a part where it sees only their number."""
         is_too_long = len(text) > budget * self._prepared.index.longest
         return len(text) // _SEEN_BYTES if is_too_long or self._is_settled(text, budget) else len(text)
 

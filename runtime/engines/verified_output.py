@@ -303,8 +303,13 @@ class VerifiedOutput:
         return self._num_rescued + (first != token.token_id and not self._is_in_mask(first))
 
     def _as_asked(self, token: SampledToken) -> SampledToken:
-        """The token with as many alternatives as the request asked for, the most probable first."""
-        if self._num_logprobs is None or len(token.top) <= self._num_logprobs:
+        """The token with as many alternatives as the request asked for, the most probable first.
+
+        An engine may send log probabilities that nobody asked for, without end.
+        """
+        if self._num_logprobs is None:
+            return token if token.logprob is None and not token.top else SampledToken(token.token_id)
+        if len(token.top) <= self._num_logprobs:
             return token
         best = sorted(token.top, key=lambda choice: -choice[1])
         return replace(token, top=tuple(best[: self._num_logprobs]))
