@@ -34,7 +34,7 @@ without spelling it."""
 _ATTEMPTS_WRITING = 2_000
 """The attempts of a search while an output is written, which are a third of a second: others wait for it."""
 _BYTES_WRITING = _MAX_BYTES_TO_SPELL
-"""The bytes of completions whose tokens are counted meanwhile, in half a second: very many tools may have long
+"""The bytes of completions whose tokens are counted meanwhile, in half a second: many tools may have long
 calls. The calls of four tools that are not known yet count as much."""
 _ATTEMPTS_ON_LOOP = 20
 """The attempts that an event loop makes itself: three milliseconds."""

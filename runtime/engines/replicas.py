@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from runtime.engines.client import EngineClient, ServedModel
 from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
 from runtime.protocol import Circuit, EngineState
+from toolspecs.nearest import quoted_names
 
 logger = logging.getLogger(__name__)
 
@@ -268,7 +269,7 @@ def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> Ser
         return models[0]
     served_model = next((model for model in models if model.model_id == name), None)
     if served_model is None:
-        served = ", ".join(repr(model.model_id) for model in models) or "none"
+        served = quoted_names(model.model_id for model in models) or "none"
         if name is None:
             raise EngineBroke(engine, f"serves several models or none, so name one in the settings: {served}")
         raise EngineBroke(

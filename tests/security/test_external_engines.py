@@ -20,16 +20,18 @@ from compiler.recipe import GrammarRecipe
 from compiler.recogniser.exchanged_items import with_exchanged_item
 from compiler.schema import compile_schema
 from runtime.engines import verified_output
-from runtime.engines.client import MAX_TOKENS, EngineAddress
+from runtime.engines.client import MAX_TOKENS, ClientLimits, EngineAddress, ServedModel, engine_message
 from runtime.engines.completion_request import conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.published_grammars import PublishedGrammars
-from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
+from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings, _served
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
+    MAX_REASON,
     EngineBroke,
+    EngineFault,
     EngineUnreachable,
     GrammarTooSlow,
     RequestRefused,
@@ -74,6 +76,56 @@ async def test_an_event_has_a_bounded_number_of_tokens():
 async def test_an_event_that_is_nested_without_end_is_the_engines_fault():
     with pytest.raises(EngineBroke):
         await tokens_of(answering(b'data: {"error": ' + b"[" * 100_000 + b"\n\n"))
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_an_error_that_is_nested_without_end_is_the_engines_fault(status):
+    """It ended the watch of the engine, or the request, with an error of ours."""
+
+    async def nested():
+        yield b"[" * 100_000
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, content=nested()))
+    client = VllmClient(EngineAddress("http://engine"), transport=transport)
+    with pytest.raises(EngineFault, match=rf"\[… \(HTTP {status}\)"):
+        await client.models()
+
+
+def test_what_an_engine_says_is_kept_and_logged_only_in_part():
+    """Its message, or the names of its models, of 15 MB were kept, and logged at each check."""
+    assert len(EngineBroke("engine", "broke off: " + "x" * 10**6).reason) == MAX_REASON
+    assert len(str(EngineBroke("engine", "broke off: " + "x" * 10**6))) < MAX_REASON + 30
+    with pytest.raises(EngineBroke, match=r"it serves 'm0', .* and 999976 more$"):
+        _served("engine", [ServedModel(f"m{number}", None) for number in range(1_000_000)], "mine")
+
+
+@pytest.mark.parametrize("nest", [lambda item: [item] * 100_000, lambda item: {"error": [[item] * 100_000]}])
+def test_only_the_beginning_of_an_engines_error_is_written(nest):
+    written = []
+
+    class Item:
+        def __repr__(self):
+            written.append(self)
+            return "item"
+
+    assert "item" in engine_message(nest(Item()))
+    assert len(written) < 100
+
+
+async def test_a_probe_whose_answer_drips_ends():
+    """Each byte came in time, so that the check of the engine did not end, nor any check after it."""
+
+    async def dripping():
+        for _ in range(1_000):
+            yield b" "
+            await asyncio.sleep(0.05)
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=dripping()))
+    limits = ClientLimits(connect_s=0.1, probe_s=0.2)
+    client = VllmClient(EngineAddress("http://engine"), limits, transport=transport)
+    async with asyncio.timeout(20):
+        with pytest.raises(EngineBroke, match="does not answer in time"):
+            await client.is_healthy()
 
 
 def working_replica():
