@@ -25,7 +25,10 @@ RuntimeFault
 
 from typing import Any, Self
 
-from toolspecs.nearest import instead, unknown
+from toolspecs.nearest import instead, shorten, unknown
+
+MAX_REASON = 700
+"""Characters of what an engine did wrong: its own words may be megabytes, which would be kept and logged."""
 
 
 class RuntimeFault(Exception):
@@ -152,8 +155,8 @@ class EngineFault(RuntimeFault):
 
     def __init__(self, engine: str, reason: str) -> None:
         self.engine = engine
-        self.reason = reason
-        super().__init__(f"the engine {engine} {reason}")
+        self.reason = shorten(reason, MAX_REASON)
+        super().__init__(f"the engine {engine} {self.reason}")
 
 
 class EngineRefused(EngineFault):

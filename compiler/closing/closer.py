@@ -33,6 +33,17 @@ without spelling it."""
 
 _ATTEMPTS_WRITING = 2_000
 """The attempts of a search while an output is written, which are a third of a second: others wait for it."""
+_BYTES_WRITING = _MAX_BYTES_TO_SPELL
+"""The bytes of completions whose tokens are counted meanwhile, in half a second: many tools may have long
+calls. The calls of four tools that are not known yet count as much."""
+_ATTEMPTS_ON_LOOP = 20
+"""The attempts that an event loop makes itself: three milliseconds."""
+_BYTES_ON_LOOP = 1 << 11
+"""The bytes of completions that an event loop counts itself: four milliseconds."""
+_GUARDED_BYTES_ON_LOOP = 64
+"""The longest completion that an event loop looks for under a guard: a byte takes up to 80 microseconds."""
+_SEEN_BYTES = 32
+"""A byte of a completion that needs no counting takes at most this part of one that does."""
 
 
 ShortestTexts = Callable[[SearchBudget], Sequence[bytes]]
@@ -120,8 +131,9 @@ class Closer:
         """What `fits` and `minimum` may search; shared by forks."""
         self._known: bytes | None = None
         """What completes the output from here, if that is known."""
-        self._admitted: tuple[int, Closable, bytes | None] | None = None
-        """The token that was admitted last, the position after it, and what completes the output there."""
+        self._admitted: tuple[tuple[int, int], Closable, bytes | None] | None = None
+        """The token that was admitted last and what remained, the position after it, and what completes the
+        output there."""
 
     def minimum(self) -> int:
         """Tokens of the shortest completion from here; looks at every tool that may follow.
@@ -161,23 +173,33 @@ class Closer:
 
         False also if a completion would take long to find.
         """
+        return self._admits(token_id, remaining, SearchBudget(_ATTEMPTS_WRITING, _BYTES_WRITING))
+
+    def admits_at_once(self, token_id: int, remaining: int) -> bool | None:
+        """What `admits` says, as far as an event loop may find out; None if a thread should."""
+        search = SearchBudget(_ATTEMPTS_ON_LOOP, _BYTES_ON_LOOP, _GUARDED_BYTES_ON_LOOP)
+        is_admitted = self._admits(token_id, remaining, search)
+        return None if not is_admitted and search.has_given_up else is_admitted
+
+    def _admits(self, token_id: int, remaining: int, search: SearchBudget) -> bool:
         if token_id in self._stop_ids:
+            return True
+        if self._admitted is not None and self._admitted[0] == (token_id, remaining):
             return True
         token = self._tokens[token_id]
         position = self._position.after(token_id, token)
         if position is None:
             return False
-        search = SearchBudget(_ATTEMPTS_WRITING)
         is_fitting, known = self._fits(position, remaining - 1, self._known_after(token), search)
         if is_fitting:
-            self._admitted = (token_id, position, known)
+            self._admitted = ((token_id, remaining), position, known)
         return is_fitting
 
     def accepted(self, token_id: int) -> None:
         """The token was appended to the output."""
         if token_id in self._stop_ids:
             return
-        if self._admitted is not None and self._admitted[0] == token_id:
+        if self._admitted is not None and self._admitted[0][0] == token_id:
             _, self._position, self._known = self._admitted
         else:
             token = self._tokens[token_id]
@@ -223,7 +245,12 @@ class Closer:
             return True, known
         if known is not None and self._count(known, budget) <= budget:
             return True, known
+        if position.min_completion_bytes() > search.num_bytes_left:
+            search.has_given_up = True
+            return False, known
         for text in position.completions(search):
+            if not search.allows(self._num_to_count(text, budget)):
+                break
             if self._count(text, budget) <= budget:
                 return True, text
         return False, known
@@ -235,10 +262,17 @@ class Closer:
 
     def _count(self, text: bytes, budget: int) -> int:
         """At least as many tokens as spell a completion; more than `budget` if it is not known to fit."""
-        is_settled = len(text) <= budget or len(text) > _MAX_BYTES_TO_COUNT
-        if is_settled and self._prepared.index.spells_bytes:
-            return len(text)
-        return self._segmentation.count(text, budget)
+        return len(text) if self._is_settled(text, budget) else self._segmentation.count(text, budget)
+
+    def _is_settled(self, text: bytes, budget: int) -> bool:
+        """Whether each byte of a completion counts as a token."""
+        is_short_or_long = len(text) <= budget or len(text) > _MAX_BYTES_TO_COUNT
+        return is_short_or_long and self._prepared.index.spells_bytes
+
+    def _num_to_count(self, text: bytes, budget: int) -> int:
+        """The bytes of a completion that `_count` looks at, or a part where it sees only their number."""
+        is_too_long = len(text) > budget * self._prepared.index.longest
+        return len(text) // _SEEN_BYTES if is_too_long or self._is_settled(text, budget) else len(text)
 
 
 class Segmentation:

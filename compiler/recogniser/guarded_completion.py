@@ -5,6 +5,7 @@ repetition, and goes on from there. Every element has a distinct one to be repla
 """
 
 import heapq
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -38,9 +39,16 @@ _OTHER_KEY = 2
 
 @dataclass(slots=True)
 class SearchBudget:
-    """How many more attempts some searches may have together."""
+    """How much more some searches may do together."""
 
     num_left: int = MAX_ATTEMPTS
+    """Attempts to get past a repetition."""
+    num_bytes_left: float = math.inf
+    """Bytes of completions to spell and to count tokens of."""
+    most_guarded_bytes: float = math.inf
+    """The longest completion to look for under a guard, where each byte is read several times."""
+    has_given_up: bool = False
+    """Whether a larger budget might have found more."""
 
     def spend(self, num_attempts: int) -> None:
         """Count attempts.
@@ -50,10 +58,24 @@ class SearchBudget:
         """
         self.num_left -= num_attempts
         if self.num_left < 0:
+            self.has_given_up = True
             raise UnsupportedGrammar(
                 "too many attempts found no text that ends the output without repeating a key or an item;"
                 " lower minItems where items must be unique"
             )
+
+    def allows_guarded(self, num_bytes: int) -> bool:
+        """Whether a completion of so many bytes may be looked for under a guard."""
+        self.has_given_up |= num_bytes > self.most_guarded_bytes
+        return num_bytes <= self.most_guarded_bytes
+
+    def allows(self, num_bytes: int) -> bool:
+        """Count bytes; False, and nothing is counted, if they are too many."""
+        if num_bytes > self.num_bytes_left:
+            self.has_given_up = True
+            return False
+        self.num_bytes_left -= num_bytes
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,10 @@ class Recogniser:
 
         Before it comes one that needs no search, but may be longer, if there is one.
         """
+        if self._cursor is not None and shortest is None:
+            num_planned = len(self._planned.text) if self._planned else 0
+            if not budget.allows_guarded(max(num_planned, self.min_completion_bytes())):
+                return
         if self._planned and self._cursor:
             text = with_exchanged_item(self._state, self._cursor, self._planned)
             if text is not None:

@@ -17,6 +17,10 @@ from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
 
+_BYTES_TO_READ = 1 << 16
+"""Where completions are bounded, reading a grammar and finding its shortest sentence counts as so many bytes
+of them: a small grammar takes twenty milliseconds, once."""
+
 
 class CompiledGrammar:
     """A grammar for one vocabulary; shared and immutable. A property is computed when it is first needed."""
@@ -70,11 +74,17 @@ class CompiledGrammar:
         return Network(self.grammar)
 
     def shortest_texts(self, budget: SearchBudget) -> Sequence[bytes]:
-        """Its shortest sentence; empty if no search found one that the guard allows."""
+        """Its shortest sentence; empty if no search found one that the guard allows.
+
+        It is found once. Empty also if it is not known, and the budget has no room to find it.
+        """
         num_attempts = budget.num_left
         for num_tried, texts in list(self._shortest_texts.items()):
             if texts or num_tried >= num_attempts:
+                budget.has_given_up |= not texts
                 return texts
+        if not budget.allows(_BYTES_TO_READ):
+            return ()
         texts = (*Recogniser.of(self.network).completions(budget),)
         self._shortest_texts[num_attempts] = texts
         return texts

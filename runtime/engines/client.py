@@ -3,6 +3,8 @@
 An answer is streamed. Leaving the stream closes its connection, and the engine frees what the request holds.
 """
 
+import asyncio
+import reprlib
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,6 +20,7 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
+from toolspecs.nearest import shorten
 
 MAX_EVENT_BYTES = 16 * 2**20
 """The largest event of a stream; the first may repeat the ids of the prompt."""
@@ -25,6 +28,10 @@ MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
 MAX_ERROR_CHARACTERS = 500
 """How much of an engine's own message our error messages quote."""
+_MAX_ERROR_BYTES = 4 * MAX_ERROR_CHARACTERS
+_SHORT = reprlib.Repr()
+"""Writes the beginning of an engine's message that is no text."""
+_SHORT.maxstring = _SHORT.maxother = MAX_ERROR_CHARACTERS
 MAX_IDLE_S = 2.0
 """How long a connection waits to be used again. vLLM closes it after 5 s, perhaps just as it is used."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -50,7 +57,7 @@ class EngineAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """The longest times in seconds.
+    """The longest times in seconds. An answer to a probe has both together, at whatever pace it comes.
 
     The number of connections has no limit: a probe that waited for a connection behind streams would make a
     busy engine look dead. The caller bounds how many completions run.
@@ -157,6 +164,7 @@ class EngineConnection:
     ) -> None:
         limits = limits or ClientLimits()
         self.name = address.name
+        self._whole_probe_s = limits.connect_s + limits.probe_s
         key = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
         verified = ssl.create_default_context(cafile=address.ca_bundle) if address.ca_bundle else True
         pooled = httpx.Limits(keepalive_expiry=MAX_IDLE_S)
@@ -178,7 +186,7 @@ class EngineConnection:
     async def get(self, path: str) -> httpx.Response:
         """An answer about the engine itself."""
         with self.reading():
-            async with self._http.stream("GET", path) as answer:
+            async with asyncio.timeout(self._whole_probe_s), self._http.stream("GET", path) as answer:
                 content = bytearray()
                 async for received in answer.aiter_raw():
                     content += received
@@ -286,7 +294,7 @@ async def _beginning(answer: httpx.Response) -> bytes:
     beginning = b""
     async for received in answer.aiter_raw():
         beginning += received
-        if len(beginning) > 4 * MAX_ERROR_CHARACTERS:
+        if len(beginning) > _MAX_ERROR_BYTES:
             break
     return beginning
 
@@ -295,8 +303,8 @@ def _refusal(name: str, status: int, content: bytes) -> EngineFault:
     """The error for an answer with an error status."""
     try:
         error: Any = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        error = content.decode(errors="replace")
+    except (msgspec.DecodeError, RecursionError):
+        error = content[:_MAX_ERROR_BYTES].decode(errors="replace")
     reason = f"{engine_message(error)} (HTTP {status})"
     if status in {408, 429} or status >= 500:
         return EngineBroke(name, f"cannot answer now: {reason}")
@@ -309,8 +317,8 @@ def engine_message(error: Any) -> str:
     """The message in an engine's error, shortened so that it fits into our own message."""
     while isinstance(error, dict):
         error = error.get("error") or error.get("message") or error.get("detail") or "it gives no reason"
-    text = " ".join(str(error).split())
-    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} …"
+    text = error[:_MAX_ERROR_BYTES] if isinstance(error, str) else _SHORT.repr(error)
+    return shorten(" ".join(text.split()), MAX_ERROR_CHARACTERS)
 
 
 class _Reading:
@@ -324,7 +332,7 @@ class _Reading:
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 raise EngineUnreachable(self._name, f"cannot be reached: {error}") from error
-            case httpx.TimeoutException():
+            case httpx.TimeoutException() | TimeoutError():
                 reason = "does not answer in time"
             case httpx.HTTPError():
                 reason = f"broke off: {str(error) or type(error).__name__}"

@@ -67,7 +67,9 @@ async def deliver_verified(
 
     num_taken = 0
     while num_taken < len(tokens) <= MAX_TOKENS_AT_ONCE and not output.is_slow:
-        delivery.put(output.take([tokens[num_taken]]))
+        delivery.put(output.take([tokens[num_taken]], may_search=False))
+        if output.needs_search:
+            break
         num_taken += 1
     if rest := tokens[num_taken:]:
         taking = submit(partial(output.take, rest))

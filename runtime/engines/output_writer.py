@@ -184,20 +184,22 @@ class OutputWriter:
         sentinel = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
         async with (
-            replica.request(request.client_id) as progress,
+            replica.request(request.client_id) as stall_clock,
             replica.client.completion(completion_request, request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
-                progress()
+                if chunk.tokens or (chunk.finish_reason and finish_reason is None):
+                    stall_clock.restart()
                 if chunk.tokens:
                     request.times.note_token()
                 if chunk.num_cached is not None and output.num_requests == 1:
                     delivery.num_cached = min(chunk.num_cached, len(output.prompt_ids))
                 finish_reason = chunk.finish_reason or finish_reason
                 tokens = _checked_tokens(chunk, sentinel, replica)
-                await deliver_verified(
-                    output, tokens, delivery, partial(self._threads.submit, request.client_id)
-                )
+                with stall_clock.stopped():
+                    await deliver_verified(
+                        output, tokens, delivery, partial(self._threads.submit, request.client_id)
+                    )
                 if output.is_finished:
                     await self._deliver_end(
                         replica, output, delivery, chunks, is_done=finish_reason is not None

@@ -16,12 +16,13 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from runtime.engines.client import EngineClient, ServedModel
 from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
 from runtime.protocol import Circuit, EngineState
+from toolspecs.nearest import quoted_names
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ MAX_FAILURES = 3
 class WatchSettings:
     """How often a replica is checked, and how long things may take, in seconds.
 
-    A running request is abandoned if no token comes for `stall_s`.
+    A running request is abandoned once it has waited `stall_s` for the engine's next token.
     """
 
     probe_s: float = 5.0
@@ -47,6 +48,43 @@ class WatchSettings:
 
 Check = Callable[[EngineClient, ServedModel], Awaitable[None]]
 """The canary: raises EngineFault if an engine must not be used."""
+
+
+class StallClock:
+    """How much longer a request waits for its engine's next token; other waits do not count."""
+
+    def __init__(self, scope: asyncio.Timeout, stall_s: float) -> None:
+        self._scope = scope
+        self._stall_s = stall_s
+        self._is_abandoned = False
+
+    def restart(self) -> None:
+        """Tokens came."""
+        self._wait(self._stall_s)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Inside the block, the request waits for something else than its engine."""
+        ends_at = self._scope.when()
+        assert ends_at is not None, "a clock is stopped once at a time"
+        left_s = ends_at - asyncio.get_running_loop().time()
+        self._reschedule(None)
+        try:
+            yield
+        finally:
+            self._wait(left_s)
+
+    def abandon(self) -> None:
+        """Wait no longer: the replica is dead."""
+        self._wait(0)
+        self._is_abandoned = True
+
+    def _wait(self, seconds: float) -> None:
+        self._reschedule(asyncio.get_running_loop().time() + seconds)
+
+    def _reschedule(self, ends_at: float | None) -> None:
+        if not (self._is_abandoned or self._scope.expired()):
+            self._scope.reschedule(ends_at)
 
 
 class Replica:
@@ -62,7 +100,7 @@ class Replica:
         self.num_failed = 0
         self.num_refused_tokens = 0
         self._settings = settings
-        self._running: set[asyncio.Timeout] = set()
+        self._running: set[StallClock] = set()
         self._num_failures = 0
         self._failing: set[str] = set()
         """The clients whose requests have failed since the last success."""
@@ -78,28 +116,23 @@ class Replica:
         return len(self._running)
 
     @asynccontextmanager
-    async def request(self, client_id: str = "") -> AsyncIterator[Callable[[], None]]:
+    async def request(self, client_id: str = "") -> AsyncIterator[StallClock]:
         """Count a request of a client on this replica for the length of the block.
 
-        The block must call the yielded function whenever tokens come.
+        The block must restart the yielded clock whenever tokens come, and stop it where it waits for others.
 
         Raises:
             EngineBroke: no tokens came for too long, or the replica was found dead.
         """
-        loop = asyncio.get_running_loop()
         scope = asyncio.timeout(self._settings.stall_s)
-
-        def progress() -> None:
-            if not scope.expired():
-                scope.reschedule(loop.time() + self._settings.stall_s)
-
+        stall_clock = StallClock(scope, self._settings.stall_s)
         try:
             async with scope:
-                self._running.add(scope)
+                self._running.add(stall_clock)
                 try:
-                    yield progress
+                    yield stall_clock
                 finally:
-                    self._running.discard(scope)
+                    self._running.discard(stall_clock)
         except TimeoutError as error:
             if not scope.expired():
                 raise
@@ -144,10 +177,8 @@ class Replica:
     def open(self, reason: str) -> None:
         """Take no more requests and abandon the running ones: the replica is dead."""
         self._take_none(reason)
-        now = asyncio.get_running_loop().time()
-        for scope in self._running:
-            if not scope.expired():
-                scope.reschedule(now)
+        for stall_clock in self._running:
+            stall_clock.abandon()
 
     def _take_none(self, reason: str) -> None:
         if self.reason != reason:
@@ -238,7 +269,7 @@ def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> Ser
         return models[0]
     served_model = next((model for model in models if model.model_id == name), None)
     if served_model is None:
-        served = ", ".join(repr(model.model_id) for model in models) or "none"
+        served = quoted_names(model.model_id for model in models) or "none"
         if name is None:
             raise EngineBroke(engine, f"serves several models or none, so name one in the settings: {served}")
         raise EngineBroke(

@@ -114,6 +114,8 @@ class VerifiedOutput:
         """Whether the last token that came was refused, or the engine ended the output too early."""
         self.is_over_budget = False
         """Whether the output could not be completed within its budget after the last token."""
+        self.needs_search = False
+        """Whether the token that came last was left for a thread, which should take it again."""
         self.is_exhausted = False
         """Whether the output ended because its engine could only have written a stop token."""
         self.num_refused = 0
@@ -192,10 +194,12 @@ class VerifiedOutput:
         token_ids = np.flatnonzero(bits)
         return tuple(token_ids.tolist()) if len(token_ids) <= most else ()
 
-    def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
+    def take(self, tokens: Iterable[SampledToken], *, may_search: bool = True) -> list[Event]:
         """The events of an engine's tokens, up to a token that is refused or ends the output.
 
         Neighbouring deltas of the same text or call are joined, so that what came together is sent together.
+        Unless it `may_search`, it stops before a token after which a completion takes long to find, and
+        `needs_search` tells.
 
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
@@ -203,8 +207,10 @@ class VerifiedOutput:
         self._fills.begin_for(self._client_id)
         start_s = self._fills.processor_s()
         events: list[Event] = []
+        self.needs_search = False
         for token in tokens:
-            if not self.is_open:
+            self.needs_search = self.is_open and not may_search and self._takes_long(token.token_id)
+            if self.needs_search or not self.is_open:
                 break
             events += self._take(token)
         self._time.add(self._fills.processor_s() - start_s)
@@ -274,6 +280,12 @@ class VerifiedOutput:
             return [*self._feed([written]), *self._end_if_done([written])]
         return []
 
+    def _takes_long(self, token_id: int) -> bool:
+        """Whether it takes long to find out if the output can be completed after a token."""
+        if self._closer is None or not 0 <= token_id < self._width:
+            return False
+        return self._closer.admits_at_once(token_id, self.remaining) is None
+
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the vocabulary and, if masks are checked, in the mask."""
         if not self._checks_masks or self._matcher is None:
@@ -291,8 +303,13 @@ class VerifiedOutput:
         return self._num_rescued + (first != token.token_id and not self._is_in_mask(first))
 
     def _as_asked(self, token: SampledToken) -> SampledToken:
-        """The token with as many alternatives as the request asked for, the most probable first."""
-        if self._num_logprobs is None or len(token.top) <= self._num_logprobs:
+        """The token with as many alternatives as the request asked for, the most probable first.
+
+        An engine may send log probabilities that nobody asked for, without end.
+        """
+        if self._num_logprobs is None:
+            return token if token.logprob is None and not token.top else SampledToken(token.token_id)
+        if len(token.top) <= self._num_logprobs:
             return token
         best = sorted(token.top, key=lambda choice: -choice[1])
         return replace(token, top=tuple(best[: self._num_logprobs]))

@@ -21,6 +21,9 @@ from compiler.tagged_values import (
 )
 from runtime.text.pending_text import JsonScanner, PendingText
 
+_MAX_CORE = 8
+"""Longer than any word of JSON."""
+
 
 class _State(Enum):
     """What comes next."""
@@ -34,6 +37,31 @@ class _State(Enum):
     OVER = auto()
 
 
+class _BegunValue:
+    """A value that may still become a string or other JSON; each piece of it is looked at once."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self._core = ""
+        """It without blanks around; of a longer one only the beginning, which is that of a number."""
+        self._ends_in_blank = False
+
+    @property
+    def first(self) -> str:
+        """The first character after blanks; empty if there is none yet."""
+        return self._core[:1]
+
+    def add(self, piece: str, admitted: tuple[str, ...]) -> bool:
+        """Add a piece; whether the value may still be JSON of a number or a word."""
+        self.pieces.append(piece)
+        core = piece.strip(JSON_BLANKS)
+        is_parted = bool(core and self._core) and (self._ends_in_blank or piece[0] in JSON_BLANKS)
+        may_be = not is_parted and (not core or may_be_scalar(admitted, self._core + core))
+        self._core = (self._core + core)[:_MAX_CORE]
+        self._ends_in_blank = piece[-1] in JSON_BLANKS
+        return may_be
+
+
 class ParameterReader:
     """Reads the parameters of one call; `types` are those of `compiler.units.unit.Unit`."""
 
@@ -45,6 +73,7 @@ class ParameterReader:
         self._admitted: tuple[str, ...] = ()
         self._state = _State.BETWEEN
         self._pending = PendingText()
+        self._value = _BegunValue()
         self._lead = "{"
         self._scanner = JsonScanner()
 
@@ -116,19 +145,26 @@ class ParameterReader:
         """Find out what kind of value begins, as soon as that is certain."""
         if self._admitted == (STRING,):
             return self._begin_text()
-        if begins_container(self._admitted, self._pending.text.lstrip(JSON_BLANKS)[:1]):
+        piece, is_whole = self._pending.take_before(self._tags.end)
+        is_open = not piece or self._value.add(piece, self._admitted)
+        if begins_container(self._admitted, self._value.first):
+            self._pending.text = self._take_value() + self._pending.text
             self._state, self._scanner = _State.CONTAINER, JsonScanner()
             return ""
-        begun, is_whole = self._pending.find_before(self._tags.end)
         if is_whole:
-            return self._read_scalar(begun)
-        is_begun = bool(begun.strip(JSON_BLANKS))
-        is_text = STRING in self._admitted and is_begun and not may_be_scalar(self._admitted, begun)
-        return self._begin_text() if is_text else ""
+            return self._read_scalar(self._take_value())
+        if is_open or STRING not in self._admitted:
+            return ""
+        self._pending.text = self._take_value() + self._pending.text
+        return self._begin_text()
+
+    def _take_value(self) -> str:
+        value, self._value = "".join(self._value.pieces), _BegunValue()
+        return value
 
     def _read_scalar(self, value: str) -> str:
-        """Read a complete value that is no container."""
-        self._pending.take(value + self._tags.end)
+        """Read a complete value that is no container, of which only the end is still pending."""
+        self._pending.take(self._tags.end)
         self._state = _State.BETWEEN
         if is_json(self._admitted, value):
             return value.strip(JSON_BLANKS)

@@ -15,6 +15,7 @@ from vocabularies import named_vocabulary
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
+from compiler.closing import closer as closing
 from compiler.closing.closer import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.shortest import NEVER
@@ -143,6 +144,25 @@ def test_calls_are_complete_within_any_budget(syntax, parallel, extra, seed):
     _check(generation, budget)
     prose = _check_calls(generation.text, grammar)
     assert SYNTAXES[syntax].messages or not prose
+
+
+@pytest.mark.parametrize("syntax", sorted(SYNTAXES))
+@pytest.mark.parametrize("mode", ["required", "auto"])
+@pytest.mark.parametrize(("num_bytes", "num_attempts"), [(0, 0), (150, 2_000), (1 << 18, 2)])
+def test_calls_are_complete_however_little_may_be_looked_for(
+    syntax, mode, num_bytes, num_attempts, monkeypatch
+):
+    """What is not looked for is taken not to fit; what was found before is still known."""
+    grammar = _toolset(syntax, mode, BYTES)
+    monkeypatch.setattr(closing, "_BYTES_WRITING", num_bytes)
+    monkeypatch.setattr(closing, "_ATTEMPTS_WRITING", num_attempts)
+    minimum = grammar.closer().minimum()
+    for seed in range(12):
+        budget = minimum + (0, 3, 20, 80)[seed % 4]
+        generation = Generation(grammar, budget, random.Random(seed))
+        _check(generation, budget)
+        if mode == "required":
+            _check_calls(generation.text, grammar)
 
 
 @pytest.mark.parametrize("syntax", ["hermes", "json", "deepseek_v3", "qwen3_coder", "harmony", "glm_4_7"])

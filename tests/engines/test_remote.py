@@ -256,9 +256,9 @@ async def test_whether_a_prompt_ends_in_a_thought_is_found_out_once_and_in_a_thr
 async def test_outputs_that_are_slow_to_verify_are_verified_in_threads(text, monkeypatch):
     take, threads = VerifiedOutput.take, []
 
-    def noted(self, tokens):
+    def noted(self, tokens, **options):
         threads.append(threading.current_thread())
-        return take(self, tokens)
+        return take(self, tokens, **options)
 
     monkeypatch.setattr(VerifiedOutput, "take", noted)
     monkeypatch.setattr(verified_output, "SLOW_S", -1.0)

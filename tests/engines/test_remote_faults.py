@@ -151,8 +151,8 @@ async def test_what_is_verified_while_its_engine_is_found_dead_reaches_the_clien
     """Else the client would read an answer with a hole, after which another engine went on."""
     take, entered, may_go_on = VerifiedOutput.take, [], threading.Event()
 
-    def held_once(self, tokens):
-        events = take(self, tokens)
+    def held_once(self, tokens, **options):
+        events = take(self, tokens, **options)
         is_in_thread = threading.current_thread() is not threading.main_thread()
         if is_in_thread and not entered and any(isinstance(event, ArgumentsDelta) for event in events):
             entered.append(self)

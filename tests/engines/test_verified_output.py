@@ -14,11 +14,11 @@ SCHEMA = {"enum": ["ab", "abcdefghij"]}
 DISTINCT = {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b"]}}
 
 
-def an_output(max_tokens, begun):
+def an_output(max_tokens, begun, num_logprobs=None):
     """An output over single bytes, of which a text has come already."""
     prepared = prepare(None)
     output = VerifiedOutput(
-        GenerationRequest("r", "m", (), constraint=compile_schema(SCHEMA)),
+        GenerationRequest("r", "m", (), constraint=compile_schema(SCHEMA), num_logprobs=num_logprobs),
         0,
         [],
         max_tokens,
@@ -60,6 +60,17 @@ def test_what_comes_together_is_one_event():
     output = an_output(100, b"")
     (delta,) = output.take(map(SampledToken, b'"ab'))
     assert delta.text == '"ab'
+
+
+@pytest.mark.parametrize(("num_logprobs", "num_kept"), [(None, []), (0, [0] * 3), (1, [1] * 3), (5, [2] * 3)])
+def test_only_log_probabilities_that_the_request_asked_for_are_kept(num_logprobs, num_kept):
+    """An engine that sent them unasked filled the memory with what no client had asked for."""
+    output = an_output(100, b"", num_logprobs)
+    tops = ((ord("b"), -0.5), (ord("a"), -0.1))
+    (delta,) = output.take(SampledToken(byte, -0.1, tops) for byte in b'"ab')
+    assert [len(logprob.top) for logprob in delta.logprobs] == num_kept
+    if num_logprobs == 1:
+        assert {top.token for logprob in delta.logprobs for top in logprob.top} == {"a"}
 
 
 def test_an_output_is_slow_until_it_has_been_quick_for_a_while(monkeypatch):

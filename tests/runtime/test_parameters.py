@@ -5,7 +5,10 @@ import json
 import pytest
 
 from compiler.syntaxes import SYNTAXES
+from compiler.tagged_values import may_be_scalar
+from runtime.text import parameters
 from runtime.text.parameters import ParameterReader
+from runtime.text.pending_text import PendingText
 
 QWEN = SYNTAXES["qwen3_coder"]
 DEEPSEEK = SYNTAXES["deepseek_v3_2"]
@@ -54,6 +57,47 @@ def test_a_value_is_read_as_its_type(types, written, value, size):
     arguments, rest = read(text, {"k": tuple(types)}, size=size)
     assert json.loads(arguments) == {"k": value}
     assert QWEN.end.startswith(rest)
+
+
+@pytest.mark.parametrize(
+    ("begun", "unit", "rest", "value"),
+    [
+        ("", "\n", "x", "\n" * 20_000 + "x"),
+        ("", " ", "12", 12),
+        ("null", " ", "", None),
+        ("", "7", "x", "7" * 20_000 + "x"),
+    ],
+)
+def test_each_piece_of_a_value_is_looked_at_once(monkeypatch, begun, unit, rest, value):
+    """All that had come of a value was read again with each token: a hundred thousand blanks took minutes."""
+    looked_at = []
+
+    def counted(own, end):
+        looked_at.append(len(own.text))
+        return find_before(own, end)
+
+    def may_be(types, text):
+        looked_at.append(len(text))
+        return may_be_scalar(types, text)
+
+    find_before = PendingText.find_before
+    monkeypatch.setattr(PendingText, "find_before", counted)
+    monkeypatch.setattr(parameters, "may_be_scalar", may_be)
+    reader = ParameterReader(QWEN, {"k": ("null", "number", "string")})
+    pieces = ["<parameter=k>\n", begun, *[unit] * 20_000, rest, "\n</parameter>\n", QWEN.end]
+    assert json.loads("".join(map(reader.feed, pieces))) == {"k": value}
+    assert sum(looked_at) < 30 * 20_000
+
+
+@pytest.mark.parametrize(
+    "written", ["1 2", " nul l", "12\n\n3", "\n\n", "true e", "1\n</parameter", "\n</p 1"]
+)
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_what_no_word_or_number_can_become_is_a_string(written, size):
+    arguments, _ = read(
+        parameter(written) + QWEN.end, {"k": ("null", "boolean", "number", "string")}, size=size
+    )
+    assert json.loads(arguments) == {"k": written}
 
 
 def test_parameters_follow_one_another():

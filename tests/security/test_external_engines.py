@@ -6,26 +6,32 @@ import json
 import sys
 import threading
 import tracemalloc
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
 import pytest
 from completions_server import StandIn
-from remote_engines import SETTINGS, answering, load_text, remote_over, tokens_of, until
+from remote_engines import SETTINGS, WATCH, answering, load_text, remote_over, tokens_of, until
 
 from compiler.closing.closer import Segmentation
 from compiler.recipe import GrammarRecipe
+from compiler.recogniser.exchanged_items import with_exchanged_item
+from compiler.schema import compile_schema
 from runtime.engines import verified_output
-from runtime.engines.client import MAX_TOKENS, EngineAddress
+from runtime.engines.client import MAX_TOKENS, ClientLimits, EngineAddress, ServedModel, engine_message
 from runtime.engines.completion_request import conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.published_grammars import PublishedGrammars
-from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
+from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings, _served
+from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
+    MAX_REASON,
     EngineBroke,
+    EngineFault,
     EngineUnreachable,
     GrammarTooSlow,
     RequestRefused,
@@ -34,6 +40,7 @@ from runtime.errors import (
 from runtime.event_queue import EventQueue
 from runtime.events import PromptRead
 from runtime.protocol import Circuit
+from runtime.request import GenerationRequest
 from runtime.text import prompts
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
@@ -71,6 +78,56 @@ async def test_an_event_that_is_nested_without_end_is_the_engines_fault():
         await tokens_of(answering(b'data: {"error": ' + b"[" * 100_000 + b"\n\n"))
 
 
+@pytest.mark.parametrize("status", [400, 500])
+async def test_an_error_that_is_nested_without_end_is_the_engines_fault(status):
+    """It ended the watch of the engine, or the request, with an error of ours."""
+
+    async def nested():
+        yield b"[" * 100_000
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, content=nested()))
+    client = VllmClient(EngineAddress("http://engine"), transport=transport)
+    with pytest.raises(EngineFault, match=rf"\[… \(HTTP {status}\)"):
+        await client.models()
+
+
+def test_what_an_engine_says_is_kept_and_logged_only_in_part():
+    """Its message, or the names of its models, of 15 MB were kept, and logged at each check."""
+    assert len(EngineBroke("engine", "broke off: " + "x" * 10**6).reason) == MAX_REASON
+    assert len(str(EngineBroke("engine", "broke off: " + "x" * 10**6))) < MAX_REASON + 30
+    with pytest.raises(EngineBroke, match=r"it serves 'm0', .* and 999976 more$"):
+        _served("engine", [ServedModel(f"m{number}", None) for number in range(1_000_000)], "mine")
+
+
+@pytest.mark.parametrize("nest", [lambda item: [item] * 100_000, lambda item: {"error": [[item] * 100_000]}])
+def test_only_the_beginning_of_an_engines_error_is_written(nest):
+    written = []
+
+    class Item:
+        def __repr__(self):
+            written.append(self)
+            return "item"
+
+    assert "item" in engine_message(nest(Item()))
+    assert len(written) < 100
+
+
+async def test_a_probe_whose_answer_drips_ends():
+    """Each byte came in time, so that the check of the engine did not end, nor any check after it."""
+
+    async def dripping():
+        for _ in range(1_000):
+            yield b" "
+            await asyncio.sleep(0.05)
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=dripping()))
+    limits = ClientLimits(connect_s=0.1, probe_s=0.2)
+    client = VllmClient(EngineAddress("http://engine"), limits, transport=transport)
+    async with asyncio.timeout(20):
+        with pytest.raises(EngineBroke, match="does not answer in time"):
+            await client.is_healthy()
+
+
 def working_replica():
     replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings())
     replica.circuit, replica.reason = Circuit.CLOSED, ""
@@ -104,6 +161,58 @@ async def test_an_engine_that_cannot_be_reached_gets_no_more_requests():
     replica = working_replica()
     await fail(replica, "a", EngineUnreachable)
     assert replica.circuit is Circuit.OPEN
+
+
+async def test_only_the_time_that_a_request_waits_for_its_engine_counts_as_a_stall():
+    """Waiting for our own verifying threads did, too: tenants with slow grammars took engines from all."""
+    replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings(stall_s=0.2))
+    async with replica.request() as stall_clock:
+        for _ in range(3):
+            with stall_clock.stopped():
+                await asyncio.sleep(0.3)
+    assert (replica.num_served, replica.num_failed) == (1, 0)
+
+    async def engine_says_nothing(stall_clock):
+        for _ in range(1000):
+            with stall_clock.stopped():
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.02)
+
+    async def engine_dies(stall_clock):
+        with stall_clock.stopped():
+            replica.open("is dead")
+            stall_clock.restart()
+        await asyncio.sleep(30)
+
+    async def waiting_for(wait):
+        async with replica.request() as stall_clock:
+            await wait(stall_clock)
+
+    for wait in (engine_says_nothing, engine_dies):
+        with pytest.raises(EngineBroke, match="stopped answering"):
+            await waiting_for(wait)
+    assert replica.num_failed == 2
+
+
+async def test_an_engine_that_sends_endless_events_without_tokens_has_stalled(text):
+    """Each event counted as progress, so that a request held its engine and its client's place for ever."""
+
+    class Babbling(StandIn):
+        async def paced(self, tokens, leaving, send):
+            if not is_babbling:
+                async for pair in super().paced(tokens, leaving, send):
+                    yield pair
+            while is_babbling and not leaving.done():
+                yield [], None
+                await asyncio.sleep(0.01)
+
+    is_babbling = False
+    settings = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
+    async with remote_over(text, Babbling(text), settings=settings) as remote:
+        is_babbling = True
+        async with asyncio.timeout(20):
+            with pytest.raises(EngineBroke, match="stopped answering"):
+                await anext_events(remote, remote.request(await remote.grammar()))
 
 
 async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_rendered(text, monkeypatch):
@@ -175,9 +284,10 @@ async def test_slow_outputs_of_one_client_leave_threads_to_others(text, monkeypa
 
 async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_event_loop():
     class Output:
-        is_slow, taken = False, []
+        is_slow, needs_search, taken = False, False, []
 
-        def take(self, tokens):
+        def take(self, tokens, *, may_search=True):
+            assert may_search is (threading.current_thread() is not threading.main_thread())
             self.taken.append((len(tokens), threading.current_thread() is threading.main_thread()))
             self.is_slow = len(self.taken) == 2
             return []
@@ -186,6 +296,32 @@ async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_even
     with ThreadPoolExecutor(1) as threads:
         await deliver_verified(Output(), tokens, ChoiceDelivery(EventQueue(1)), threads.submit)
     assert Output.taken == [(1, True), (1, True), (6, False)]
+
+
+async def test_no_long_search_for_a_completion_is_made_on_the_event_loop(monkeypatch):
+    """Each token near the end of a budget was searched for on the loop, which stood still for 16 s of an answer."""
+    pairs = {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "string"}}
+    compiled = compile_schema({"type": "array", "minItems": 20, "items": pairs})
+    written = json.dumps([["x" * 10, "y", "z"]] * 20, separators=(",", ":")).encode()
+    verification = Verification(compiled.prepared, TokenBytes(compiled.vocabulary))
+    request = GenerationRequest("r", "m", (), constraint=compiled)
+    output = VerifiedOutput(request, 0, [], len(written) + 60, verification, is_thinking=False)
+    output.check_budget()
+    looked_for = defaultdict(list)
+
+    def exchanged(state, cursor, planned):
+        looked_for[threading.current_thread() is threading.main_thread()].append(len(planned.text))
+        return with_exchanged_item(state, cursor, planned)
+
+    monkeypatch.setattr("compiler.recogniser.recogniser.with_exchanged_item", exchanged)
+    with ThreadPoolExecutor(1) as threads:
+        for byte in written:
+            await deliver_verified(
+                output, [SampledToken(byte)], ChoiceDelivery(EventQueue(1)), threads.submit
+            )
+    assert bytes(output.ids) == written
+    assert max(looked_for[False]) > 200
+    assert max(looked_for[True], default=0) <= 64
 
 
 async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, monkeypatch):

@@ -7,7 +7,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from compiler import compile_schema
+from compiler import compile_schema, compile_toolset
+from compiler.closing import closer as closing
+from compiler.closing.closer import Segmentation
 from compiler.errors import MatchingTooSlow, UnsupportedGrammar
 from compiler.guard import guard
 from compiler.guard.candidate_tokens import CandidateTokens
@@ -19,6 +21,7 @@ from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queu
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
+from toolspecs.tool import Tool
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 INNER = {
@@ -161,6 +164,55 @@ def test_a_completion_with_very_many_marked_keys_is_read_once():
         text = b'{"k0":"' + bytes(closer.completion_ids(4_000))
     assert json.loads(text) == dict.fromkeys(keys, "")
     assert spelled.call_count < 5
+
+
+def tools_with_long_calls(vocabulary, num_tools, num_bytes):
+    """A toolset with a tool for each number, whose shortest call is long, and another with a short one."""
+    tools = [
+        Tool(f"t{n}", "", {"properties": {"a": {"const": f"{n}" + "y" * num_bytes}}, "required": ["a"]})
+        for n in range(num_tools)
+    ]
+    tools.append(Tool("now", "", {}))
+    return compile_toolset(tools, tokenizer=vocabulary, syntax="hermes", tool_choice="required")
+
+
+def begin_a_call(closer, remaining):
+    for token_id in b'<tool_call>\n{"name": "':
+        assert closer.admits(token_id, remaining)
+        closer.accepted(token_id)
+
+
+def test_a_token_inside_a_tools_name_finds_the_shortest_calls_of_few_tools():
+    """One token had those of 300 tools found, which took the engine 7 s."""
+    closer = tools_with_long_calls(VOCABULARY, 20, 500).closer()
+    assert closer.fits(100)
+    begin_a_call(closer, 100)
+    with patch.object(Recogniser, "of", side_effect=Recogniser.of) as read:
+        assert not closer.admits(ord("t"), 100)
+        assert read.call_count <= 4
+        assert closer.admits(ord("n"), 100)
+    assert bytes(closer.completion_ids(100)).startswith(b'now"')
+
+
+def test_a_token_inside_a_tools_name_counts_the_tokens_of_few_calls(monkeypatch):
+    """The tokens of the shortest calls of all tools were counted, at 2 microseconds a byte."""
+    pairs = prepare(Vocabulary.from_tokens([*(bytes([byte]) for byte in range(256)), b"xx"], stop_ids=[]))
+    closer = tools_with_long_calls(pairs, 20, 1_000).closer()
+    counted = []
+    count = Segmentation.count
+    monkeypatch.setattr(
+        Segmentation, "count", lambda own, text, limit: counted.append(len(text)) or count(own, text, limit)
+    )
+    monkeypatch.setattr(closing, "_BYTES_WRITING", 1 << 20)
+    assert closer.fits(900)
+    begin_a_call(closer, 900)
+    assert not closer.admits(ord("t"), 900)
+    assert sum(counted) > 20 * 1_000
+    counted.clear()
+    monkeypatch.setattr(closing, "_BYTES_WRITING", 5_000)
+    assert not closer.admits(ord("t"), 900)
+    assert 3_000 < sum(counted) <= 5_000
+    assert closer.admits(ord("n"), 900)
 
 
 NESTED = {"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}
