@@ -112,7 +112,7 @@ class UnknownToolset(ToolspecsError):
         self.name = name
         known = tuple(known)
         self.near = near_matches(name, known)
-        super().__init__(unknown("toolset", name, known))
+        super().__init__(unknown("toolset", name, known, self.near))
 
 
 class DeletedToolset(UnknownToolset):
@@ -147,7 +147,7 @@ class UnknownTool(ToolspecsError):
         self.name = name
         known = tuple(known)
         self.near = near_matches(name, known)
-        super().__init__(f"toolset {toolset!r} has {unknown('tool', name, known)}")
+        super().__init__(f"toolset {toolset!r} has {unknown('tool', name, known, self.near)}")
 
 
 class UnknownRevision(ToolspecsError):

@@ -17,7 +17,7 @@ from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
 from gateway.generation.turn import Observer
 from gateway.http.problems import send_error
-from runtime.errors import DeadlineExceeded, RequestRefused
+from runtime.errors import DeadlineExceeded, GrammarTooSlow, RequestRefused
 from runtime.events import ArgumentsDelta, Event, Finished, GenerationStats, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest
 
@@ -121,7 +121,8 @@ def metered(
         allowance.limits.settle(reservation, max(reservation.amount, metered_observer.num_prompt or 0))
         raise
     except BaseException as error:
-        is_refused = isinstance(error, RequestRefused)
+        # A grammar that is too slow is refused late.
+        is_refused = isinstance(error, RequestRefused) and not isinstance(error, GrammarTooSlow)
         allowance.limits.settle(reservation, 0 if is_refused else metered_observer.num_prompt or 0)
         raise
 

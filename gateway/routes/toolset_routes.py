@@ -1,6 +1,7 @@
 """The routes of the registry: toolsets, their tools, revisions, reports and checks."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from gateway.routes.toolset_json import (
     summary_json,
     tool_json,
 )
-from gateway.routes.transport import PageSize, check_query, read_registry_body
+from gateway.routes.transport import PageSize, check_query, in_turn, read_registry_body
 from gateway.services import WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
@@ -124,8 +125,10 @@ class ToolsetController(Controller):
     @get("/{toolset:str}/tools")
     async def list_tools(
         self,
+        request: HttpRequest,
         toolset: FromPath[str],
         services: WiredServices,
+        principal: RequestPrincipal,
         *,
         revision: RevisionNumber = None,
         after: FromQuery[str | None] = None,
@@ -138,8 +141,9 @@ class ToolsetController(Controller):
         With `search`, only tools whose names or descriptions contain all its words.
         """
         resolved = await services.registry.catalog.get(toolset, revision)
-        # In a thread: a search reads descriptions of megabytes.
-        page = await asyncio.to_thread(resolved.toolset.page, after=after, limit=limit, search=search)
+        page_of = partial(resolved.toolset.page, after=after, limit=limit, search=search)
+        # A search reads descriptions of megabytes.
+        page = await in_turn(request, services, principal.client_id, lambda turn: turn.run(page_of))
         return summary_json(resolved.summary) | {
             "tools": [listed_tool_json(tool) for tool in page.items],
             "next": page.next_key,

@@ -16,7 +16,7 @@ from serving import client_of
 from gateway.access.rate_limits import Limited, RateLimits
 from gateway.app import create_app
 from gateway.errors import RateLimited
-from runtime.errors import BudgetTooSmall, DeadlineExceeded
+from runtime.errors import BudgetTooSmall, DeadlineExceeded, GrammarTooSlow
 from runtime.events import PromptRead, SelectionStats, TextDelta
 
 ADMIN = "a-key-of-the-settings"
@@ -198,14 +198,23 @@ async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(limited, runt
         assert 250 < await remaining(client, own) < 300
 
 
-@pytest.mark.parametrize(("events", "cost"), [([], 600), ([TextDelta(0, "a")], 601)])
-async def test_a_prompt_that_was_read_is_paid_whatever_becomes_of_its_answer(limited, runtime, events, cost):
+@pytest.mark.parametrize(
+    ("events", "status", "cost"),
+    [
+        ([RuntimeError("the engine broke")], 500, 600),
+        ([TextDelta(0, "a"), RuntimeError("the engine broke")], 500, 601),
+        ([GrammarTooSlow(0.5)], 400, 600),
+    ],
+)
+async def test_a_prompt_that_was_read_is_paid_whatever_becomes_of_its_answer(
+    limited, runtime, events, status, cost
+):
     """A prompt of one token a character was paid as a quarter of that by clients that left, and by others not."""
     async with client_of(limited) as client:
         own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [PromptRead(600), *events, RuntimeError("the engine broke")]
+        whole, runtime.script = runtime.script, [PromptRead(600), *events]
         asked = {**CHAT, "max_tokens": 1}
-        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 500
+        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == status
         runtime.script = whole
         assert await remaining(client, own) == 1000 - cost - 1
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import random
 import threading
 import time
 from dataclasses import astuple
+from difflib import SequenceMatcher
 from itertools import product
 
 import httpx
@@ -31,12 +33,13 @@ from runtime.request import Message
 from runtime.text.detokenizer import StopScanner, overlap
 from toolspecs import tool_index
 from toolspecs.bundle import MAX_URI, Bundler, absolute
-from toolspecs.errors import InvalidTools
+from toolspecs.errors import InvalidTools, UnknownTool
 from toolspecs.json_value import Limits
-from toolspecs.nearest import near_matches
+from toolspecs.nearest import MAX_COUNTED, NUM_COMPARED, near_matches
 from toolspecs.schema_check import check_documents
 from toolspecs.stores import open_store
-from toolspecs.tool import Tool
+from toolspecs.submission import read_toolset
+from toolspecs.tool import Tool, ToolSearch
 from toolspecs.tool_index import ReadTexts, ToolIndex
 from toolspecs.tool_parser import parse_tool, read_tool, read_tools, submitted_name
 from toolspecs.toolset_contents import compress
@@ -152,9 +155,32 @@ def test_the_overlap_is_the_longest():
 def test_long_names_are_compared_with_few():
     """Comparing takes time with the square of the length: 2.5 ms for two of 199 characters."""
     similar = ["ab" * 99 + chr(ord("a") + number % 26) for number in range(300)]
-    assert near_matches("ab" * 99, similar) == ()
-    assert near_matches("ab" * 99, similar[:3])
+    assert len(near_matches("ab" * 99, similar)) == 1
     assert near_matches("send_mail", [f"send_mail_{number}" for number in range(2_000)])
+
+
+def test_a_wrong_name_is_compared_with_few_of_many_that_are_alike(monkeypatch):
+    """150 bytes that named no tool of 2,048 with names of the letters a and b stopped the event loop for 0.25 s."""
+    counted, compared = [], []
+    monkeypatch.setattr(SequenceMatcher, "quick_ratio", lambda self: counted.append(len(self.a)) or 0.9)
+    monkeypatch.setattr(SequenceMatcher, "ratio", lambda self: compared.append(len(self.a)) or 0.9)
+    rng = random.Random(1)
+    known = ["".join(rng.choices("ab", k=36)) for _ in range(2_048)]
+    UnknownTool("t", "ab" * 18, known)
+    assert sum(counted) <= MAX_COUNTED
+    assert len(compared) <= NUM_COMPARED
+
+
+def test_of_tools_that_do_not_exist_a_few_are_looked_for(monkeypatch):
+    """One toolset of 107 kB that named 256 of them took half a minute."""
+    looked_for = []
+    monkeypatch.setattr("toolspecs.submission.instead", lambda name, _: looked_for.append(name) or "")
+    search = ToolSearch(always=tuple(f"unknown{number}" for number in range(256)))
+    submission = read_toolset("t", [{"name": "a"}], None, Limits(), tool_search=search)
+    with pytest.raises(InvalidTools) as refused:
+        submission.checked(())
+    assert len(refused.value.faults) == 256
+    assert len(looked_for) <= 4
 
 
 @pytest.mark.timeout(20)
