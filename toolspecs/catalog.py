@@ -83,7 +83,7 @@ class Catalog:
         # Writers in this process take turns, which saves retries. The log keeps them right without that.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records = ToolsetRecords(store, clock)
-        self._contents = ContentStore(store, lambda: clock().timestamp(), decoded)
+        self._contents = ContentStore(store, lambda: clock().timestamp(), decoded, self.limits)
         self._usage = UsageCounters(store, quota)
 
     def restricted_to(self, names: Collection[str]) -> "Catalog":

@@ -23,8 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.errors import ExtraMissing, TooManyImports, TooManyValues
-from gateway.http.json_contents import ContentLimits, scan
+from gateway.errors import ExtraMissing, TooManyImports
 from gateway.sources.outbound import (
     AddressRules,
     CheckedHosts,
@@ -34,9 +33,10 @@ from gateway.sources.outbound import (
 )
 from gateway.sources.source_readers import from_document, from_mcp, from_openapi
 from toolspecs.confined_files import drop_files, still_open
-from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, UnreadableSource
+from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, TooManyValues, UnreadableSource
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
+from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.shapes import Shape, write_tool
 
 MAX_IMPORTS = 4

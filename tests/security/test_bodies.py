@@ -15,18 +15,11 @@ from remote_engines import until
 from serving import client_of
 
 from gateway.app import create_app
-from gateway.errors import (
-    ClientGone,
-    LargeBody,
-    MalformedBody,
-    TooDeep,
-    TooManyBodies,
-    TooManyValues,
-    UnreadableBody,
-)
+from gateway.errors import ClientGone, LargeBody, MalformedBody, TooManyBodies, UnreadableBody
 from gateway.http.json_body import read_json
-from gateway.http.json_contents import ContentLimits, scan
 from gateway.http.request_bodies import LARGE, SMALL, RequestBodies
+from toolspecs.errors import TooDeep, TooManyValues
+from toolspecs.json_scan import ContentLimits, scan
 
 CHAT, TOOLSET = "/v1/chat/completions", "/v1/toolsets/x"
 MANY = 300_000

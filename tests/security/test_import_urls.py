@@ -18,7 +18,6 @@ from source_server import SHOP, document, operation, served_document, tool, web
 
 from gateway.app import create_app
 from gateway.errors import SettingsError, TooManyImports
-from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load, source_credentials, source_environment
 from gateway.sources import outbound
 from gateway.sources.outbound import (
@@ -32,6 +31,7 @@ from gateway.sources.source_process import SourceOrder, SourceProcesses
 from gateway.sources.source_readers import from_mcp, from_openapi
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.openapi import EVERYTHING
+from toolspecs.json_scan import ContentLimits
 
 LOOPBACK = AddressRules(read_networks("127.0.0.0/8"))
 
