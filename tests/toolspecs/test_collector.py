@@ -291,6 +291,21 @@ async def usage(store, owner):
     return Usage(*[int(await store.get(f"toolset/usage/{kind}/{owner}")) for kind in ("bytes", "toolsets")])
 
 
+async def test_a_toolset_counts_for_the_owner_of_its_last_revision(store, clock):
+    """It counted for the first owner, and at its deletion no longer for the last one, which made -1."""
+    catalog = catalog_of(store, clock, quota=Quota(num_toolsets=1))
+    await catalog.put(toolset("t", 1), owner="first")
+    await catalog.put(toolset("t", 2), owner="second")
+    assert [(await usage(store, owner)).num_toolsets for owner in ("first", "second")] == [0, 1]
+    await catalog.put(toolset("u", 1), owner="first")
+    with pytest.raises(QuotaExceeded):
+        await catalog.put(toolset("t", 3), owner="first")
+    await catalog.delete("t")
+    assert [(await usage(store, owner)).num_toolsets for owner in ("first", "second")] == [1, 0]
+    await collector_of(store, clock).collect()
+    assert [(await usage(store, owner)).num_toolsets for owner in ("first", "second")] == [1, 0]
+
+
 async def test_writers_at_once_do_not_exceed_a_quota_together(store, clock):
     catalog = catalog_of(store, clock, quota=Quota(num_toolsets=4))
     writes = [catalog.put(toolset(f"t{number}", number)) for number in range(12)]
