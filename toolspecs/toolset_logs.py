@@ -197,7 +197,12 @@ class ToolsetLogs:
         return sorted(number for number in numbers if number)
 
     async def append(self, record: Record) -> bool:
-        """Commit the record after the last one, by its number; False if another writer was first."""
+        """Commit the record after the last one, by its number; False if another writer was first.
+
+        Raises `DamagedEntry` if the head claims the highest number.
+        """
+        if record.summary.number > MAX_NUMBER:
+            raise DamagedEntry(HEADS + record.summary.name, "no revision can follow its number")
         key, content = record_key(record.summary.name, record.summary.number), encode_record(record)
         # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
         if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
