@@ -23,9 +23,12 @@ from toolspecs.errors import TooDeep, TooManyValues
 _PIECE = 1 << 18
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
-_DIGITS_AS_ZERO = bytes.maketrans(b".123456789", b"0" * 10)
+_DIGITS_AS_ZERO = bytes.maketrans(b".123456789E", b"0" * 10 + b"e")
+_SIGNS = b"+-"
 _LONG_NUMBER = b"0" * 21
-"""A decoder takes microseconds instead of nanoseconds for a number this long."""
+_LARGE_EXPONENT = b"e000"
+"""A decoder takes microseconds instead of nanoseconds for a number this long, and ten of them for some
+numbers with an exponent of three digits, even as short as 5e-324."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class ContentLimits:
     num_values: int = 250_000
     depth: int = 500
     num_long_numbers: int = 4_000
+    """Numbers of many digits, or with an exponent of three."""
 
 
 def scan(text: bytes, limits: ContentLimits) -> int:
@@ -49,12 +53,13 @@ def scan(text: bytes, limits: ContentLimits) -> int:
         num_opened = brackets.count(b"[") + brackets.count(b"{")
         # A bracket counts its first value too, whether there is one or not; commas count the others.
         num_values += num_opened + piece.count(b",")
-        num_long += piece.translate(_DIGITS_AS_ZERO).count(_LONG_NUMBER)
+        digits = piece.translate(_DIGITS_AS_ZERO, _SIGNS)
+        num_long += digits.count(_LONG_NUMBER) + digits.count(_LARGE_EXPONENT)
         if num_values > limits.num_values:
             raise TooManyValues(f"it holds more than {limits.num_values} values")
         if num_long > limits.num_long_numbers:
-            digits = len(_LONG_NUMBER)
-            raise TooManyValues(f"it holds more than {limits.num_long_numbers} numbers of {digits} digits")
+            most, length = limits.num_long_numbers, len(_LONG_NUMBER)
+            raise TooManyValues(f"it holds more than {most} numbers of {length} digits or a large exponent")
         depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=depth))
         if max(depths) > limits.depth:
             raise TooDeep(f"it is nested more than {limits.depth} deep")

@@ -108,6 +108,32 @@ def every_value(value):
             yield from every_value(inner)
 
 
+@pytest.mark.parametrize(
+    "number",
+    ["5e-324", "-1.234567890123456e-300", "1.7976931348623157E+308", "1.2345678901234567E308", "9" * 25],
+)
+def test_numbers_that_take_long_to_decode_are_few(number):
+    """1.7 MB of 5e-324 stopped the event loop for 4 s: a decoder takes 12 µs for each."""
+    for many, few in (("[", "0]"), ('{"a": ' + number + ', "b": [', "0]}")):
+        read_json((many + f"{number}," * 3_900 + few).encode())
+        with pytest.raises(UnreadableBody, match="4000 numbers of 21 digits or a large exponent"):
+            read_json((many + f"{number}," * 4_100 + few).encode())
+
+
+def test_usual_numbers_are_not_counted_as_long():
+    numbers = [
+        "1e5",
+        "-2.5e-10",
+        "1E+22",
+        "0.1234567890123",
+        "12345678901234567",
+        "true",
+        "[]",
+        '"e000 5e-324"',
+    ]
+    read_json(f"[{','.join(numbers * 5_000)}]".encode())
+
+
 @pytest.mark.parametrize("kind", ["list", "object"])
 @pytest.mark.parametrize("depth", [201, 700, 9_000])
 async def test_calls_whose_arguments_are_deep_are_a_mistake_of_the_client(settings, runtime, kind, depth):
