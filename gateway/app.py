@@ -26,7 +26,6 @@ from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.tool_vectors import Embedder, ToolVectors
 from gateway.http.headers import HttpRequest, RequestIds, name_methods
 from gateway.http.held_contents import HoldingRequests
-from gateway.http.json_contents import ContentLimits
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
 from gateway.resources import Loaded, Resources
@@ -42,6 +41,7 @@ from gateway.toolsets.registry import Registry
 from gateway.toolsets.tool_imports import ToolImports
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
+from toolspecs.json_scan import ContentLimits
 from toolspecs.quota import Quota
 from toolspecs.store import Store
 from toolspecs.toolset_contents import DecodedContents

@@ -6,8 +6,6 @@ GatewayError
 ├── TooManyBodies        too many large bodies are being read
 ├── TooMuchHeld          the running requests of the same client hold too much memory
 ├── TooManyImports       too many sources are being read
-├── TooManyValues        a JSON text holds more than is decoded
-│   └── TooDeep          a JSON text is nested more deeply than is decoded
 ├── MalformedBody        the body is not JSON: line and column
 │   └── UnreadableBody   the body may be JSON, but it holds too much or is nested too deeply
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
@@ -91,14 +89,6 @@ class TooManyImports(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("too many sources are being imported; send this one again later")
-
-
-class TooManyValues(GatewayError):
-    """A JSON text has more values than the limit for decoding."""
-
-
-class TooDeep(TooManyValues):
-    """A JSON text is nested more deeply than is decoded."""
 
 
 class MalformedBody(GatewayError):

@@ -54,10 +54,24 @@ async def _collect_regularly(store: Store, retention: Retention) -> None:
 
 
 async def collect_all(store: Store, retention: Retention, *, is_dry_run: bool = False) -> Collected:
-    """Collect what is old, including the tenants' parts of the store; raises StoreError."""
-    total = Collected()
-    for part in await all_stores(store):
-        total += await Collector(part, retention).collect(is_dry_run=is_dry_run)
+    """Collect what is old, including the tenants' parts of the store.
+
+    One damaged entry must not end it for all tenants, so the error of one part is logged.
+
+    Raises:
+        StoreUnavailable: the store failed in every part.
+    """
+    parts, total, num_failed = await all_stores(store), Collected(), 0
+    for part in parts:
+        try:
+            total += await Collector(part, retention).collect(is_dry_run=is_dry_run)
+        except StoreError as error:
+            num_failed += 1
+            if num_failed == len(parts):
+                raise
+            _log.warning("old revisions of %r could not be collected now: %s", part, error)
+        except Exception:  # noqa: BLE001 - a bug here must not end it for the other tenants
+            _log.exception("collecting old revisions of %r failed", part)
     return total
 
 

@@ -83,7 +83,7 @@ class Catalog:
         # Writers in this process take turns, which saves retries. The log keeps them right without that.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records = ToolsetRecords(store, clock)
-        self._contents = ContentStore(store, lambda: clock().timestamp(), decoded)
+        self._contents = ContentStore(store, lambda: clock().timestamp(), decoded, self.limits)
         self._usage = UsageCounters(store, quota)
 
     def restricted_to(self, names: Collection[str]) -> "Catalog":
@@ -277,13 +277,16 @@ class Catalog:
         number = last.summary.number + 1 if last else 1
         revision = Revision(checked.toolset, number, checked.digest, self._clock())
         record = Record(revision.summary, owner=owner, num_bytes=len(packed))
-        is_new = last is None or last.is_deleted
-        usage = Usage(len(packed) + RECORD_BYTES, int(is_new))
+        # A toolset counts for the owner of its last revision.
+        former = None if last is None or last.is_deleted else last.owner
+        usage = Usage(len(packed) + RECORD_BYTES, int(owner != former))
         async with self._usage.reserved(owner, usage):
             await self._contents.put(checked.toolset, checked.digest, checked.content, packed)
             is_first = await self._records.append(record)
         if not is_first:
             await self._usage.release(owner, usage)
+        elif former is not None and former != owner:
+            await self._usage.release(former, Usage(num_toolsets=1))
         return revision if is_first else None
 
 

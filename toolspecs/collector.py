@@ -8,20 +8,25 @@ It may run while gateways read and write, and in several processes at once:
   renews the stamp before it appends a record. The removal is a compare-and-set on what was looked at, so it
   fails if a writer was there in between.
 
+If the log of a toolset cannot be read, it may name any content, so all contents of this store are kept.
+
 A revision is kept if it is one of the last `Retention.revisions`, or if a request named it by its number in
 the last 30 days. What a deleted toolset held can be restored for `Retention.deleted_days`.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from toolspecs.errors import StoreFull
+from toolspecs.errors import DamagedEntry, StoreFull
 from toolspecs.quota import RECORD_BYTES, Usage, UsageCounters
 from toolspecs.store import Store
 from toolspecs.toolset_contents import CONTENTS, stamp_of
-from toolspecs.toolset_logs import DROPPED, RECORDS, Record, ToolsetLogs, record_key
+from toolspecs.toolset_logs import DROPPED, RECORDS, Record, ToolsetLogs, number_in, record_key
+
+_log = logging.getLogger(__name__)
 
 _DAY_S = 24 * 3600
 
@@ -103,25 +108,34 @@ class Collector:
         started = self._clock()
         references = _References()
         num_revisions = 0
+        are_all_read = True
         for name, numbers in (await self._numbers()).items():
-            num_revisions += await self._collect_log(
-                name, numbers, references, started, is_dry_run=is_dry_run
-            )
-        collected = replace(
-            await self._collect_contents(references.digests, started, is_dry_run=is_dry_run),
-            num_revisions=num_revisions,
-        )
+            try:
+                num_revisions += await self._collect_log(
+                    name, numbers, references, started, is_dry_run=is_dry_run
+                )
+            except DamagedEntry as error:
+                are_all_read = False
+                _log.warning("nothing that toolset %r may need is removed: %s", name, error)
+        collected = Collected()
+        if are_all_read:
+            collected = await self._collect_contents(references.digests, started, is_dry_run=is_dry_run)
         if not is_dry_run:
             with suppress(StoreFull):  # the next time, then
-                await self._note(references)
+                await self._note_unnoted()
+                if are_all_read:
+                    await self._correct_counters(references)
             await self._store.compact()
-        return collected
+        return replace(collected, num_revisions=num_revisions)
 
-    async def _note(self, references: _References) -> None:
-        """Write the notes that did not fit before, and what each owner has stored."""
+    async def _note_unnoted(self) -> None:
+        """Write the notes that did not fit before."""
         while self._unnoted:
             name, first = self._unnoted.popitem()
             await self._store.set(DROPPED + name, str(first).encode())
+
+    async def _correct_counters(self, references: _References) -> None:
+        """Write what each owner has stored."""
         counters = UsageCounters(self._store)
         for owner in references.usage.keys() | await counters.owners():
             await counters.correct(owner, references.usage.get(owner, Usage()))
@@ -130,9 +144,10 @@ class Collector:
         """The numbers of all records, by name."""
         numbers: dict[str, list[int]] = {}
         async for key in self._store.scan(RECORDS):
-            name, _, number = key.removeprefix(RECORDS).rpartition("/")
-            if number.isdecimal():
-                numbers.setdefault(name, []).append(int(number))
+            name, _, digits = key.removeprefix(RECORDS).rpartition("/")
+            number = number_in(digits)
+            if number and key == record_key(name, number):
+                numbers.setdefault(name, []).append(number)
         return numbers
 
     async def _collect_log(
@@ -140,11 +155,12 @@ class Collector:
     ) -> int:
         """Drop the old records of one log, and refer to what the others hold; returns how many were dropped.
 
-        A client may write one toolset very often, so a log is read piece by piece.
+        A client may write one toolset very often, so a log is read piece by piece. Raises `DamagedEntry`
+        before anything is dropped.
         """
         newest = await self._newest(name, numbers)
         if newest is None:
-            return 0
+            raise DamagedEntry(RECORDS + name, "none of its records can be read")
         first = self._first_kept(newest, started)
         used = frozenset(await self._logs.used(name))
         is_any_old = any(number < first and number not in used for number in numbers)
@@ -166,8 +182,13 @@ class Collector:
         return num_dropped
 
     async def _newest(self, name: str, numbers: Sequence[int]) -> Record | None:
-        """The last record that can be read, in the log or as its head."""
+        """The last record that can be read, in the log or as its head.
+
+        The last record of a log is never dropped, so a head without one is forged.
+        """
         head = await self._logs.readable_head(name)
+        if head is not None and head.summary.number > max(numbers):
+            head = next(iter(await self._logs.readable(name, [head.summary.number])), None)
         for number in sorted(numbers, reverse=True):
             if head is not None and head.summary.number >= number:
                 break

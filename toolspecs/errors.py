@@ -5,6 +5,8 @@ ToolspecsError
 ├── InvalidTools        every fault of a toolset's tools and documents, each with its JSON pointer
 ├── UnreadableSource    a document cannot be read, or is not of the kind that can be imported
 ├── LimitExceeded       the whole toolset is too large
+├── TooManyValues       a JSON text holds more than is decoded
+│   └── TooDeep         a JSON text is nested more deeply than is decoded
 ├── UnknownToolset      there is no such toolset; similar names, or some that exist
 │   └── DeletedToolset  there was one; its last revision, to be restored
 ├── ForbiddenToolset    the client may not use toolsets of this name; those it may
@@ -103,6 +105,14 @@ _LIMIT_NOUNS = {
     "num_values": "JSON values in its tools and documents",
     "toolset_bytes": "bytes of tools and of the documents they refer to",
 }
+
+
+class TooManyValues(ToolspecsError):
+    """A JSON text has more values than the limit for decoding."""
+
+
+class TooDeep(TooManyValues):
+    """A JSON text is nested more deeply than is decoded."""
 
 
 class UnknownToolset(ToolspecsError):

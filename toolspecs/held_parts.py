@@ -10,11 +10,20 @@ requests share counts once.
 
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 Sizes = Mapping[Any, int]
 """The bytes of each part, by a key that identifies the part while it is held."""
+
+
+@dataclass(slots=True)
+class _HeldPart:
+    """A part that a client holds: the size that was added for it, and how many objects hold it."""
+
+    num_bytes: int
+    num_holders: int = 0
 
 
 class HeldParts:
@@ -27,9 +36,9 @@ class HeldParts:
     def __init__(self, max_bytes: int, too_much: Callable[[int, int], Exception]) -> None:
         self._max_bytes = max_bytes
         self._too_much = too_much
-        self._num_holders: Counter[tuple[str, Hashable]] = Counter()
+        self._parts: dict[tuple[str, Hashable], _HeldPart] = {}
         self._num_bytes: Counter[str] = Counter()
-        self._released: deque[tuple[str, Sizes]] = deque()
+        self._released: deque[tuple[str, Iterable[Hashable]]] = deque()
         """What was held by objects that are gone; any thread may add to it."""
 
     def num_bytes(self, client_id: str) -> int:
@@ -45,25 +54,27 @@ class HeldParts:
     def check(self, client_id: str, sizes: Sizes) -> None:
         """Raise the error if a client holds something, and would hold too much with these parts too."""
         held = self.num_bytes(client_id)
-        more = sum(size for key, size in sizes.items() if not self._num_holders[client_id, key])
+        more = sum(size for key, size in sizes.items() if (client_id, key) not in self._parts)
         if held and more and held + more > self._max_bytes:
             raise self._too_much(held + more, self._max_bytes)
 
     def hold(self, client_id: str, sizes: Sizes, holder: object) -> None:
         """Count these parts until `holder` is gone."""
         for key, size in sizes.items():
-            if not self._num_holders[client_id, key]:
+            if (client_id, key) not in self._parts:
+                self._parts[client_id, key] = _HeldPart(size)
                 self._num_bytes[client_id] += size
-            self._num_holders[client_id, key] += 1
-        weakref.finalize(holder, self._released.append, (client_id, sizes)).atexit = False
+            self._parts[client_id, key].num_holders += 1
+        weakref.finalize(holder, self._released.append, (client_id, tuple(sizes))).atexit = False
 
     def _forget_released(self) -> None:
         while self._released:
-            client_id, sizes = self._released.popleft()
-            for key, size in sizes.items():
-                self._num_holders[client_id, key] -= 1
-                if not self._num_holders[client_id, key]:
-                    del self._num_holders[client_id, key]
-                    self._num_bytes[client_id] -= size
+            client_id, keys = self._released.popleft()
+            for key in keys:
+                part = self._parts[client_id, key]
+                part.num_holders -= 1
+                if not part.num_holders:
+                    del self._parts[client_id, key]
+                    self._num_bytes[client_id] -= part.num_bytes
             if not self._num_bytes[client_id]:
                 del self._num_bytes[client_id]

@@ -17,6 +17,9 @@ class NamespacedStore:
         self._store = store
         self._prefix = prefix
 
+    def __repr__(self) -> str:
+        return f"NamespacedStore({self._store!r}, {self._prefix!r})"
+
     async def get(self, key: str) -> bytes | None:
         """See `Store.get`."""
         return await self._store.get(self._prefix + key)

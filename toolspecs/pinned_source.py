@@ -22,6 +22,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from toolspecs.tool import Tool
 
 
@@ -111,18 +113,27 @@ class PinnedSource:
             **declined,
         }
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], offered: Iterable[Tool]) -> "PinnedSource":
-        """Read what `fields` wrote; raises KeyError, TypeError or AttributeError for anything else."""
-        selection = {kind: tuple(patterns) for kind, patterns in fields["selection"].items()}
-        return cls(
-            kind=fields["kind"],
-            location=fields["location"],
-            selection=selection,
-            accepted=dict(fields["accepted"]),
+
+class SourceFields(msgspec.Struct):
+    """What `PinnedSource.fields` writes, as it is read."""
+
+    kind: str
+    location: str
+    selection: dict[str, tuple[str, ...]]
+    accepted: dict[str, str]
+    removed: tuple[str, ...]
+    declined: dict[str, str | None] = {}
+
+    def pinned(self, offered: Iterable[Tool]) -> PinnedSource:
+        """The source, which offers these tools."""
+        return PinnedSource(
+            kind=self.kind,
+            location=self.location,
+            selection=self.selection,
+            accepted=self.accepted,
             offered=tuple(offered),
-            removed=tuple(fields["removed"]),
-            declined=dict(fields.get("declined", {})),
+            removed=self.removed,
+            declined=self.declined,
         )
 
 

@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from toolspecs.errors import QuotaExceeded, StoreUnavailable
+from toolspecs.errors import NotACounter, QuotaExceeded, StoreUnavailable
 from toolspecs.store import Store
 
 USAGE = "toolset/usage/"
 
 RECORD_BYTES = 512
 """About what a record takes in a store, apart from its content."""
+_MAX_COUNTED = 2**62
+"""Beyond it, what is added may not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,18 @@ class UsageCounters:
             await self._count(owner, Usage(-usage.num_bytes, -usage.num_toolsets))
 
     async def correct(self, owner: str, usage: Usage) -> None:
-        """Set the counters to `usage`."""
-        counted = await self._count(owner, Usage())
-        await self._count(
-            owner, Usage(usage.num_bytes - counted.num_bytes, usage.num_toolsets - counted.num_toolsets)
-        )
+        """Set the counters to `usage`, also if they hold something else than numbers."""
+        await self._set(f"{USAGE}bytes/{owner}", usage.num_bytes)
+        await self._set(f"{USAGE}toolsets/{owner}", usage.num_toolsets)
+
+    async def _set(self, key: str, number: int) -> None:
+        """Set a counter in such a way that what a writer adds meanwhile is not lost."""
+        with suppress(NotACounter):
+            counted = await self._store.increment(key, 0)
+            if abs(counted) <= _MAX_COUNTED:
+                await self._store.increment(key, number - counted)
+                return
+        await self._store.set(key, str(number).encode())
 
     async def owners(self) -> set[str]:
         """All owners that have counters."""

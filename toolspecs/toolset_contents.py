@@ -6,19 +6,25 @@ name in a record (`toolspecs/collector.py`).
 """
 
 import asyncio
+import hashlib
 import json
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import zstandard
 
 from toolspecs.errors import DamagedEntry, ToolspecsError
 from toolspecs.fair_turns import FairTurns
+from toolspecs.json_scan import ContentLimits, scan
+from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
-from toolspecs.pinned_source import PinnedSource
+from toolspecs.nearest import shorten
+from toolspecs.pinned_source import SourceFields
+from toolspecs.shapes import EXTRAS
 from toolspecs.store import Store
 from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool, ToolSearch
 from toolspecs.toolset import RevisionSummary, Toolset
@@ -29,8 +35,11 @@ STAMP_AFTER_S = 15 * 60
 """A stamp that is younger is not renewed, so that equal writes in a row do not write a content each time."""
 _STAMP_MARK, _STAMP_BYTES = b"used", 16
 
-MAX_BYTES = 64 * 2**20
-"""The most bytes of a content before compression; `Limits.toolset_bytes` keeps toolsets far below it."""
+DEFAULT_LIMITS = Limits()
+ROOM_BYTES = 4 * 2**20
+"""A stored content may have so many bytes more than a toolset that is registered now."""
+COUNTED_VALUES = 4
+"""At most as many values of the text as of the toolset: rows and empty objects make more in the text."""
 
 CONTENT_CACHE_BYTES = 64 * 1024 * 1024
 """The memory for decoded contents: for large ones, and again for all others."""
@@ -38,6 +47,8 @@ LARGE = 128 * 1024
 """Bytes, of its text or in memory, from which a content is large: it takes long to decode."""
 KNOWN_LARGE_BYTES, DIGEST_BYTES = 2**20, 256
 """The memory for digests of large contents, and about what one takes."""
+REASON_LENGTH, DAMAGE_BYTES = 300, 1024
+"""The most characters of why a content is damaged, and about what the note of a damaged one takes."""
 VALUE_BYTES = 80
 """About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
 
@@ -56,31 +67,90 @@ def encode_toolset(toolset: Toolset) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
-    """The toolset whose content `encode_toolset` wrote, with the same order of keys; raises ValueError."""
-    try:
-        fields = json.loads(content)
-        fields = {"tools": fields} if isinstance(fields, list) else fields
-        shown = fields.get("prompt_tools")
-        search = fields.get("tool_search")
-        toolset = Toolset(
-            name,
-            tuple(map(_tool, fields["tools"])),
-            fields.get("documents", {}),
-            prompt_tools=ShownTools(shown) if shown else None,
-            tool_search=ToolSearch(search[0], tuple(search[1:])) if search else None,
-            sources=tuple(
-                PinnedSource.from_fields(source, map(_tool, offered))
-                for source, offered in fields.get("sources", ())
-            ),
+class _CustomRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    syntax: Literal["text", "regex", "lark"]
+    definition: str
+
+
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A tool as `_row` writes it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    extras: dict[str, Any]
+    key_order: KeyOrder = "declared"
+    custom: _CustomRow | None = None
+
+    def tool(self) -> Tool:
+        """The tool; raises ValueError."""
+        for extra, value in self.extras.items():
+            if value is not None and not isinstance(value, EXTRAS.get(extra, object)):
+                raise ValueError(f"{extra} of tool {self.name!r} has the wrong type")
+        custom = CustomInput(self.custom.syntax, self.custom.definition) if self.custom else None
+        return Tool(
+            self.name, self.description, self.parameters, self.extras, custom=custom, key_order=self.key_order
         )
+
+
+class _Content(msgspec.Struct):
+    """The fields that `encode_toolset` writes."""
+
+    tools: list[_Row]
+    documents: dict[str, Any] = {}
+    prompt_tools: ShownTools | None = None
+    tool_search: list[int | str] = []
+    sources: list[tuple[SourceFields, list[_Row]]] = []
+
+    def toolset(self, name: str) -> Toolset:
+        """The toolset; raises ValueError and ToolspecsError."""
+        return Toolset(
+            name,
+            tuple(row.tool() for row in self.tools),
+            self.documents,
+            prompt_tools=self.prompt_tools,
+            tool_search=_tool_search(self.tool_search),
+            sources=tuple(source.pinned(row.tool() for row in offered) for source, offered in self.sources),
+        )
+
+
+def _tool_search(stored: list[int | str]) -> ToolSearch | None:
+    if not stored:
+        return None
+    limit, *always = stored
+    names = tuple(name for name in always if isinstance(name, str))
+    if not isinstance(limit, int) or limit < 1 or len(names) < len(always):
+        raise ValueError("its tool_search is not a number and names")
+    return ToolSearch(limit, names)
+
+
+def decode_toolset(name: str, digest: str, content: bytes, limits: Limits = DEFAULT_LIMITS) -> Toolset:
+    """The toolset whose content `encode_toolset` wrote, with the same order of keys; raises ValueError.
+
+    Whoever may write into the store may have written it, so values are counted before they are decoded.
+    """
+    most = ContentLimits(COUNTED_VALUES * limits.num_values, num_long_numbers=limits.toolset_bytes)
+    try:
+        scan(content, most)
+        # `msgspec` takes 20 times as long as `json` for some numbers.
+        fields = msgspec.convert(json.loads(_whole_text(content)), type=_Content | list[_Row])
+        stored = _Content(fields) if isinstance(fields, list) else fields
+        toolset = stored.toolset(name)
         digest_found = toolset.digest
         toolset.measure()  # here, in a thread
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
-        raise ValueError(f"it is not a toolset: {error}") from error
+        raise ValueError(f"it is not a toolset: {shorten(str(error), REASON_LENGTH)}") from error
     if digest_found != digest:
         raise ValueError("it is not the toolset that was written there: its digest differs")
     return toolset
+
+
+def _whole_text(content: bytes) -> str:
+    """The text of a content; raises ValueError if it may have half surrogate pairs, as no content has."""
+    without_backslashes = content.replace(rb"\\", b"")
+    if rb"\ud" in without_backslashes or rb"\uD" in without_backslashes:
+        raise ValueError("it escapes characters that are written as they are")
+    return content.decode()
 
 
 def _row(tool: Tool) -> list[Any]:
@@ -89,13 +159,6 @@ def _row(tool: Tool) -> list[Any]:
     if tool.custom:
         return [*row, tool.key_order, [tool.custom.syntax, tool.custom.definition]]
     return row if tool.key_order == "declared" else [*row, tool.key_order]
-
-
-def _tool(row: list[Any]) -> Tool:
-    name, description, parameters, extras, *others = row
-    order: KeyOrder = others[0] if others else "declared"
-    custom = CustomInput(*others[1]) if len(others) > 1 else None
-    return Tool(name, description, parameters, extras, custom=custom, key_order=order)
 
 
 def compress(content: bytes) -> bytes:
@@ -111,11 +174,11 @@ def unpacked_size(content: bytes) -> int:
         raise ValueError(f"{error}") from error
 
 
-def decompress(content: bytes) -> bytes:
-    """Undo `compress`; raises ValueError."""
+def decompress(content: bytes, max_bytes: int) -> bytes:
+    """Undo `compress`; raises ValueError, also if the result would have more than `max_bytes`."""
     try:
-        if unpacked_size(content) > MAX_BYTES:
-            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+        if unpacked_size(content) > max_bytes:
+            raise ValueError(f"it is larger than {max_bytes} bytes")
         return zstandard.ZstdDecompressor().decompress(content)
     except zstandard.ZstdError as error:
         raise ValueError(f"{error}") from error
@@ -143,6 +206,8 @@ class DecodedContents:
     large: ContentLane = field(default_factory=ContentLane)
     known_large: LruCache[bool] = field(default_factory=lambda: LruCache(KNOWN_LARGE_BYTES))
     """The digests of contents that are not even read from the store before it is their turn."""
+    damaged: LruCache[tuple[bytes, str]] = field(default_factory=lambda: LruCache(KNOWN_LARGE_BYTES))
+    """By digest: the hash of a stored content that was found damaged, and why. It is not unpacked again."""
 
     def lane(self, num_bytes: int) -> ContentLane:
         """The lane of a content that has so many bytes."""
@@ -162,10 +227,12 @@ class ContentStore:
         store: Store,
         clock: Callable[[], float] = time.time,
         decoded: "DecodedContents | None" = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._store = store
         self._clock = clock
         self._decoded_contents = decoded or DecodedContents()
+        self._limits = limits
 
     async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
         """Write the content of `toolset`, unless it is stored intact and was stamped lately.
@@ -205,10 +272,18 @@ class ContentStore:
         return unstamped(stored)
 
     async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
+        known_damaged = self._decoded_contents.damaged
+        seen, reason = known_damaged.get(summary.digest) or (b"", "")
+        if seen and seen == hashlib.sha256(packed).digest():
+            raise _damaged(summary, ValueError(reason))
         try:
-            content = await asyncio.to_thread(decompress, packed)
-            toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
+            content = await asyncio.to_thread(decompress, packed, self._limits.toolset_bytes + ROOM_BYTES)
+            toolset = await asyncio.to_thread(
+                decode_toolset, summary.name, summary.digest, content, self._limits
+            )
         except ValueError as error:
+            note = (hashlib.sha256(packed).digest(), str(error))
+            known_damaged.put(summary.digest, note, DAMAGE_BYTES)
             raise _damaged(summary, error) from error
         self._keep(toolset, summary.digest, content)
         return toolset

@@ -16,9 +16,10 @@ an entry that cannot be used raises `DamagedEntry`.
 
 import json
 import logging
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -33,6 +34,9 @@ DROPPED = "toolset/dropped/"
 USED = "toolset/used/"
 
 USED_FOR_S = 30 * 24 * 3600
+MAX_NUMBER = 10**10 - 1
+"""The highest number of a revision, which keys have room for."""
+_DIGITS = re.compile("[0-9]{1,10}")
 
 _log = logging.getLogger(__name__)
 
@@ -58,13 +62,13 @@ class _RecordFields(msgspec.Struct):
     """A record's fields. Fields that later versions may add are ignored."""
 
     name: str
-    number: Annotated[int, msgspec.Meta(ge=1)]
+    number: Annotated[int, msgspec.Meta(ge=1, le=MAX_NUMBER)]
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     created_at: datetime
-    num_tools: Annotated[int, msgspec.Meta(ge=0)]
+    num_tools: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
     is_deleted: bool
     owner: str = ""
-    num_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    num_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
 
 
 def encode_record(record: Record) -> bytes:
@@ -87,10 +91,16 @@ def decode_record(content: bytes) -> Record:
     """The record that `encode_record` wrote; raises ValueError."""
     try:
         fields = msgspec.json.decode(content, type=_RecordFields)
-    except msgspec.MsgspecError as error:
+        created_at = _in_utc(fields.created_at)
+    except (msgspec.MsgspecError, OverflowError) as error:
         raise ValueError(f"it is not a record: {error}") from error
-    summary = RevisionSummary(fields.name, fields.number, fields.digest, fields.created_at, fields.num_tools)
+    summary = RevisionSummary(fields.name, fields.number, fields.digest, created_at, fields.num_tools)
     return Record(summary, fields.is_deleted, fields.owner, fields.num_bytes)
+
+
+def _in_utc(time: datetime) -> datetime:
+    """The same time in UTC; raises OverflowError if it is not between the years 1 and 9999 there."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 class ToolsetLogs:
@@ -171,10 +181,10 @@ class ToolsetLogs:
         content = await self._store.get(key)
         if content is None:
             return 1
-        try:
-            return max(1, int(content))
-        except ValueError as error:
-            raise DamagedEntry(key, str(error)) from error
+        number = number_in(content.decode(errors="replace"))
+        if number is None:
+            raise DamagedEntry(key, "it is not the number of a revision")
+        return max(1, number)
 
     async def mark_used(self, name: str, number: int) -> None:
         """Note that a request named this revision, so that it is kept for now."""
@@ -183,11 +193,16 @@ class ToolsetLogs:
     async def used(self, name: str) -> list[int]:
         """The numbers of the revisions that requests named lately."""
         prefix = f"{USED}{name}/"
-        numbers = [key.removeprefix(prefix) async for key in self._store.scan(prefix)]
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        numbers = [number_in(key.removeprefix(prefix)) async for key in self._store.scan(prefix)]
+        return sorted(number for number in numbers if number)
 
     async def append(self, record: Record) -> bool:
-        """Commit the record after the last one, by its number; False if another writer was first."""
+        """Commit the record after the last one, by its number; False if another writer was first.
+
+        Raises `DamagedEntry` if the head claims the highest number.
+        """
+        if record.summary.number > MAX_NUMBER:
+            raise DamagedEntry(HEADS + record.summary.name, "no revision can follow its number")
         key, content = record_key(record.summary.name, record.summary.number), encode_record(record)
         # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
         if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
@@ -225,6 +240,11 @@ def _decode(key: str, name: str, content: bytes | None) -> Record | None:
 def record_key(name: str, number: int) -> str:
     """The key of a record."""
     return f"{RECORDS}{name}/{number:010}"
+
+
+def number_in(text: str) -> int | None:
+    """The number that a text consists of; None if it is not one that a revision may have, or 0."""
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 class RestrictedLogs(ToolsetLogs):

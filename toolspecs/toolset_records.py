@@ -41,6 +41,9 @@ _NAMES_FOR_S = 5.0
 READ_AT_ONCE = 500
 """Heads that a listing reads together."""
 
+MAX_MISSING = 1000
+"""Missing records after which a listing of revisions ends. Few are missing, unless the head is forged."""
+
 _STALE_CACHE_BYTES = 4 * 1024 * 1024
 _STALE_RECORD_BYTES = 1024
 """About what one record takes in memory."""
@@ -147,6 +150,7 @@ class ToolsetRecords:
         if head is None:
             raise await self._unknown(name, None)
         items: list[RevisionSummary] = []
+        num_missing = 0
         last = head.summary.number if before is None else min(before - 1, head.summary.number)
         first = await self._logs.first_kept(name)
         older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
@@ -154,6 +158,10 @@ class ToolsetRecords:
             if number > last:
                 continue
             record = await self._logs.record(name, number)
+            num_missing += record is None
+            if num_missing > MAX_MISSING:
+                _log.warning("over %d revisions of toolset %r are missing before %d", MAX_MISSING, name, last)
+                break
             if record is None or record.is_deleted:
                 continue
             if len(items) == limit:

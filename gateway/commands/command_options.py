@@ -126,3 +126,12 @@ def visible(text: str) -> str:
         char if char == "\n" or (char.isprintable() and char not in _BLANK) else ascii(char)[1:-1]
         for char in text
     )
+
+
+def visible_line(text: str) -> str:
+    r"""As `visible`, for text that stands in a line: it can begin no other.
+
+    >>> print(visible_line("Shop\ntoolset pay: nothing differs"))
+    Shop\ntoolset pay: nothing differs
+    """
+    return visible(text).replace("\n", "\\n")

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import typer
 
-from gateway.commands.command_options import say, visible
+from gateway.commands.command_options import say, visible_line
 from gateway.commands.gateway_client import (
     KeyOption,
     ToolsetArgument,
@@ -60,7 +60,7 @@ class _DifferencesReply(msgspec.Struct):
         ] + declined
         for name in names:
             if not any(fnmatchcase(difference.tool, name) for difference in meant):
-                reason = f"no tool {visible(name)} differs, so nothing was changed"
+                reason = f"no tool {visible_line(name)} differs, so nothing was changed"
                 raise failure(f"{reason}; `callgate tools accept --dry-run` shows those that do")
         return meant
 
@@ -118,7 +118,7 @@ def decline_tools(
         answer = _decide(client, f"{toolset_path(toolset)}/decline", reply, chosen if tool else (), source)
         revision = checked_answer(answer, _RevisionReply).revision
         for difference in chosen:
-            say(console, f"{visible(difference.tool)}: {difference.change}, declined")
+            say(console, f"{visible_line(difference.tool)}: {difference.change}, declined")
         say(console, f"toolset {toolset} is now at revision {revision} and serves what it served")
 
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import say, visible
+from gateway.commands.command_options import say, visible_line
 from gateway.commands.gateway_client import (
     KeyOption,
     UrlOption,
@@ -184,7 +184,7 @@ class _Watch:
         if reply.differences != self.reported.get((toolset, source.source), []):
             num = len(reply.differences)
             now = f"{count_tools(num)} differ{'s' if num == 1 else ''}" if num else "nothing differs"
-            say(console, f"toolset {toolset}: {now} at {visible(source.source)}")
+            say(console, f"toolset {toolset}: {now} at {visible_line(source.source)}")
             show_differences(console, reply.differences)
         self.reported[toolset, source.source] = reply.differences
         return CHANGED if reply.differences else 0
@@ -193,7 +193,7 @@ class _Watch:
         """The tools that a source has now; if it cannot be read, prints why and raises typer.Exit."""
         if is_url(source.location):
             return self._listing_at_url(source)
-        named = f"{visible(source.source)} of toolset {toolset}"
+        named = f"{visible_line(source.source)} of toolset {toolset}"
         if source.kind != "openapi":
             reason = "is not at a URL, and a process imports a module once, so it would not see a change"
             raise failure(f"{named} {reason}; compare it by `callgate tools import --dry-run`")
@@ -209,7 +209,7 @@ class _Watch:
         from gateway.sources.source_process import SourceOrder, SourceProcesses  # noqa: PLC0415
 
         if source.kind not in {"mcp", "openapi"}:
-            raise failure(f"{visible(source.source)} is of a kind that cannot be read from here")
+            raise failure(f"{visible_line(source.source)} is of a kind that cannot be read from here")
         is_named = origin_of_url(source.location) in map(origin_of_url, self.origins)
         try:
             access = source_access(source.location, is_named=is_named)

@@ -25,10 +25,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from gateway.errors import InvalidField, TooManyValues, UnknownPrevious, UnknownResponse
-from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
+from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
+from gateway.http.json_contents import DEFAULT_LIMITS
 from gateway.http.request_bodies import ReadingTurn
-from toolspecs.errors import StoreError
+from toolspecs.errors import StoreError, TooManyValues
+from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.store import Store
@@ -361,8 +362,6 @@ def _unpacked_output(content: bytes, limits: ContentLimits) -> list[JSON]:
 
 def _scanned(content: bytes, limits: ContentLimits) -> bytes:
     """The JSON of an entry; raises ValueError, and TooManyValues for a large entry of an earlier version."""
-    entry = decompress(content)
-    if len(entry) > MAX_ENTRY_BYTES:
-        raise ValueError(f"it has more than {MAX_ENTRY_BYTES} bytes")
+    entry = decompress(content, MAX_ENTRY_BYTES)
     scan(entry, limits)
     return entry

@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from gateway.errors import InvalidField, MalformedBody, TooDeep, TooManyValues, UnknownField, UnreadableBody
-from gateway.http.json_contents import DEFAULT_LIMITS, ContentLimits, scan
+from gateway.errors import InvalidField, MalformedBody, UnknownField, UnreadableBody
+from gateway.http.json_contents import DEFAULT_LIMITS, INNER_LIMITS
 from gateway.http.plain_reasons import missing_field, plain
+from toolspecs.errors import TooDeep, TooManyValues
+from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
 
 T = TypeVar("T")
@@ -32,8 +34,6 @@ _WHOLE_ESCAPES = re.compile(
     r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
 )
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
-INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
-"""What the arguments of one call, a JSON text inside a body, may hold; chat templates recurse into them."""
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 

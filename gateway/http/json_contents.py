@@ -1,77 +1,9 @@
-"""Measures what a JSON text contains before it is decoded.
+"""What a JSON text of a client may contain; `toolspecs/json_scan.py` counts it before it is decoded."""
 
-Decoding holds the interpreter's lock: 4 MB of `[]` stop every other request for a quarter of a second and
-take 100 MB. So the text is scanned first for the number of its values, their depth, and the number of long
-numbers. The scan takes milliseconds per megabyte and releases the lock between pieces.
-
-The scan assumes that the text is JSON. If it is not, the decoder stops at the first error, and the scan is
-exact up to there.
-
->>> scan(b'{"a": [1, "[[[", {}]}', ContentLimits())
-6
->>> scan(b"[" * 600, ContentLimits())
-Traceback (most recent call last):
-gateway.errors.TooDeep: it is nested more than 500 deep
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import accumulate
-
-from gateway.errors import TooDeep, TooManyValues
-
-_PIECE = 1 << 18
-_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
-_DIGITS_AS_ZERO = bytes.maketrans(b".123456789", b"0" * 10)
-_LONG_NUMBER = b"0" * 21
-"""A decoder takes microseconds instead of nanoseconds for a number this long."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContentLimits:
-    """The most that a JSON text may contain. Python's stack allows somewhat more than `depth`."""
-
-    num_values: int = 250_000
-    depth: int = 500
-    num_long_numbers: int = 4_000
-
+from toolspecs.json_scan import ContentLimits
 
 DEFAULT_LIMITS = ContentLimits()
+"""What a body may hold, unless the settings say otherwise."""
 
-
-def scan(text: bytes, limits: ContentLimits) -> int:
-    """The number of values in a UTF-8 JSON text, or a little more; keys are not counted.
-
-    Raises:
-        TooManyValues, TooDeep: the text holds more than the limits allow.
-    """
-    num_values, num_long, depth = 1, 0, 0
-    for piece in _outside_strings(text, max_strings=2 * limits.num_values):
-        brackets = piece.translate(None, _NO_BRACKETS)
-        num_opened = brackets.count(b"[") + brackets.count(b"{")
-        # A bracket counts its first value too, whether there is one or not; commas count the others.
-        num_values += num_opened + piece.count(b",")
-        num_long += piece.translate(_DIGITS_AS_ZERO).count(_LONG_NUMBER)
-        if num_values > limits.num_values:
-            raise TooManyValues(f"it holds more than {limits.num_values} values")
-        if num_long > limits.num_long_numbers:
-            digits = len(_LONG_NUMBER)
-            raise TooManyValues(f"it holds more than {limits.num_long_numbers} numbers of {digits} digits")
-        depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=depth))
-        if max(depths) > limits.depth:
-            raise TooDeep(f"it is nested more than {limits.depth} deep")
-        depth = depths[-1]
-    return num_values
-
-
-def _outside_strings(text: bytes, max_strings: int) -> Iterator[bytes]:
-    """The parts of the text outside strings, piece by piece; raises TooManyValues."""
-    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if bare.count(b'"') // 2 > max_strings:
-        raise TooManyValues(f"it holds more than {max_strings} strings")
-    is_inside = 0
-    for start in range(0, len(bare), _PIECE):
-        parts = bare[start : start + _PIECE].split(b'"')
-        yield b" ".join(parts[is_inside::2])
-        is_inside ^= (len(parts) - 1) & 1
+INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
+"""What the arguments of one call, a JSON text inside a body, may hold; chat templates recurse into them."""

@@ -340,9 +340,16 @@ def _response(content: dict[str, Any], status: int, problem: Problem, media_type
 
 
 def _with_remedy(error: Exception) -> str:
-    """The message, with the route that helps: the lower packages that raise the error know no routes."""
+    """The message, with the route that helps: the lower packages that raise the error know no routes.
+
+    The message of a store names its file or its host, which is for the log only.
+    """
     message = str(error)
     match error:
+        case toolspecs.StoreFull():
+            return "the store is full, so it takes no writes; what it holds can be read and deleted"
+        case toolspecs.StoreUnavailable():
+            return "the store cannot be used now; the gateway's log says why"
         case toolspecs.DeletedToolset(name=name, latest=latest):
             remedy = f"POST {REGISTRY}/{name}/revisions/{latest}/restore brings it back"
         case toolspecs.UnknownToolset(name=name) if TOOLSET_NAME.fullmatch(name):

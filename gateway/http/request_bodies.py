@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
 from gateway.http.client_pace import ClientPace, ReadingTime
 from gateway.http.headers import HttpRequest
-from gateway.http.json_contents import ContentLimits
 from gateway.http.leaving_clients import unless_gone
 from runtime.fair_threads import FairThreads
+from toolspecs.json_scan import ContentLimits
 
 T = TypeVar("T")
 

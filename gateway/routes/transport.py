@@ -18,11 +18,11 @@ from gateway.generation.turn import Generation
 from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import holding_of
 from gateway.http.json_body import read_json
-from gateway.http.json_contents import scan
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import Problem, problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.services import Services
+from toolspecs.json_scan import scan
 from toolspecs.json_value import JSON, count_values
 from toolspecs.nearest import MAX_NAME, shorten
 

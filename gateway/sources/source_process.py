@@ -23,8 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.errors import ExtraMissing, TooManyImports, TooManyValues
-from gateway.http.json_contents import ContentLimits, scan
+from gateway.errors import ExtraMissing, TooManyImports
 from gateway.sources.outbound import (
     AddressRules,
     CheckedHosts,
@@ -34,9 +33,10 @@ from gateway.sources.outbound import (
 )
 from gateway.sources.source_readers import from_document, from_mcp, from_openapi
 from toolspecs.confined_files import drop_files, still_open
-from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, UnreadableSource
+from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, TooManyValues, UnreadableSource
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
+from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.shapes import Shape, write_tool
 
 MAX_IMPORTS = 4
@@ -44,6 +44,8 @@ MAX_IMPORTS = 4
 PROCESSOR_S = 20
 MEMORY_BYTES = 768 * 2**20
 """Private memory of the process: the largest document takes some 500 MB as Python's objects."""
+NICENESS = 5
+"""How much lower the priority of the process is: it leaves the processor to what decodes and answers."""
 WALL_S = 75.0
 """Somewhat more than a source may take to answer."""
 
@@ -282,7 +284,9 @@ def _answer_to(order: SourceOrder) -> _Answer:
 
 
 def _bound(processor_s: int) -> None:
-    """Limit this process's time, and its memory where the system can."""
+    """Limit this process's time, and its memory where the system can; lower its priority."""
+    with suppress(OSError):
+        os.nice(NICENESS)
     signal.alarm(math.ceil(WALL_S) + 1)  # in case nobody is left to end it
     bounds: Sequence[tuple[int, int]] = (
         (resource.RLIMIT_CORE, 0),

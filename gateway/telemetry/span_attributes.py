@@ -59,7 +59,6 @@ def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> 
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
             "seed": sampling.seed,
-            "stop": list(request.stop) or None,
             "frequency_penalty": sampling.frequency_penalty or None,
             "presence_penalty": sampling.presence_penalty or None,
         },

@@ -234,6 +234,8 @@ class TurnRecorder:
         if self._telemetry.captures_content:
             written = json.dumps([asdict(message) for message in request.messages])
             self._telemetry.record_content(self._span, names["input"], written)
+            if request.stop:
+                self._telemetry.record_content(self._span, names["stop"], json.dumps(list(request.stop)))
 
     def prompt_read(self, num_tokens: int) -> None:
         """See `Observer`; what ends well says itself how many there were."""

@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.errors import InvalidField, TooManyValues
+from gateway.errors import InvalidField
 from gateway.http.json_body import convert, read_inner_json
+from toolspecs.errors import TooManyValues
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 

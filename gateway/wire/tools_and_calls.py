@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from typing import Any
 
-from gateway.errors import InvalidField, TooManyValues
+from gateway.errors import InvalidField
 from gateway.http.json_body import read_inner_json
 from gateway.wire.field_reader import FieldReader
+from toolspecs.errors import TooManyValues
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice

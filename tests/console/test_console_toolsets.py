@@ -270,6 +270,28 @@ def test_what_a_client_wrote_is_never_html(gateway, page):
     assert page.get_by_text(hostile).first.is_visible()
 
 
+HIDDEN = "Pays.\u202e\u200b\U000e0141"
+SHOWN = "Pays.\\u{202e}\\u{200b}\\u{e0141}"
+
+
+def test_every_character_of_a_tool_can_be_seen(gateway, page):
+    """A description could hide text from the person who reads it, and the model would read it."""
+    schema = {"type": "object", "properties": {f"to{HIDDEN}": {"type": "string", "description": HIDDEN}}}
+    hidden = {"name": "pay", "description": HIDDEN, "inputSchema": schema}
+    gateway.put("/v1/toolsets/hidden", json={"tools": [hidden]}).raise_for_status()
+    page.goto("/console#/toolsets/hidden")
+    page.locator(".schema").wait_for()
+    for place in (".choices", ".description", ".schema .key", ".schema .value"):
+        assert SHOWN in "".join(page.locator(place).all_inner_texts()), place
+    refused = {**hidden, "inputSchema": {**schema, "$ref": f"https://a.example/{HIDDEN}"}}
+    page.goto("/console#/toolsets/+register")
+    page.get_by_label("Name").fill("refused")
+    page.get_by_label("Tools, as JSON").fill(json.dumps({"tools": [refused]}, ensure_ascii=False))
+    page.get_by_text("This cannot be registered.").wait_for()
+    page.misdeeds.expected.append("422")
+    assert SHOWN in page.locator(".refusals").inner_text()
+
+
 def test_a_page_stays_under_200_kb(gateway, page):
     tools = [{**tool(f"tool.{number}"), "description": "What it does. " * 30} for number in range(200)]
     gateway.put("/v1/toolsets/many", json={"tools": tools}).raise_for_status()

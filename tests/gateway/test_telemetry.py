@@ -177,6 +177,14 @@ async def test_content_is_recorded_if_switched_on(
     assert json.loads(attributes[answered]) == {"0": "Hello"}
 
 
+@pytest.mark.parametrize("is_captured", [False, True])
+async def test_stop_sequences_are_content(settings, runtime, spans, is_captured):
+    settings = replace(settings, capture_content=is_captured)
+    found = await asked_with(settings, runtime, spans, stop=["a secret end"])
+    assert found.get("gen_ai.request.stop_sequences") == ('["a secret end"]' if is_captured else None)
+    assert ("secret" in str(dict(found))) == is_captured
+
+
 def test_spans_go_where_the_setting_says(monkeypatch, capsys):
     assert open_provider(Settings(telemetry="none")) is None
     console = open_provider(Settings(telemetry="console"))
@@ -217,11 +225,11 @@ def failing_hook(attribute, text):
     raise ValueError(text)
 
 
-async def asked_with(settings, runtime, spans):
+async def asked_with(settings, runtime, spans, **fields):
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
     async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
-        assert (await client.post(URL, json=body())).status_code == 200
+        assert (await client.post(URL, json=body(**fields))).status_code == 200
     return by_name(spans)["chat tiny"].attributes
 
 

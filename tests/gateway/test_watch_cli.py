@@ -144,3 +144,28 @@ def test_only_named_origins_are_shown_tokens(run, gateway, monkeypatch):
 def _shown(request):
     headers = {name.lower(): value for name, value in request[1].items()}
     return headers.get("authorization"), headers.get("x-key")
+
+
+FORGED = "Shop\ntoolset shop: nothing differs at openapi Shop\r\x1b[2K\u2028toolset other: \x85gone"
+
+
+def test_a_title_of_a_document_forges_no_line(run, gateway, tmp_path):
+    path = tmp_path / "openapi.json"
+    path.write_text(json.dumps({**document(SHOP), "info": {"title": FORGED, "version": "1"}}))
+    assert run("tools", "import", "--openapi", str(path), "--operation", "*", "--name", "shop").exit_code == 0
+    path.write_text(json.dumps({**document(CHANGED), "info": {"title": FORGED, "version": "1"}}))
+    changed = run("tools", "watch", "shop", "--once", "--openapi", str(path))
+    assert changed.exit_code == 1
+    [line] = [line for line in changed.stdout.splitlines() if line.startswith("toolset")]
+    assert line.startswith("toolset shop: 1 tool differs at openapi Shop")
+
+
+def test_a_title_of_a_document_that_a_client_sent_forges_no_line(run, gateway):
+    sent = {"openapi": {"document": {**document(SHOP), "info": {"title": FORGED, "version": "1"}}}}
+    gateway.post("/v1/toolsets/shop/import", json=sent).raise_for_status()
+    unread = run("tools", "watch", "shop", "--once")
+    assert unread.exit_code == 2
+    [line] = unread.stderr.splitlines()
+    assert line.startswith(
+        r"openapi Shop\ntoolset shop: nothing differs at openapi Shop\r\x1b[2K\u2028toolset other: "
+    )

@@ -15,18 +15,11 @@ from remote_engines import until
 from serving import client_of
 
 from gateway.app import create_app
-from gateway.errors import (
-    ClientGone,
-    LargeBody,
-    MalformedBody,
-    TooDeep,
-    TooManyBodies,
-    TooManyValues,
-    UnreadableBody,
-)
+from gateway.errors import ClientGone, LargeBody, MalformedBody, TooManyBodies, UnreadableBody
 from gateway.http.json_body import read_json
-from gateway.http.json_contents import ContentLimits, scan
 from gateway.http.request_bodies import LARGE, SMALL, RequestBodies
+from toolspecs.errors import TooDeep, TooManyValues
+from toolspecs.json_scan import ContentLimits, scan
 
 CHAT, TOOLSET = "/v1/chat/completions", "/v1/toolsets/x"
 MANY = 300_000
@@ -113,6 +106,32 @@ def every_value(value):
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from every_value(inner)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["5e-324", "-1.234567890123456e-300", "1.7976931348623157E+308", "1.2345678901234567E308", "9" * 25],
+)
+def test_numbers_that_take_long_to_decode_are_few(number):
+    """1.7 MB of 5e-324 stopped the event loop for 4 s: a decoder takes 12 µs for each."""
+    for many, few in (("[", "0]"), ('{"a": ' + number + ', "b": [', "0]}")):
+        read_json((many + f"{number}," * 3_900 + few).encode())
+        with pytest.raises(UnreadableBody, match="4000 numbers of 21 digits or a large exponent"):
+            read_json((many + f"{number}," * 4_100 + few).encode())
+
+
+def test_usual_numbers_are_not_counted_as_long():
+    numbers = [
+        "1e5",
+        "-2.5e-10",
+        "1E+22",
+        "0.1234567890123",
+        "12345678901234567",
+        "true",
+        "[]",
+        '"e000 5e-324"',
+    ]
+    read_json(f"[{','.join(numbers * 5_000)}]".encode())
 
 
 @pytest.mark.parametrize("kind", ["list", "object"])

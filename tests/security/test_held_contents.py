@@ -14,8 +14,8 @@ from serving import served, wait_for
 from gateway.app import create_app
 from gateway.http.held_contents import CHARACTER_BYTES, VALUE_BYTES, HoldingRequests, holding_of
 from gateway.http.json_body import read_json
-from gateway.http.json_contents import ContentLimits, scan
 from gateway.wire.openai import read_request
+from toolspecs.json_scan import ContentLimits, scan
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 MANY = 20_000

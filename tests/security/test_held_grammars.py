@@ -79,3 +79,22 @@ async def test_an_answer_that_was_sent_holds_nothing(settings, runtime, monkeypa
                 assert answer.status_code == 200, answer.text
     finally:
         gc.enable()
+
+
+class Holder:
+    """An object that can be gone."""
+
+
+def test_what_was_added_is_subtracted_although_the_size_has_changed(held):
+    """A part that grew while it was held left less than nothing behind, and others passed for holders."""
+    holders = [Holder(), Holder()]
+    held.hold("a", {"grammar": 10}, holders[0])
+    held.hold("a", {"grammar": 25}, holders[1])
+    assert held.num_bytes("a") == 10
+    del holders[0]
+    gc.collect()
+    assert held.num_bytes("a") == 10
+    holders.clear()
+    gc.collect()
+    assert held.num_bytes("a") == 0
+    assert not held.has_others("b")

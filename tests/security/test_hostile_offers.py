@@ -11,13 +11,13 @@ from serving import client_of
 
 from gateway.app import create_app
 from gateway.commands.command_options import visible
-from gateway.http.json_contents import ContentLimits
 from gateway.sources import source_process
 from gateway.sources.outbound import SourceAccess
 from gateway.sources.source_process import SourceOrder, SourceProcesses
 from gateway.toolsets import tool_imports
 from toolspecs import Catalog, Toolset
 from toolspecs.errors import LimitExceeded, UnreadableSource
+from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.submission import check_size, without_faulty

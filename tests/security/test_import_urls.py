@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from source_server import SHOP, document, operation, served_document, tool, web
 
 from gateway.app import create_app
 from gateway.errors import SettingsError, TooManyImports
-from gateway.http.json_contents import ContentLimits
 from gateway.setting_sources import load, source_credentials, source_environment
 from gateway.sources import outbound
 from gateway.sources.outbound import (
@@ -28,10 +28,11 @@ from gateway.sources.outbound import (
     SourceCredentials,
     read_networks,
 )
-from gateway.sources.source_process import SourceOrder, SourceProcesses
+from gateway.sources.source_process import NICENESS, SourceOrder, SourceProcesses
 from gateway.sources.source_readers import from_mcp, from_openapi
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.openapi import EVERYTHING
+from toolspecs.json_scan import ContentLimits
 
 LOOPBACK = AddressRules(read_networks("127.0.0.0/8"))
 
@@ -366,6 +367,24 @@ async def test_a_tenant_neither_sees_nor_accepts_what_is_offered_to_another(sett
         for verb in ("accept", "decline"):
             assert (await client.post(f"{path}/{verb}", json={}, headers=keys["theirs"])).status_code == 404
         assert (await client.post(f"{path}/accept", json={}, headers=keys["ours"])).status_code == 200
+
+
+def test_what_reads_a_source_leaves_the_processor_to_others():
+    program = (
+        "import os, sys\n"
+        "from gateway.sources.source_process import read_order\n"
+        "read_order()\n"
+        "sys.stderr.write(str(os.nice(0)))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        input=msgspec.json.encode(SourceOrder(kind="openapi", document="{}")),
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert b"unreadable" in ran.stdout
+    assert int(ran.stderr) == min(os.nice(0) + NICENESS, 19)
 
 
 def test_what_reads_a_source_reads_no_files_of_the_gateway(tmp_path):

@@ -22,7 +22,6 @@ from gateway.generation import stored_responses
 from gateway.generation.generation_request import without_oldest
 from gateway.generation.stored_responses import StoredResponses, _packed, _unpacked_output
 from gateway.http.json_body import convert
-from gateway.http.json_contents import ContentLimits
 from gateway.http.request_bodies import RequestBodies
 from gateway.setting_sources import load
 from gateway.toolsets import registry
@@ -34,6 +33,7 @@ from runtime.text.detokenizer import StopScanner, overlap
 from toolspecs import tool_index
 from toolspecs.bundle import MAX_URI, Bundler, absolute
 from toolspecs.errors import InvalidTools, UnknownTool
+from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_COUNTED, NUM_COMPARED, near_matches
 from toolspecs.schema_check import check_documents

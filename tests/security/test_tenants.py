@@ -17,6 +17,7 @@ from gateway.settings import Settings
 from gateway.store_upkeep import collect_all
 from runtime.protocol import Circuit, EngineState, Health
 from toolspecs.collector import Retention
+from toolspecs.errors import DamagedEntry
 from toolspecs.stores import open_store
 
 ADMIN = "a-key-of-the-settings"
@@ -169,6 +170,32 @@ async def test_old_revisions_of_tenants_are_collected(client, settings, tmp_path
     assert collected.num_revisions == 2
     assert (await client.get("/v1/toolsets/x/revisions/1", headers=own)).status_code == 410
     assert (await client.get("/v1/toolsets/x", headers=own)).status_code == 200
+
+
+async def test_what_fails_for_one_tenant_is_collected_for_the_others(
+    client, settings, tmp_path, monkeypatch, caplog
+):
+    for tenant in ("acme", "bolt", "cord"):
+        own = await key_of(client, tenant=tenant)
+        for tools in ([WEATHER], [TIME]):
+            await client.put("/v1/toolsets/x", json={"tools": tools}, headers=own)
+    store = open_store(f"sqlite://{tmp_path}/callgate.db")
+    scan, faults = (
+        store.scan,
+        {"acme": DamagedEntry("toolset/x", "it was altered"), "bolt": ValueError("a bug")},
+    )
+
+    def failing(prefix):
+        for tenant, fault in faults.items():
+            if prefix.startswith(f"tenant/{tenant}/"):
+                raise fault
+        return scan(prefix)
+
+    monkeypatch.setattr(store, "scan", failing)
+    assert (await collect_all(store, Retention(revisions=1))).num_revisions == 1
+    await store.close()
+    assert "tenant/acme" in caplog.text
+    assert "tenant/bolt" in caplog.text
 
 
 async def test_a_key_that_is_bound_to_toolsets_knows_no_others(client):

@@ -11,7 +11,8 @@ from gateway.app import create_app
 from gateway.data_dir import open_store_of
 from gateway.settings import Settings
 from runtime.protocol import Circuit, EngineState, Health
-from toolspecs.stores import open_store
+from toolspecs.errors import StoreFull, StoreUnavailable
+from toolspecs.stores import SQLiteStore, open_store
 
 TOOLS = {"tools": [{"name": "ping", "inputSchema": {"type": "object"}}]}
 
@@ -56,6 +57,30 @@ async def test_a_database_that_everyone_could_read_is_closed_to_them(tmp_path):
     await store.ping()
     assert database.stat().st_mode & 0o077 == 0
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "told"),
+    [
+        ("GET", "/v1/toolsets", StoreUnavailable, "the store cannot be used"),
+        ("PUT", "/v1/toolsets/mail", StoreFull, "the store is full"),
+    ],
+)
+async def test_answers_while_the_store_fails_tell_no_paths(
+    settings, runtime, monkeypatch, caplog, method, path, kind, told
+):
+    """They named the database's file, or the host of the Redis server."""
+
+    async def fail(self, statement, **values):
+        raise kind("sqlite:///srv/secret/callgate.db", "unable to open /srv/secret/callgate.db")
+
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        monkeypatch.setattr(SQLiteStore, "_execute", fail)
+        answer = await client.request(method, path, json=TOOLS if method == "PUT" else None)
+    assert answer.status_code in {503, 507}
+    assert told in answer.text
+    assert "/srv" not in answer.text
+    assert "/srv/secret" in caplog.text, "the operator is told"
 
 
 async def test_probes_tell_no_paths(settings, runtime, tmp_path):

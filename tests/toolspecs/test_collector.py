@@ -1,6 +1,7 @@
 """What the collector removes, and what it must not, on SQLite and on a real Redis."""
 
 import asyncio
+import json
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from toolspecs import (
 )
 from toolspecs.quota import Usage, UsageCounters
 from toolspecs.toolset_contents import CONTENTS
-from toolspecs.toolset_logs import HEADS, RECORDS, record_key
+from toolspecs.toolset_logs import DROPPED, HEADS, RECORDS, USED, record_key
 from toolspecs.toolset_records import ToolsetRecords
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
@@ -290,9 +291,88 @@ async def usage(store, owner):
     return Usage(*[int(await store.get(f"toolset/usage/{kind}/{owner}")) for kind in ("bytes", "toolsets")])
 
 
+async def test_a_toolset_counts_for_the_owner_of_its_last_revision(store, clock):
+    """It counted for the first owner, and at its deletion no longer for the last one, which made -1."""
+    catalog = catalog_of(store, clock, quota=Quota(num_toolsets=1))
+    await catalog.put(toolset("t", 1), owner="first")
+    await catalog.put(toolset("t", 2), owner="second")
+    assert [(await usage(store, owner)).num_toolsets for owner in ("first", "second")] == [0, 1]
+    await catalog.put(toolset("u", 1), owner="first")
+    with pytest.raises(QuotaExceeded):
+        await catalog.put(toolset("t", 3), owner="first")
+    await catalog.delete("t")
+    assert [(await usage(store, owner)).num_toolsets for owner in ("first", "second")] == [1, 0]
+    await collector_of(store, clock).collect()
+    assert [(await usage(store, owner)).num_toolsets for owner in ("first", "second")] == [1, 0]
+
+
 async def test_writers_at_once_do_not_exceed_a_quota_together(store, clock):
     catalog = catalog_of(store, clock, quota=Quota(num_toolsets=4))
     writes = [catalog.put(toolset(f"t{number}", number)) for number in range(12)]
     results = await asyncio.gather(*writes, return_exceptions=True)
     assert sum(isinstance(result, QuotaExceeded) for result in results) >= 8
     assert 1 <= len(await keys(store, HEADS)) <= 4
+
+
+FORGED_NUMBER = 10**9
+FORGED = {
+    "a note that is no number": (DROPPED + "bad", b"x"),
+    "a note with very many digits": (DROPPED + "bad", b"9" * 5_000),
+    "a used number with very many digits": (USED + "bad/" + "9" * 5_000, b""),
+    "a record's number with very many digits": (RECORDS + "bad/" + "9" * 5_000, b""),
+    "a number in other digits": (RECORDS + "bad/\u0661", b""),
+    "a record's number in another spelling": (RECORDS + "bad/1", b""),
+    "a head before all times": (HEADS + "bad", {"created_at": "0001-01-01T00:00:00"}),
+    "a head before the year 1": (HEADS + "bad", {"created_at": "0001-01-01T00:00:00+14:00"}),
+    "a record of very many bytes": (record_key("bad", 4), {"num_bytes": 10**30}),
+    "a record that is no record": (record_key("worse", 1), b"x"),
+    "a head far ahead of its log": (HEADS + "bad", {"number": FORGED_NUMBER}),
+    "a counter that is no number": ("toolset/usage/bytes/me", b"x"),
+    "a counter that is too large": ("toolset/usage/bytes/me", b"-9223372036854775808"),
+}
+
+
+@pytest.mark.parametrize(("key", "forged"), FORGED.values(), ids=FORGED)
+async def test_a_forged_entry_does_not_end_collecting(store, clock, key, forged):
+    """Each hourly run ended at it, for all tenants and for ever."""
+    catalog = catalog_of(store, clock)
+    for number in range(4):
+        for name in ("a", "bad", "z"):
+            await catalog.put(toolset(name, f"{name} {number}"), owner="me")
+    if isinstance(forged, dict):
+        forged = json.dumps({**json.loads(await store.get(HEADS + "bad")), **forged}).encode()
+    await store.set(key, forged)
+    clock.pass_by(hours=2)
+    collected = await collector_of(store, clock, revisions=2).collect()
+    assert collected.num_revisions >= 4
+    fresh = catalog_of(store, clock)
+    for name in ("a", "z", "bad"):
+        for number in (3, 4):
+            assert (await fresh.get(name, number)).toolset == toolset(name, f"{name} {number - 1}")
+    if "usage" in key:
+        assert await usage(store, "me") == Usage(6 * 512 + sum(await sizes(store)), 3)
+
+
+async def sizes(store):
+    return [json.loads(await store.get(key))["num_bytes"] for key in await keys(store, RECORDS)]
+
+
+@pytest.mark.parametrize("damaged", [(DROPPED + "t",), (record_key("t", 1), record_key("t", 2), HEADS + "t")])
+async def test_what_an_unreadable_log_may_name_is_kept(store, clock, damaged, caplog):
+    """A person who mends the log finds all contents."""
+    catalog = catalog_of(store, clock)
+    for name, content in [("t", "t 1"), ("t", "t 2"), ("u", "u 1"), ("u", "u 2")]:
+        await catalog.put(toolset(name, content), owner="me")
+    before = {key: await store.get(key) for key in damaged}
+    counted = await usage(store, "me")
+    for key in damaged:
+        await store.set(key, b"damaged")
+    clock.pass_by(hours=2)
+    assert (await collector_of(store, clock, revisions=1).collect()).num_revisions == 1
+    assert "nothing that toolset 't' may need is removed" in caplog.text
+    assert len(await keys(store, CONTENTS)) == 4
+    assert await usage(store, "me") == counted
+    for key, content in before.items():
+        await (store.set(key, content) if content else store.delete(key))
+    assert (await catalog_of(store, clock).get("t", 1)).toolset == toolset("t", "t 1")
+    assert (await collector_of(store, clock, revisions=1).collect()).num_contents == 1

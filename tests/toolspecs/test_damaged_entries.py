@@ -6,6 +6,8 @@ import pytest
 
 from toolspecs import Catalog, DamagedEntry, Tool, Toolset, UnknownToolset
 from toolspecs.toolset_contents import compress
+from toolspecs.toolset_logs import MAX_NUMBER
+from toolspecs.toolset_records import MAX_MISSING
 
 TOOL = Tool("a", "does a", {"type": "object"})
 GARBAGE = [b"", b"\xff\x00", b"[1]", b'{"version": 2}', b'{"name": "t"', b"null"]
@@ -104,3 +106,32 @@ async def test_a_damaged_content_is_named_and_put_again(catalog, store, content)
         await Catalog(store).get("t")
     assert (await catalog.put(Toolset("t", (TOOL,)))).number == 2
     assert (await Catalog(store).get("t")).toolset.tools == (TOOL,)
+
+
+async def test_a_listing_ends_although_a_head_is_far_ahead_of_its_records(
+    catalog, store, monkeypatch, caplog
+):
+    """It looked for a thousand million revisions, one after the other."""
+    key = "toolset/head/t"
+    await store.set(key, record(await store.get(key), number=10**9))
+    get, num_reads = store.get, 0
+
+    def counted(key):
+        nonlocal num_reads
+        num_reads += 1
+        assert num_reads < 2 * MAX_MISSING
+        return get(key)
+
+    monkeypatch.setattr(store, "get", counted)
+    assert (await catalog.revisions("t")).items == ()
+    assert "toolset 't' are missing" in caplog.text
+    page = await catalog.revisions("t", before=500)
+    assert [item.number for item in page.items] == [2, 1]
+
+
+async def test_no_revision_follows_the_highest_number(catalog, store):
+    key = "toolset/head/t"
+    await store.set(key, record(await store.get(key), number=MAX_NUMBER))
+    with pytest.raises(DamagedEntry, match=key):
+        await catalog.put(Toolset("t"))
+    assert (await catalog.put(Toolset("other", (TOOL,)))).number == 2

@@ -18,6 +18,8 @@ SOURCE = "callgate/source"
 Two imports of the same source make the same tools, so nothing that differs between them is kept here.
 """
 
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+"""Characters that end a line or control a terminal."""
 _INVALID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -37,8 +39,9 @@ class Imported:
 
     @property
     def location(self) -> str:
-        """The source's URL, which no source can choose, or else its title."""
-        return self.url or shorten(self.title.encode("utf-8", "replace").decode(), MAX_TITLE)
+        """The URL, which no source can choose, or else the title, with escapes for control characters."""
+        title = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], self.title)
+        return self.url or shorten(title.encode("utf-8", "replace").decode(), MAX_TITLE)
 
     @property
     def source_id(self) -> str:

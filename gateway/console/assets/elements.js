@@ -35,3 +35,10 @@ function setAttributes(element, attributes) {
     else element.setAttribute(name, value === true ? "" : value);
   }
 }
+
+/** A stranger's text in which every character can be seen: none hides others, or turns the order of letters round. */
+export function visible(text) {
+  return `${text}`.replaceAll(/[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu, (char) => (
+    char === "\n" ? char : `\\u{${char.codePointAt(0).toString(16)}}`
+  ));
+}

@@ -1,6 +1,6 @@
 // What pages share: headings, tables, forms, and what is said when there is nothing to show, or when it fails.
 
-import { make, nodes } from "./elements.js";
+import { make, nodes, visible } from "./elements.js";
 import { go, link, reload } from "./address.js";
 
 /** The head of a page: its title, the question that it answers, and what can be done. */
@@ -29,7 +29,7 @@ export function problemBox(problem, ...actions) {
     "div.problem",
     { role: "alert" },
     make("h2", problem.title),
-    problem.detail && make("p", problem.detail),
+    problem.detail && make("p", visible(problem.detail)),
     problem.faults.length > 0 && faultList(problem.faults),
     problem.requestId && make("p.soft", "Request ", make("code", problem.requestId)),
     make("div.actions", nodes(actions)),
@@ -40,9 +40,9 @@ export function problemBox(problem, ...actions) {
 export function faultList(faults) {
   return make("ul.faults", faults.map((fault) => make(
     "li",
-    make("p", fault.tool && make("strong", fault.tool), " ", make("code", fault.pointer || "/")),
-    make("p", fault.reason),
-    fault.suggestion && make("p.soft", fault.suggestion),
+    make("p", fault.tool && make("strong", visible(fault.tool)), " ", make("code", visible(fault.pointer || "/"))),
+    make("p", visible(fault.reason)),
+    fault.suggestion && make("p.soft", visible(fault.suggestion)),
   )));
 }
 

@@ -1,6 +1,6 @@
 // Changes of a tool: what they are called, and the lines that differ.
 
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 import { writtenLines } from "../json_text.js";
 import { badge, number } from "../parts.js";
 import { MAX_LINES, aligned, differences } from "./differences.js";
@@ -66,12 +66,5 @@ function textOf(definition) {
   if (!definition) return [];
   return writtenLines(definition).map((line) => (
     visible(`${"  ".repeat(line.depth)}${line.key === null ? "" : `${JSON.stringify(line.key)}: `}${line.text}`)
-  ));
-}
-
-/** A stranger's text in which every character can be seen: none hides others, or turns the order of letters round. */
-function visible(text) {
-  return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu, (char) => (
-    char === "\n" ? char : `\\u{${char.codePointAt(0).toString(16)}}`
   ));
 }

@@ -1,6 +1,6 @@
 // What the check of a toolset found, as elements: verdicts on its tools, or faults at their lines.
 
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 import { bytes, count, duration, table } from "../parts.js";
 import { changeBadge } from "./changes.js";
 import { tally } from "./schema_view.js";
@@ -17,7 +17,7 @@ export function verdicts(found, replaced) {
     replaced && make("p.fair-note", `There is a toolset ${replaced} already, at revision ${found.current.revision}: this replaces it.`),
     found.warnings.length > 0 && warningList(found.warnings),
     table("Tools that were checked", [
-      { title: "Tool", cell: (row) => make("span.mono", row.name) },
+      { title: "Tool", cell: (row) => make("span.mono", visible(row.name)) },
       { title: "Change", cell: (row) => changeBadge(found.changes[row.name]) },
       { title: "Keywords", cell: (row) => tally(row.entries) },
       { title: "Grammar", kind: "number", cell: (row) => [bytes(row.grammar_bytes), make("div.soft", duration(row.compile_ms))] },
@@ -29,8 +29,8 @@ export function verdicts(found, replaced) {
 function warningList(warnings) {
   const items = warnings.slice(0, MAX_WARNINGS).map((warning) => make(
     "li",
-    make("p", make("strong", warning.tool), " ", make("code", `${warning.pointer}/${warning.keyword}`)),
-    make("p.soft", warning.note),
+    make("p", make("strong", visible(warning.tool)), " ", make("code", visible(`${warning.pointer}/${warning.keyword}`))),
+    make("p.soft", visible(warning.note)),
   ));
   return make("div.warnings", make("h3", count(warnings.length, "warning")), make("ul.faults", items));
 }
@@ -43,9 +43,9 @@ export function faultList(faults, text, goTo) {
     make("ul.refusals", faults.slice(0, MAX_FAULTS).map((fault) => make(
       "li",
       make("button.line-link", { type: "button", onclick: () => goTo(fault.line), "aria-label": `Line ${fault.line}` },
-        make("span.line-number", `Line ${fault.line}`), make("code", (lines[fault.line - 1] ?? "").trim().slice(0, 120))),
-      make("p", make("strong", fault.title), ": ", fault.reason),
-      fault.suggestion && make("p.soft", fault.suggestion),
+        make("span.line-number", `Line ${fault.line}`), make("code", visible((lines[fault.line - 1] ?? "").trim().slice(0, 120)))),
+      make("p", make("strong", visible(fault.title)), ": ", visible(fault.reason)),
+      fault.suggestion && make("p.soft", visible(fault.suggestion)),
     ))),
   ];
 }

@@ -1,6 +1,6 @@
 // A schema line by line, with what becomes of each keyword beside the line that it stands on.
 
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 import { child, writtenLines } from "../json_text.js";
 import { badge, count } from "../parts.js";
 
@@ -54,12 +54,12 @@ function schemaLine(line, entries) {
     make(
       "code",
       { style: { "--depth": line.depth } },
-      line.key !== null && [make("span.key", JSON.stringify(line.key)), ": "],
-      make("span.value", line.text),
+      line.key !== null && [make("span.key", visible(JSON.stringify(line.key))), ": "],
+      make("span.value", visible(line.text)),
     ),
     entries.length > 0 && make("span.verdicts", entries.map(verdictOf)),
     entries.filter((entry) => entry.note).map((entry) => (
-      make("p.note", { style: { "--depth": line.depth } }, entry.note)
+      make("p.note", { style: { "--depth": line.depth } }, visible(entry.note))
     )),
   );
 }
@@ -79,7 +79,7 @@ function worst(entries) {
 function documentEntries(entries) {
   return make("section", make("h3", "In documents that the schema refers to"), make("ul.faults", entries.map((entry) => make(
     "li",
-    make("p", make("code", entry.pointer), " ", make("code", entry.keyword), " ", verdictOf(entry)),
-    entry.note && make("p.soft", entry.note),
+    make("p", make("code", visible(entry.pointer)), " ", make("code", visible(entry.keyword)), " ", verdictOf(entry)),
+    entry.note && make("p.soft", visible(entry.note)),
   ))));
 }

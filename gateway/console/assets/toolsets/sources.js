@@ -3,7 +3,7 @@
 import { Problem, call, get } from "../api.js";
 import { link, reload } from "../address.js";
 import { askingButton } from "../dialogs.js";
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 import { badge, count, empty, heading, number, problemBox } from "../parts.js";
 import { changeLines, changeTitle, changedWords } from "./changes.js";
 
@@ -39,7 +39,7 @@ function difference({ tool, source, change, description, served, offered }, butt
   return make(
     "section.difference",
     { "aria-label": tool },
-    make("div.decide", make("div", changeTitle(tool, change, description && badge("description changed", "fair")), make("p.soft.small", source)), make("div.actions", buttons)),
+    make("div.decide", make("div", changeTitle(tool, change, description && badge("description changed", "fair")), make("p.soft.small", visible(source))), make("div.actions", buttons)),
     description && changedWords(...description),
     changeLines(tool, served, offered),
   );

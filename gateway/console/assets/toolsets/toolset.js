@@ -2,7 +2,7 @@
 
 import { call, get } from "../api.js";
 import { askingButton } from "../dialogs.js";
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 import { badge, bytes, count, duration, empty, facts, heading, moment, number, pager, searchField } from "../parts.js";
 import { go, link } from "../address.js";
 import { schemaView, tally } from "./schema_view.js";
@@ -64,7 +64,7 @@ function toolList(name, tools, shown, query) {
       "a",
       { href: link(["toolsets", name], { ...query, tool: tool.name }), "aria-current": tool.name === shown && "true" },
       make("span.mono", tool.name),
-      make("span.soft.small", tool.description),
+      make("span.soft.small", tool.description && visible(tool.description)),
     ),
   ))));
 }
@@ -79,7 +79,7 @@ async function toolView(path, name, revision, signal) {
     "article",
     { "aria-label": name },
     make("h2.mono.name", name),
-    definition.description && make("p.description", definition.description),
+    definition.description && make("p.description", visible(definition.description)),
     facts([
       ["Grammar", bytes(report.grammar_bytes)],
       ["Compile time", duration(report.compile_ms)],
