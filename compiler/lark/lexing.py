@@ -1,7 +1,8 @@
 """Which characters may not follow a terminal, so that every lexer splits the text as the rules do.
 
 Two terminals *compete* if both may come at some place. Where a terminal's text ends, neither the terminal nor
-any competitor may be able to go on with the next character, because a lexer would go on.
+any competitor may be able to go on with the next character, because a lexer would go on. Nor may the text be
+one for which a lexer takes a competitor.
 """
 
 from collections import defaultdict
@@ -33,16 +34,14 @@ def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dic
     }
 
 
-def reserved(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
-    """For each terminal that is not a literal, the literals that compete with it and that a lexer prefers."""
-    follows = _follows(source)
-    reserved_names: defaultdict[str, set[str]] = defaultdict(set)
-    for following in follows.values():
-        literals = {text for name in following if (text := terminals[name].literal) is not None}
+def preferred(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
+    """For each terminal those competitors that a lexer prefers where both match the same text."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for following in _follows(source).values():
         for name in following:
-            if terminals[name].literal is None:
-                reserved_names[name] |= {text for text in literals if terminals[name].written.accepts(text)}
-    return {name: tuple(sorted(texts)) for name, texts in reserved_names.items()}
+            own = terminals[name].precedence
+            found[name] |= {other for other in following if terminals[other].precedence < own}
+    return {name: tuple(sorted(others)) for name, others in found.items()}
 
 
 def _follows(source: LarkSource) -> dict[str, set[str]]:

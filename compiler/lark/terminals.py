@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from lark.lexer import PatternStr
-
 from compiler.lark.lark_source import LarkSource
+from compiler.regular import charset
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import (
     Alternation,
     Assertion,
+    Chars,
     Concat,
     Look,
     PatternError,
@@ -45,8 +45,9 @@ class Terminal:
     name: str
     written: Dfa
     lexed: Dfa
-    literal: str | None
-    """The text, if there is only one."""
+    precedence: tuple[bool, int, int, str]
+    """Where two terminals match the same text, the one with the lower precedence is taken: keywords, then in
+    the order of Lark's lexers (wider ones, those with longer patterns, by name)."""
 
 
 def read_terminals(source: LarkSource) -> dict[str, Terminal]:
@@ -70,8 +71,15 @@ def _read(source: LarkSource, name: str) -> Terminal:
         raise source.refusal(name, str(error), "Simplify it.") from error
     if written.accepts("") or lexed.accepts(""):
         raise source.refusal(name, "admits the empty text", "Make it optional where it is used.")
-    is_literal = isinstance(pattern, PatternStr) and not pattern.flags
-    return Terminal(name, written, lexed, pattern.value if is_literal else None)
+    precedence = (not _is_keyword(inner), -pattern.max_width, -len(pattern.value), name)
+    return Terminal(name, written, lexed, precedence)
+
+
+def _is_keyword(text: str) -> bool:
+    """Whether a pattern is a text in whatever case, or a choice of such texts."""
+    nodes = list(_nodes(parse(text)))
+    is_choice = not any(isinstance(node, Repetition) for node in nodes)
+    return is_choice and all(charset.size(node.ranges) <= 2 for node in nodes if isinstance(node, Chars))
 
 
 def _in_both_cases(group: re.Match[str]) -> str:

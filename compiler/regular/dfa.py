@@ -188,6 +188,11 @@ class Dfa:
 
         return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
 
+    def without(self, other: "Dfa") -> "Dfa":
+        """The automaton of the texts of this language that the other one does not have."""
+        alphabet = Alphabet.of([*self.alphabet.atoms, *other.alphabet.atoms])
+        return self.over(alphabet).intersect(other.over(alphabet).complement())
+
     def of_length(self, low: int, high: int | None = None) -> "Dfa":
         """The automaton of the texts that have `low` to `high` characters; None is no bound."""
         highest = low if high is None else high

@@ -164,6 +164,37 @@ def test_what_lark_takes_for_a_keyword_in_another_case_is_not_written_as_somethi
         assert accepts(grammar, other)
 
 
+@pytest.mark.parametrize(
+    ("definition", "valid", "invalid"),
+    [
+        ('start: "select"i ";" | NAME "."\nNAME: /[a-zA-Z]+/', ["SeLect;", "selec."], ["select.", "SELECT."]),
+        ('start: KW ";" | NAME "."\nKW: "ab" | "cd"\nNAME: /[a-z]+/', ["ab;", "abc."], ["ab.", "cd."]),
+        ('start: KW ";" | NAME "."\nKW: /ab/\nNAME: /[a-z]+/', ["ab;", "abc."], ["ab."]),
+        (
+            'start: "select"i NAME+ "from"i NAME ";"\nNAME: /[a-zA-Z_]+/\n%ignore " "',
+            ["SELECT a fromm FROM t;"],
+            ["SELECT a From FROM t;", "select from from t;"],
+        ),
+    ],
+)
+def test_keywords_are_reserved_however_they_are_spelled(definition, valid, invalid):
+    grammar = linked(definition)
+    assert [text for text in valid if not accepts(grammar, text)] == []
+    assert [text for text in invalid if accepts(grammar, text)] == []
+    for text in valid:
+        Lark(definition, parser="earley").parse(text)
+
+
+def test_of_two_patterns_with_the_same_text_lexers_take_one():
+    definition = 'start: HEX ";" | INT "."\nHEX: /[0-9a-f]+/\nINT: /[0-9]+/'
+    grammar, parser = linked(definition), Lark(definition, parser="lalr")
+    assert accepts(grammar, "12;")
+    parser.parse("12;")
+    assert not accepts(grammar, "12.")
+    with pytest.raises(UnexpectedInput):
+        parser.parse("12.")
+
+
 def test_all_that_python_takes_for_another_case_is_alike():
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     text = "".join(characters)
