@@ -187,6 +187,7 @@ def _service_views(
             meters=recorders.meters,
             requests=recorders.ring,
             totals=recorders.telemetry.totals,
+            request_seconds=settings.request_seconds,
             is_strict=settings.strict_fields,
         )
 

@@ -39,6 +39,8 @@ class Services:
     meters: Meters
     requests: RequestRing
     totals: TurnTotals
+    request_seconds: float | None = None
+    """How long a request may take at most."""
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""
 

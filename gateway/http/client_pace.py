@@ -23,13 +23,16 @@ RECENT_S = 2.0
 _LOOK_S = 0.02
 _MANY = 1_000
 
+_Lane = tuple[str, str]
+"""A client and one of its lanes."""
+
 
 class ClientPace:
     """Lets the bodies of a client be read one after another, with rests; one event loop owns it."""
 
     def __init__(self) -> None:
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._rests_until: dict[str, float] = {}
+        self._turns: WeakValueDictionary[_Lane, asyncio.Lock] = WeakValueDictionary()
+        self._rests_until: dict[_Lane, float] = {}
         self._latest: dict[str, float] = {}
         """The two clients that sent a body last, and when they did."""
 
@@ -41,14 +44,17 @@ class ClientPace:
             del self._latest[next(iter(self._latest))]
 
     @asynccontextmanager
-    async def reading(self, client_id: str, has_others: Callable[[], bool]) -> AsyncIterator["ReadingTime"]:
+    async def reading(
+        self, client_id: str, has_others: Callable[[], bool], lane: str = ""
+    ) -> AsyncIterator["ReadingTime"]:
         """Wait until a body of a client may be read; the block reads it.
 
-        `has_others` says whether other clients wait for answers. A client that is alone does not rest.
+        `has_others` says whether other clients wait for answers. A client that is alone does not rest. Bodies
+        in another lane do not wait for those in this one.
         """
-        turn = self._turns.setdefault(client_id, asyncio.Lock())
+        turn = self._turns.setdefault((client_id, lane), asyncio.Lock())
         async with turn:
-            while (rest_s := self._rests_until.get(client_id, 0.0) - time.monotonic()) > 0:
+            while (rest_s := self._rests_until.get((client_id, lane), 0.0) - time.monotonic()) > 0:
                 if not (self._has_recent_others(client_id) or has_others()):
                     break
                 await asyncio.sleep(min(rest_s, _LOOK_S))
@@ -56,18 +62,18 @@ class ClientPace:
             try:
                 yield spent
             finally:
-                self._set_rest(client_id, spent.seconds)
+                self._set_rest((client_id, lane), spent.seconds)
 
     def _has_recent_others(self, client_id: str) -> bool:
         oldest = time.monotonic() - RECENT_S
         return any(name != client_id and at > oldest for name, at in self._latest.items())
 
-    def _set_rest(self, client_id: str, seconds: float) -> None:
+    def _set_rest(self, lane: _Lane, seconds: float) -> None:
         now = time.monotonic()
         if len(self._rests_until) >= _MANY:
-            self._rests_until = {name: until for name, until in self._rests_until.items() if until > now}
+            self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
         if seconds > USUAL_S:
-            self._rests_until[client_id] = now + REST * seconds
+            self._rests_until[lane] = now + REST * seconds
 
 
 class ReadingTime:

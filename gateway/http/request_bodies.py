@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
 from gateway.http.client_pace import ClientPace, ReadingTime
@@ -19,8 +19,10 @@ T = TypeVar("T")
 
 LARGE = 100_000
 """Bytes from which a body counts as large."""
-SMALL = 2_000
-"""Bytes up to which a body is decoded on the event loop: tools take up to a microsecond a byte."""
+SMALL = 500
+"""Bytes up to which a body is decoded on the event loop: tools take up to two microseconds a byte."""
+Lane = Literal["small", "large", "stored"]
+"""A client has a turn at a time in each lane, so that its large bodies do not hold up its small ones."""
 
 WAIT_S = 10.0
 """How long a large body may wait for others. Meanwhile the gateway does not read it from the network."""
@@ -100,16 +102,16 @@ class RequestBodies:
     async def _read_in_turn(
         self, read: Callable[[], T], client_id: str, has_others: Callable[[], bool], *, is_large: bool
     ) -> T:
-        async with self.turn(client_id, has_others, is_large=is_large) as turn:
+        async with self.turn(client_id, has_others, "large" if is_large else "small") as turn:
             return await turn.run(read)
 
     @asynccontextmanager
     async def turn(
-        self, client_id: str, has_others: Callable[[], bool], *, is_large: bool = False
+        self, client_id: str, has_others: Callable[[], bool], lane: Lane
     ) -> AsyncIterator["ReadingTurn"]:
-        """Wait for a turn of a client; see `ClientPace`. A client has one turn at a time."""
-        async with self._pace.reading(client_id, has_others) as spent:
-            yield ReadingTurn(self._for_large if is_large else self._for_others, client_id, spent)
+        """Wait for a turn of a client in a lane, with the rests that `ClientPace` describes."""
+        async with self._pace.reading(client_id, has_others, lane) as spent:
+            yield ReadingTurn(self._for_large if lane == "large" else self._for_others, client_id, spent)
 
     @asynccontextmanager
     async def _room_for(self, client_id: str) -> AsyncIterator[None]:

@@ -15,6 +15,7 @@ from litestar.response import Stream
 
 from gateway.errors import InvalidField
 from gateway.generation.turn import Generation
+from gateway.http.deadline import ARRIVED, Deadline
 from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import holding_of
 from gateway.http.json_body import read_json
@@ -22,6 +23,7 @@ from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import Problem, problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.services import Services
+from gateway.wire.turn_fields import timeout_in
 from toolspecs.json_scan import scan
 from toolspecs.json_value import JSON, count_values
 from toolspecs.nearest import MAX_NAME, shorten
@@ -138,8 +140,22 @@ async def read_wire_request(
 ) -> RequestT_co:
     """The request in a wire format; `expander` inserts into the decoded body what the body refers to.
 
-    What it inserts counts as held too. Raises as `read_held` does.
+    What it inserts counts as held too. Raises as `read_held` does, and DeadlineExceeded.
     """
+    header = request.headers.get("x-request-timeout")
+    arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
+    deadline = Deadline(timeout_in(header), services.request_seconds, since=arrived)
+    async with deadline.enforced():
+        return await _read_wire_request(request, services, client_id, reader, expander)
+
+
+async def _read_wire_request(
+    request: HttpRequest,
+    services: Services,
+    client_id: str,
+    reader: RequestReader[RequestT_co],
+    expander: BodyExpander | None,
+) -> RequestT_co:
     decode = partial(read_json, limits=services.bodies.contents)
 
     def read(body: Any) -> RequestT_co:
@@ -179,7 +195,7 @@ async def in_turn(
     holding = holding_of(request.scope)
 
     async def taking_turn() -> WorkT:
-        async with services.bodies.turn(client_id, lambda: holding.has_others(client_id)) as turn:
+        async with services.bodies.turn(client_id, lambda: holding.has_others(client_id), "stored") as turn:
             return await work(turn)
 
     return await unless_gone(request, taking_turn())

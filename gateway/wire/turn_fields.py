@@ -134,6 +134,14 @@ def read_timeout(field: float | None, header: str | None) -> float | None:
     return min(timeouts, default=None)
 
 
+def timeout_in(header: str | None) -> float | None:
+    """The seconds in the header; None if there are none, or they are wrong, which `read_timeout` refuses."""
+    try:
+        return read_timeout(None, header)
+    except InvalidField:
+        return None
+
+
 def read_sampling(fields: TurnFields) -> Mapping[str, Any]:
     """The fields of `Sampling` that the request sets."""
     asked = fields_set(fields, "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 from fake_runtime import FakeRuntime, text
@@ -114,6 +115,19 @@ async def test_a_body_that_comes_slowly_counts(client, runtime, monkeypatch):
 
     monkeypatch.setattr(RequestBodies, "read", slowly)
     answer = await client.post(URL, json=BODY | {"timeout": 0.05})
+    assert answer.status_code == 504
+    assert runtime.requests == []
+
+
+async def test_waiting_for_a_turn_counts(client, app, runtime, monkeypatch):
+    @asynccontextmanager
+    async def never(*_, **__):
+        await asyncio.sleep(NEVER_S)
+        yield
+
+    monkeypatch.setattr(app.state.services.bodies, "turn", never)
+    long = [{"role": "user", "content": "Hi" * 1_000}]
+    answer = await client.post(URL, json=BODY | {"messages": long}, headers={"X-Request-Timeout": "0.05"})
     assert answer.status_code == 504
     assert runtime.requests == []
 

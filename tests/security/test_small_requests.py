@@ -90,7 +90,7 @@ async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(mon
     bodies = RequestBodies(max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits())
 
     async def load(owner):
-        async with bodies.turn(owner, lambda: True) as turn:
+        async with bodies.turn(owner, lambda: True, "stored") as turn:
             return await stored.load(owner, ID, turn)
 
     loads = [asyncio.create_task(load("attacker")) for _ in range(50)]
