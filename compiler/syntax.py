@@ -14,6 +14,9 @@ import json
 import re
 from dataclasses import dataclass, replace
 
+_written = json.JSONEncoder(ensure_ascii=False).encode
+"""A text as JSON; a toolset may have two thousand names, and an encoder of its own for each takes long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
@@ -119,7 +122,7 @@ class Syntax:
 
     def spell_name(self, name: str) -> str:
         """A tool name as it is written in a call."""
-        return name if self.has_plain_names else json.dumps(name, ensure_ascii=False)[1:-1]
+        return name if self.has_plain_names else _written(name)[1:-1]
 
     def can_spell(self, name: str) -> bool:
         """Whether a reader finds exactly this name in a call."""

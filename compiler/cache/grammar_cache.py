@@ -1,12 +1,14 @@
 """The grammar cache: finds the entries of a toolset or format, or has them compiled, and links them."""
 
 import asyncio
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from compiler.argument_faults import ArgumentFault
 from compiler.cache.cache_observer import CacheObserver, Unobserved
@@ -27,7 +29,7 @@ from compiler.isolation.compile_job import CompileJob, CompilePool, read_faults
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recipe import FormatKey, GrammarRecipe
+from compiler.recipe import FormatKey, GrammarRecipe, OwnGrammar
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
@@ -90,6 +92,9 @@ class GrammarCache:
             on_kept=self._index.add_part,
         )
         self._keys: LruCache[str] = LruCache(_KEYS_BYTES)
+        self._keys_of_tools: LruCache[tuple[str, ...]] = LruCache(_KEYS_BYTES)
+        self._linked: WeakValueDictionary[GrammarRecipe, OwnGrammar] = WeakValueDictionary()
+        """The grammars of running answers; another answer may use the same one."""
         self._num_by_source: Counter[str] = Counter()
 
     @property
@@ -292,6 +297,10 @@ class GrammarCache:
         key_order: KeyOrder | None = None,
     ) -> list[EntryLookup]:
         """The entries of tools, in their order; one error names all refused tools, as in `find_toolset`."""
+        known_tools = _digest_of(tools, syntax, prepared, key_order)
+        if (in_memory := self._entries_in_memory(known_tools)) is not None:
+            self._count(in_memory)
+            return in_memory
         jobs = await self._make_jobs(tools, syntax, prepared, key_order)
         stored = await self._entries.load_stored(jobs, prepared, budget.client_id)
         known = [self._entries.known(job, prepared, stored) for job in jobs]
@@ -315,7 +324,22 @@ class GrammarCache:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return [result for result in results if not isinstance(result, BaseException)]
+        entries = [result for result in results if not isinstance(result, BaseException)]
+        known_tools = known_tools or _digest_of(tools, syntax, prepared, key_order)
+        if known_tools is not None:
+            keys = tuple(entry.key for entry in entries)
+            self._keys_of_tools.put(known_tools, keys, sum(map(len, keys)) + len(known_tools))
+        return entries
+
+    def _entries_in_memory(self, known_tools: str | None) -> list[EntryLookup] | None:
+        """The entries of tools by their common digest, if all are in memory: much cheaper for many tools."""
+        keys = None if known_tools is None else self._keys_of_tools.get(known_tools)
+        if keys is None:
+            return None
+        memory = self._entries.memory
+        entries = [(key, memory.get(key)) for key in keys]
+        found = [EntryLookup(key, entry, "memory") for key, entry in entries if entry is not None]
+        return found if len(found) == len(keys) else None
 
     async def _find_format_entry(
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
@@ -335,7 +359,10 @@ class GrammarCache:
     ) -> GrammarLookup:
         sizes = {entry.key: entry.entry.num_bytes for entry in entries}
         self._held.check(client_id, sizes)
-        grammar = recipe.link({entry.key: entry.entry for entry in entries}, prepared)
+        grammar = self._linked.get(recipe)
+        if grammar is None:
+            grammar = recipe.link({entry.key: entry.entry for entry in entries}, prepared)
+            self._linked[recipe] = grammar
         self._index.add_recipe(grammar.digest, recipe)
         source = max((entry.source for entry in entries), key=_SOURCES.index, default="memory")
         lookup = GrammarLookup(grammar, source, milliseconds_since(start), recipe)
@@ -374,3 +401,13 @@ class GrammarCache:
             if tool.is_hashed and (key := self._keys.get(memo_key(tool))):
                 job.keep_key(prepared.vocabulary, key)
         return jobs
+
+
+def _digest_of(
+    tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
+) -> str | None:
+    """What names the entries of tools together; None if some tool has not been hashed, which takes time."""
+    if not all(tool.is_hashed for tool in tools):
+        return None
+    parts = (syntax, prepared.vocabulary.digest, str(key_order), *(tool.digest for tool in tools))
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()

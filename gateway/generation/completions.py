@@ -263,8 +263,8 @@ class Completions:
 
     async def _joined(self, revisions: tuple[Revision, ...], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """The tools of a request; a thread joins them if needed. Raises what `join_tools` raises."""
-        if len(revisions) == 1 and not inline:
-            return revisions[0].toolset.tools
+        if not inline and len(revisions) <= 1:
+            return revisions[0].toolset.tools if revisions else ()
         return await asyncio.to_thread(join_tools, revisions, inline, self._catalog.limits)
 
     async def _grammar(

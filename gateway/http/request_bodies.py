@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,13 +45,16 @@ class RequestBodies:
         self._max_large = max_large
         self._held: Counter[str] = Counter()
         self._changed = asyncio.Condition()
-        self._for_large = FairThreads(1, "large-bodies")
-        self._for_others = FairThreads(2, "bodies")
+        self._threads: Mapping[Lane, FairThreads] = {
+            "small": FairThreads(2, "bodies"),
+            "large": FairThreads(1, "large-bodies"),
+            "stored": FairThreads(1, "stored"),
+        }
         self._pace = ClientPace()
 
     def close(self) -> None:
         """Read no more bodies."""
-        for threads in (self._for_large, self._for_others):
+        for threads in self._threads.values():
             threads.shutdown()
 
     async def read(
@@ -111,7 +114,7 @@ class RequestBodies:
     ) -> AsyncIterator["ReadingTurn"]:
         """Wait for a turn of a client in a lane, with the rests that `ClientPace` describes."""
         async with self._pace.reading(client_id, has_others, lane) as spent:
-            yield ReadingTurn(self._for_large if lane == "large" else self._for_others, client_id, spent)
+            yield ReadingTurn(self._threads[lane], client_id, spent)
 
     @asynccontextmanager
     async def _room_for(self, client_id: str) -> AsyncIterator[None]:

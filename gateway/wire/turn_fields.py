@@ -76,7 +76,7 @@ def ignore_obfuscation(options: StreamOptions | None, reader: FieldReader) -> No
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured in every API; absent and null mean the same."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1, max_length=1_000)]
     toolset: str | list[str] | None = None
     prompt_tools: ShownTools | None = None
     tool_search: ToolSearchFields | bool | None = None
