@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 import msgspec
 
 from compiler.compiled_format import CompiledFormat
-from compiler.errors import CorruptUnit
+from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntax import Syntax
@@ -66,7 +67,7 @@ class CacheEntry:
 
     @classmethod
     def of_tool(cls, tool: Tool, syntax: Syntax, prepared: PreparedVocabulary) -> "CacheEntry":
-        """Compile a tool completely; raises UnsupportedSchema, UnsupportedGrammar."""
+        """Compile a tool completely, and find a call of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         lowered = lower_tool(tool, syntax, prepared.vocabulary)
         unit = compile_unit(lowered.grammar, syntax, prepared, lowered.types)
@@ -87,6 +88,10 @@ class CacheEntry:
     ) -> "CacheEntry":
         entry = cls(compiled, report, 0.0, compiled.num_bytes, kind)
         entry.prepare()
+        plan = compiled.grammar.plan
+        if plan is not None and plan.forbids_repeats and not compiled.shortest_texts(SearchBudget()):
+            reason = "no text is found that has as many distinct keys and items as it demands"
+            raise UnsupportedSchema("", "minItems", reason, "Lower minItems and minProperties.")
         return replace(entry, compile_ms=milliseconds_since(start))
 
     def to_bytes(self) -> bytes:

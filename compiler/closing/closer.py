@@ -31,8 +31,8 @@ _MAX_BYTES_TO_SPELL = 1 << 18
 """The longest completion that `Closer.minimum` spells. For a longer one it takes the bound that is known
 without spelling it."""
 
-_ATTEMPTS_WRITING = 2_000
-"""The attempts of a search while an output is written, which are a third of a second: others wait for it."""
+_ATTEMPTS_WRITING = 3_000
+"""The attempts of a search while an output is written, which are half a second: others wait for it."""
 _BYTES_WRITING = _MAX_BYTES_TO_SPELL
 """The bytes of completions whose tokens are counted meanwhile, in half a second: many tools may have long
 calls. The calls of four tools that are not known yet count as much."""

@@ -20,7 +20,7 @@ from compiler.vocabulary import KEY_MARK
 
 PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 """Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
-MAX_ATTEMPTS = 30_000
+MAX_ATTEMPTS = 40_000
 """The attempts before an output is begun, some ten seconds of processor time; real schemas need a few.
 Distinct arrays of few distinct values have so many orders that a search could take hours. With a limit in
 seconds, an answer would end on one machine and fail on another."""
@@ -127,8 +127,7 @@ class _Queued(NamedTuple):
     """An attempt that waits to be tried, with others after it; the least is tried next.
 
     `rank` is minus the number of elements before the repetition to be avoided, so that the attempts that get
-    furthest go first, and the shortest among them. Of equal ones the newest has the least `order`: a search
-    in depth gets further than one in breadth.
+    furthest go first, and the shortest among them. `order` makes equal ones differ.
     """
 
     rank: int
@@ -140,11 +139,11 @@ class _Queued(NamedTuple):
 
 
 class _Queue:
-    """Attempts that wait to be tried."""
+    """Attempts that wait to be tried; of equal ones the newest goes first, or the oldest."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_newest_first: bool) -> None:
         self._heap: list[_Queued] = []
-        self._order = count(0, -1)
+        self._order = count(0, -1 if is_newest_first else 1)
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -179,50 +178,86 @@ class _Queue:
 def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget) -> bytes:
     """Bytes that complete a text without repeating an element.
 
-    The attempts that get furthest go first, and the shortest among them. An attempt could get further without
-    end, by opening one array after the other. So long attempts wait until shorter ones have got no further
-    for a while.
+    Two searches share the budget. A patient one tries all short texts before longer ones, and finds what is
+    short where texts could get further without end, by opening one array after the other. A hasty one finds
+    what has many elements, all of which need more room.
 
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
-    attempts, longer, earlier = _Queue(), _Queue(), _Queue()
-    attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
-    longest = 1.25 * state.cost + 4
-    num_bytes = _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
-    furthest, num_in_vain = 0, 0
-    while attempts or longer or earlier:
-        if not attempts or num_in_vain > _PATIENCE:
-            # No other element there avoids the repetition, or none that is short: write more, or, if that
-            # does not help, change an element before it.
-            if not longer or num_in_vain <= _PATIENCE:
-                attempts.absorb(earlier.drained())
-            attempts.absorb(longer.drained())
-            longest *= 1.5
-            num_in_vain = 0
-        rank, attempt = attempts.pop()
-        budget.spend(1 + attempt.length // num_bytes)
-        num_in_vain += 1
+    searches = [_Search(state, cursor, patience) for patience in (_PATIENCE, math.inf)]
+    while all(search.is_open for search in searches):
+        search = min(searches, key=lambda search: search.num_spent)  # texts of one may be much longer
+        before = budget.num_left
+        if (found := search.step(budget)) is not None:
+            return found
+        search.num_spent += before - budget.num_left
+    raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
+
+
+class _Search:
+    """A search for a completion: the attempts that get furthest go first, and the shortest among them.
+
+    Long attempts wait until no shorter ones are left, or have got no further for `patience` attempts.
+    """
+
+    def __init__(self, state: ParserState, cursor: Cursor, patience: float) -> None:
+        self._patience = patience
+        # In depth, a hasty search gets further.
+        queues = [_Queue(is_newest_first=patience < math.inf) for _ in range(3)]
+        self._attempts, self._longer, self._earlier = queues
+        self._attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
+        self._longest = 1.25 * state.cost + 4
+        self._bytes_an_attempt = _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
+        self._furthest, self._num_in_vain = 0, 0
+        self.num_spent = 0
+        """What it has taken of the budget."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether attempts are left."""
+        return bool(self._attempts or self._longer or self._earlier)
+
+    def step(self, budget: SearchBudget) -> bytes | None:
+        """Make one attempt; the completion if that is one.
+
+        Raises:
+            UnsupportedGrammar: the budget is used up.
+        """
+        if not self._attempts or self._num_in_vain > self._patience:
+            self._allow_more()
+        rank, attempt = self._attempts.pop()
+        budget.spend(1 + attempt.length // self._bytes_an_attempt)
+        self._num_in_vain += 1
         node = attempt.begun()
         if node is None:
-            continue
+            return None
         node, rest = _completed(node, budget)
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
-        if len(node.text) + len(rest) > longest:
-            longer.push(rank, [attempt])
-            continue
+        if len(node.text) + len(rest) > self._longest:
+            self._longer.push(rank, [attempt])
+            return None
         start, end = repetition
         reached = -_advanced(node, rest[:end]).num_new
         if attempt.byte is not None and rank <= reached:  # no further: first try others as short
-            attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
-            continue
-        if reached < furthest:
-            furthest, num_in_vain = reached, 0
-        earlier.push(reached, deviations(node, rest[:start]))
-        attempts.push(reached, deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
-    raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
+            self._attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
+            return None
+        if reached < self._furthest:
+            self._furthest, self._num_in_vain = reached, 0
+        self._earlier.push(reached, deviations(node, rest[:start]))
+        self._attempts.push(reached, deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
+        return None
+
+    def _allow_more(self) -> None:
+        """Allow longer texts and, if those do not help or nothing else is left, other elements before."""
+        is_exhausted = not self._attempts
+        if is_exhausted or not self._longer:
+            self._attempts.absorb(self._earlier.drained())
+        self._attempts.absorb(self._longer.drained())
+        self._longest *= 2 if is_exhausted else 1.5
+        self._num_in_vain = 0
 
 
 def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, bytes]:

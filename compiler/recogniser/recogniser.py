@@ -19,6 +19,9 @@ _GUARDED_GROWTH = 3
 """The most by which distinct keys multiply the length of a completion. Each key has a comma and two quotes,
 and three more characters tell it from a hundred thousand others."""
 
+_EASY_BYTES = 128
+"""Completions without distinct elements that are as long as this have distinct ones that any search finds."""
+
 
 class Recogniser:
     """Reads one text as bytes of UTF-8; it may be inside a character."""
@@ -50,7 +53,10 @@ class Recogniser:
         longest = self._state.max_cost
         if self._cursor is None or not self._cursor.plan.forbids_repeats:
             return longest
-        return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)
+        is_long = self.min_completion_bytes() > _EASY_BYTES
+        if self._cursor.plan.can_run_out or (is_long and self._planned is None):
+            return math.inf  # it has to be found, so that one is known from then on
+        return _GUARDED_GROWTH * (longest + 1)
 
     def min_completion_bytes(self) -> int:
         """At most as many bytes as `completion` has: a guard only makes it longer.

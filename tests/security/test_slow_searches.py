@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from compiler import compile_schema, compile_toolset
+from compiler.cache_entry import CacheEntry
 from compiler.closing import closer as closing
 from compiler.closing.closer import Segmentation
-from compiler.errors import MatchingTooSlow, UnsupportedGrammar
+from compiler.errors import MatchingTooSlow, UnsupportedGrammar, UnsupportedSchema
 from compiler.guard import guard
 from compiler.guard.candidate_tokens import CandidateTokens
 from compiler.guard.cursor import JsonCursor
@@ -20,6 +21,7 @@ from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.recogniser import Recogniser
+from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
@@ -63,8 +65,32 @@ def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
     assert closer.fits(400)
     with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
         assert not closer.admits(ord("["), 400)
-    assert 1_000 < pop.call_count <= 2_001
+    assert 1_000 < pop.call_count <= closing._ATTEMPTS_WRITING + 1
     assert bytes(closer.completion_ids(400)) == b'"a"'
+
+
+def test_what_has_many_distinct_keys_can_always_be_ended():
+    """A budget was taken for enough, since any completion fits it; when one was needed, none was found."""
+    item = {"type": "object", "minProperties": 4, "additionalProperties": {"type": "integer"}}
+    schema = {"type": "array", "minItems": 60, "maxItems": 62, "items": item}
+    closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
+    remaining = closer.minimum() + 100
+    assert closer.fits(remaining)
+    for byte in b'[{"' + 200 * b"x":
+        if not closer.admits(byte, remaining):
+            break
+        closer.accepted(byte)
+        remaining -= 1
+    assert len(closer.completion_ids(remaining)) <= remaining
+
+
+def test_a_tool_of_which_no_call_is_found_is_refused(monkeypatch):
+    """It was registered, and a model that began to call it had to call another one."""
+    monkeypatch.setattr("compiler.cache_entry.SearchBudget", lambda: SearchBudget(100))
+    tool = Tool("hard", "", {"type": "object", "properties": {"a": HARD}, "required": ["a"]})
+    prepared = prepare(VOCABULARY)
+    with pytest.raises(UnsupportedSchema, match="no text is found that has as many distinct"):
+        CacheEntry.of_tool(tool, find_syntax("hermes"), prepared)
 
 
 def test_what_completes_an_output_is_known_as_long_as_it_is_followed():
