@@ -269,6 +269,8 @@ class ContentStore:
         stored = await self._store.get(key)
         if stored is None:
             raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
+        if len(stored) > self._limits.toolset_bytes + ROOM_BYTES:
+            raise _damaged(summary, ValueError("it is larger than any toolset"))
         return unstamped(stored)
 
     async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:

@@ -42,6 +42,7 @@ MAX_ENTRY_BYTES = 4 << 20
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
 """The most responses that the items of one request may refer to; each is looked up."""
+_MAX_LIST_BYTES = 200 * MAX_ENTRIES
 _ATTEMPTS = 20
 
 _RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -208,8 +209,8 @@ class StoredResponses:
         for _ in range(_ATTEMPTS):
             before = await self._store.get(key)
             now = time.time()
-            entries = [entry for entry in json.loads(before or b"[]") if entry[2] > now]
-            entries.append([response_id, size, now + self._lifetime_s])
+            entries = [entry for entry in _listed(before) if entry[2] > now]
+            entries.append((response_id, size, now + self._lifetime_s))
             num_kept, total = 0, 0
             for _, entry_size, _ in reversed(entries):
                 total += entry_size
@@ -243,6 +244,16 @@ class ItemPage:
         page = order[start : start + limit]
         items = [{"type": "message", "id": item_id(at)} | stored.items[at] for at in page]
         return cls(items, has_more=start + limit < len(order))
+
+
+def _listed(content: bytes | None) -> list[tuple[str, int, float]]:
+    """The ids, sizes and ends of an owner's responses; a damaged list counts as empty."""
+    if content is None or len(content) > _MAX_LIST_BYTES:
+        return []
+    try:
+        return msgspec.json.decode(content, type=list[tuple[str, int, float]])
+    except (msgspec.MsgspecError, ValueError):
+        return []
 
 
 def is_continuing(body: Any) -> bool:

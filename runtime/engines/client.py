@@ -20,9 +20,16 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
+from toolspecs.errors import TooManyValues
+from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import shorten
 
 MAX_EVENT_BYTES = 16 * 2**20
+_USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
+"""Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
+_EVENT_LIMITS = ContentLimits(num_values=1_000_000, depth=100)
+"""What an event may hold: the ids of a long prompt, or log probabilities."""
+_EVENTS_A_TURN = 64
 """The largest event of a stream; the first may repeat the ids of the prompt."""
 MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
@@ -271,22 +278,38 @@ class HttpEngine:
 async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
     """The data of server-sent events, read by read; engines write each event as one line.
 
-    It reads to the end, after `[DONE]` too: only then can the connection be used again.
+    It reads to the end, after `[DONE]` too: only then can the connection be used again. Others have a turn
+    after some events, however fast they come.
     """
     line = bytearray()
     async for received in answer.aiter_raw():
         *ends, beginning = received.split(b"\n")
-        lines = []
-        for end in ends:
-            line += end
-            if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
-                lines.append(data)
-            line.clear()
-        if lines:
-            yield lines
+        for at in range(0, len(ends), _EVENTS_A_TURN):
+            lines = []
+            for end in ends[at : at + _EVENTS_A_TURN]:
+                line += end
+                if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
+                    await _measure(data)
+                    lines.append(data)
+                line.clear()
+            if lines:
+                yield lines
+            if len(ends) > _EVENTS_A_TURN:
+                await asyncio.sleep(0)
         line += beginning
         if len(line) > MAX_EVENT_BYTES:
             raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
+
+
+async def _measure(data: bytes) -> None:
+    """Refuse an event that would stop the event loop for long; raises ValueError."""
+    try:
+        if len(data) > _LONG_EVENT:
+            await asyncio.to_thread(scan, data, _EVENT_LIMITS)
+        elif len(data) > _USUAL_EVENT:
+            scan(data, _EVENT_LIMITS)
+    except TooManyValues as error:
+        raise ValueError(f"an event that cannot be read: {error}") from error
 
 
 async def _beginning(answer: httpx.Response) -> bytes:

@@ -42,6 +42,8 @@ from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 from runtime.written_token import SampledToken
 
+_MOST_EMPTY = 10_000
+"""The events without tokens that an engine may send in a row."""
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
 MAX_ALLOWED = 256
@@ -183,6 +185,7 @@ class OutputWriter:
         request.times.note_begun()
         sentinel = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
+        num_empty = 0
         async with (
             replica.request(request.client_id) as stall_clock,
             replica.client.completion(completion_request, request.trace_headers) as chunks,
@@ -190,10 +193,14 @@ class OutputWriter:
             async for chunk in chunks:
                 if chunk.tokens or (chunk.finish_reason and finish_reason is None):
                     stall_clock.restart()
+                    num_empty = 0
+                num_empty += 1
+                if num_empty > _MOST_EMPTY:
+                    raise EngineBroke(name, f"sent {_MOST_EMPTY} events in a row without tokens")
                 if chunk.tokens:
                     request.times.note_token()
                 if chunk.num_cached is not None and output.num_requests == 1:
-                    delivery.num_cached = min(chunk.num_cached, len(output.prompt_ids))
+                    delivery.num_cached = _num_cached(chunk.num_cached, output)
                 finish_reason = chunk.finish_reason or finish_reason
                 tokens = _checked_tokens(chunk, sentinel, replica)
                 with stall_clock.stopped():
@@ -243,7 +250,7 @@ class OutputWriter:
         try:
             if is_done or (output.is_exhausted and replica.client.reports_cached):
                 num_cached = await read_num_cached(chunks)
-                delivery.num_cached = min(num_cached or delivery.num_cached, len(output.prompt_ids))
+                delivery.num_cached = _num_cached(num_cached or delivery.num_cached, output)
         finally:  # also at the deadline: the output is whole
             delivery.end()
 
@@ -259,6 +266,11 @@ class OutputWriter:
             return await asyncio.wrap_future(submitted)
 
         return await to_the_end(done(), submitted.cancel)
+
+
+def _num_cached(told: int, output: VerifiedOutput) -> int:
+    """The tokens of the prompt that an engine found computed, as far as what it tells is possible."""
+    return max(0, min(told, len(output.prompt_ids)))
 
 
 def _checked_tokens(

@@ -296,8 +296,9 @@ class RemoteRuntime:
 
     @property
     def _context_length(self) -> int:
-        """The smallest context length of the model and of the engines that are up."""
-        lengths = (replica.model.context_length for replica in self._replicas if replica.model)
+        """The smallest context length of the model and of the engines that take requests."""
+        serving = (replica for replica in self._replicas if replica.circuit is Circuit.CLOSED)
+        lengths = (replica.model.context_length for replica in serving if replica.model)
         return min([self._loaded.context_length, *filter(None, lengths)])
 
     def _begun(self, request: GenerationRequest, prompt_ids: list[int]) -> tuple[list[VerifiedOutput], bytes]:

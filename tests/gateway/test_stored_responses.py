@@ -231,6 +231,17 @@ async def test_stored_responses_expire(store):
         await responses.load("o", response(1)["id"], TURN)
 
 
+@pytest.mark.parametrize(
+    "content", [b"x", b"[1]", b"[[1,2,3]]", b"[" + b'["a",0,0],' * 100_000 + b'["a",0,0]]']
+)
+async def test_a_damaged_list_counts_as_empty(store, content):
+    """Each answer of its owner failed at its end."""
+    responses = StoredResponses(store, lifetime_s=60)
+    await store.set("responses:o", content)
+    assert await responses.save("o", response(1), [])
+    assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
+
+
 async def test_a_damaged_entry_is_as_good_as_none(store):
     responses = StoredResponses(store, lifetime_s=60)
     assert await responses.save("o", response(1), [])

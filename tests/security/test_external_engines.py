@@ -9,6 +9,7 @@ import tracemalloc
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,8 +20,15 @@ from compiler.closing.closer import Segmentation
 from compiler.recipe import GrammarRecipe
 from compiler.recogniser.exchanged_items import with_exchanged_item
 from compiler.schema import compile_schema
-from runtime.engines import verified_output
-from runtime.engines.client import MAX_TOKENS, ClientLimits, EngineAddress, ServedModel, engine_message
+from runtime.engines import output_writer, verified_output
+from runtime.engines.client import (
+    MAX_TOKENS,
+    ClientLimits,
+    EngineAddress,
+    ServedModel,
+    _event_data,
+    engine_message,
+)
 from runtime.engines.completion_request import conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
@@ -213,6 +221,82 @@ async def test_an_engine_that_sends_endless_events_without_tokens_has_stalled(te
         async with asyncio.timeout(20):
             with pytest.raises(EngineBroke, match="stopped answering"):
                 await anext_events(remote, remote.request(await remote.grammar()))
+
+
+async def test_a_flood_of_events_without_tokens_ends_its_request_and_leaves_turns_to_others(
+    text, monkeypatch
+):
+    """They were read without a turn for others, a read of 64 kB at a time, until the engine had stalled."""
+    monkeypatch.setattr(output_writer, "_MOST_EMPTY", 50)
+
+    class Flooding(StandIn):
+        async def paced(self, tokens, leaving, send):
+            if not is_flooding:
+                async for pair in super().paced(tokens, leaving, send):
+                    yield pair
+            for _ in range(2_000 if is_flooding else 0):
+                if leaving.done():
+                    return
+                yield [], None
+                await asyncio.sleep(0)
+
+    is_flooding = False
+    async with remote_over(text, Flooding(text), settings=SETTINGS) as remote:
+        is_flooding = True
+        async with asyncio.timeout(20):
+            with pytest.raises(EngineBroke, match="events in a row without tokens"):
+                await anext_events(remote, remote.request(await remote.grammar()))
+
+
+class Sent:
+    """An engine's answer, as the network brings it."""
+
+    def __init__(self, *reads):
+        self.reads = reads
+
+    async def aiter_raw(self):
+        for read in self.reads:
+            yield read
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"error":[' + b"[]," * 1_000_000 + b"[]]}",
+        b'{"choices":[{"logprobs":{"token_logprobs":[' + b"5e-324," * 10_000 + b"0]}}]}",
+        b"[" * 5_000,
+    ],
+    ids=["many values", "slow numbers", "deep"],
+)
+async def test_an_event_that_takes_long_to_decode_is_refused(content):
+    """One of 16 MB of small numbers stopped the event loop for 22 s."""
+    with pytest.raises(ValueError, match="an event that cannot be read"):
+        async for _ in _event_data(Sent(b"data: " + content + b"\n")):
+            pass
+
+
+async def test_the_first_event_of_a_long_prompt_is_read():
+    ids = ",".join(map(str, range(200_000))).encode()
+    sent = Sent(b'data: {"prompt_token_ids":[' + ids + b"]}\n", b"data: {}\n" * 200)
+    events = [line async for lines in _event_data(sent) for line in lines]
+    assert len(events) == 201
+    assert ids in events[0]
+
+
+async def test_an_engine_that_takes_no_requests_does_not_bound_prompts(text):
+    """One that named a context of one token, and never passed the canary, had all prompts of its model refused."""
+    async with remote_over(text, StandIn(text), settings=SETTINGS) as remote:
+        [replica] = remote.runtime._replicas
+        replica.model = ServedModel("m", 1)
+        assert remote.runtime._context_length == 1
+        replica.open("its canary fails")
+        assert remote.runtime._context_length == remote.runtime._loaded.context_length
+
+
+def test_cached_tokens_that_cannot_be_are_not_counted():
+    """An engine that told of -5,000,000 made the usage of its answers wrong, and counters fall."""
+    output = SimpleNamespace(prompt_ids=[1, 2, 3])
+    assert [output_writer._num_cached(told, output) for told in (-5_000_000, 2, 9)] == [0, 2, 3]
 
 
 async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_rendered(text, monkeypatch):

@@ -92,6 +92,7 @@ async def test_a_record_in_the_place_of_another_is_none(catalog, store):
         compress(b'{"tools": 1, "documents": {}}'),
         compress(b'[["b", "another", {"type": "object"}, {}]]'),
         compress(b"[" + b" " * (65 << 20) + b"]"),
+        bytes(30 << 20),
         compress(json.dumps([["a", "does a", {"type": "object"}, {}]]).encode())[:-5],
     ],
 )

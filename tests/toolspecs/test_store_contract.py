@@ -1,11 +1,14 @@
 """What every store promises, on SQLite and on a real Redis."""
 
 import asyncio
+import sqlite3
 import sys
+from contextlib import closing
 
 import pytest
 
 from toolspecs import LockTimeout, NotACounter
+from toolspecs.stores.sqlite import SQLiteStore
 
 BYTES = [b"", b"text", b"\x00\xff\x80 binary \r\n", b"x" * 2_000_000]
 KEYS = ["k", "with/slash", "glob*?[a]\\", "naïve \U0001f600", "'; DROP TABLE entries; --", "%_"]
@@ -317,3 +320,16 @@ async def test_compacting_keeps_every_entry(store, other):
     assert await other.get("k45") == b"45" * 1000
     assert await keys(other, "k4") == [f"k{number}" for number in range(40, 50)]
     assert await other.get("new") == b"1"
+
+
+@pytest.mark.parametrize("value", [2_000_000_000, 1.5, "text"])
+async def test_a_value_that_another_program_wrote_with_another_type_is_empty(tmp_path, value):
+    """Of a number, as many zeros were made: 2 GB."""
+    path = tmp_path / "store.db"
+    store = SQLiteStore(path)
+    await store.set("a", b"1")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE entries SET value = ? WHERE key = 'a'", (value,))
+    assert await store.get("a") == b""
+    assert await store.get_many(["a", "b"]) == [b"", None]
+    await store.close()

@@ -79,6 +79,11 @@ RETURNING value
 """
 
 
+def _content(value: Any) -> bytes:
+    """A value; one that another program wrote as a text or a number is none that can be read."""
+    return value if isinstance(value, bytes) else b""
+
+
 class SQLiteStore:
     """A `Store` in the file `path` (None: in memory). It creates the file, but not its folder."""
 
@@ -96,12 +101,12 @@ class SQLiteStore:
     async def get(self, key: str) -> bytes | None:
         """See `Store.get`."""
         rows = await self._execute(GET, key=key)
-        return bytes(rows[0][0]) if rows else None
+        return _content(rows[0][0]) if rows else None
 
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Store.get_many`."""
         rows = await self._execute(GET_MANY, keys=json.dumps(keys))
-        values = {key: bytes(value) for key, value in rows}
+        values = {key: _content(value) for key, value in rows}
         return [values.get(key) for key in keys]
 
     async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
