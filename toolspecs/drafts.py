@@ -54,6 +54,15 @@ FIRST_WITH_DEFS = SchemaDraft.DRAFT_2019_09
 FIRST_WITH_DEPENDENT_REQUIRED = SchemaDraft.DRAFT_2019_09
 """This draft split `dependencies` into `dependentRequired` and `dependentSchemas`."""
 FIRST_WITH_PREFIX_ITEMS = SchemaDraft.DRAFT_2020_12
+FIRST_WITH: Mapping[str, SchemaDraft] = {
+    **dict.fromkeys(("const", "contains", "propertyNames"), SchemaDraft.DRAFT_6),
+    **dict.fromkeys(("if", "then", "else"), FIRST_WITH_IF),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas"), FIRST_WITH_DEPENDENT_REQUIRED),
+    **dict.fromkeys(("minContains", "maxContains"), SchemaDraft.DRAFT_2019_09),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), SchemaDraft.DRAFT_2019_09),
+    "prefixItems": FIRST_WITH_PREFIX_ITEMS,
+}
+"""The first draft that asserts a keyword, for those that not all drafts do."""
 
 
 def draft_named(uri: Any) -> SchemaDraft | None:

@@ -12,6 +12,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child, short_pointer
+from compiler.frontend.newer_keywords import without_force
 from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SourceMap
 from compiler.regular.formats import FORMATS
@@ -86,12 +87,16 @@ def _entries(
     if own_texts := [text for text in texts if text not in of_keywords]:
         yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
     dependent = dialect_dependent(schema, draft)
+    idle = without_force(schema, draft)
     disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
     for keyword, value in schema.items():
         if keyword in STRUCTURE:
             continue
         if not _has_force(keyword, value):
             yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
+            continue
+        if keyword in idle:
+            yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, idle[keyword])
             continue
         found = verdicts.of_keyword(pointer, keyword)
         if keyword in dependent:

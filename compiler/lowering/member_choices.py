@@ -188,8 +188,9 @@ def choose_order(
     limit = f"{MAX_STATES} states at most"
     if choices.are_independent:
         reason = f"there are too many keys to count ({limit})"
-        suggestion = "Leave the bound out, or declare fewer keys."
-        raise reporter.refusal(location, "maxProperties", reason, suggestion)
+        is_bounded = bounds.low > 0 or bounds.high is not None
+        suggestion = "Leave the bound out, or declare fewer keys." if is_bounded else "Declare fewer keys."
+        raise reporter.refusal(location, "maxProperties" if is_bounded else "properties", reason, suggestion)
     reason = f"too many keys need one another ({limit})"
     raise reporter.refusal(location, "dependentRequired", reason, "Let fewer keys need others.")
 

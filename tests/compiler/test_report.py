@@ -270,3 +270,46 @@ def test_refused_instances_of_real_schemas_are_told(name, every):
                 num_valid += 1
                 assert not untold(compiled, instance.value, case.schema, case.documents), case.name
     assert num_valid > 10
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "keyword", "note"),
+    [
+        (
+            {"$schema": DRAFT_7, "dependentRequired": {"a": ["b"]}},
+            "",
+            "dependentRequired",
+            "declare draft 2019-09",
+        ),
+        ({"$schema": DRAFT_7, "unevaluatedProperties": False}, "", "unevaluatedProperties", "draft 2019-09"),
+        ({"$schema": DRAFT_7, "prefixItems": [{"type": "null"}]}, "", "prefixItems", "draft 2020-12"),
+        ({"$schema": DRAFT_7, "contains": {}, "minContains": 2}, "", "minContains", "draft 2019-09"),
+        (
+            {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"const": 1}}},
+            "/properties/a",
+            "const",
+            "draft 4 does not have it; declare draft 6",
+        ),
+        (
+            {"$schema": DRAFT_7, "properties": {"a": {"$ref": "#/definitions/b", "minLength": 3}}}
+            | {"definitions": {"b": {"type": "string"}}},
+            "/properties/a",
+            "minLength",
+            "write both in allOf",
+        ),
+    ],
+)
+def test_keywords_without_force_in_their_draft_are_warned_of(schema, pointer, keyword, note):
+    compiled = compile_schema(schema)
+    [entry] = [entry for entry in compiled.report if (entry.pointer, entry.keyword) == (pointer, keyword)]
+    assert entry.verdict is Verdict.ANNOTATION
+    assert note in entry.note
+    newest = {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema"}
+    assert all(
+        entry.verdict is not Verdict.ANNOTATION
+        for entry in compile_schema(newest).report
+        if (entry.pointer, entry.keyword) == (pointer, keyword)
+    )
