@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -157,8 +157,10 @@ class ReadingTurn:
         try:
             return await asyncio.shield(result)
         except asyncio.CancelledError:
-            if not job.cancel():
-                await asyncio.wait({result})
+            job.cancel()
+            while not result.done():  # a deadline may cancel it once more
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({result})
             raise
         finally:
             result.add_done_callback(_forget_error)

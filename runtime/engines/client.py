@@ -25,12 +25,13 @@ from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import shorten
 
 MAX_EVENT_BYTES = 16 * 2**20
+"""The largest event of a stream; the first may repeat the ids of the prompt."""
 _USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
 """Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
 _EVENT_LIMITS = ContentLimits(num_values=1_000_000, depth=100)
 """What an event may hold: the ids of a long prompt, or log probabilities."""
 _EVENTS_A_TURN = 64
-"""The largest event of a stream; the first may repeat the ids of the prompt."""
+"""The events that are read before others have a turn."""
 MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
 MAX_ERROR_CHARACTERS = 500
