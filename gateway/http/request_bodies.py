@@ -48,7 +48,7 @@ class RequestBodies:
         self._threads: Mapping[Lane, FairThreads] = {
             "small": FairThreads(2, "bodies"),
             "large": FairThreads(1, "large-bodies"),
-            "stored": FairThreads(1, "stored"),
+            "stored": FairThreads(2, "stored"),
         }
         self._pace = ClientPace()
 
