@@ -24,6 +24,9 @@ LAZY_COMPILE_MS = 20.0
 TOOL = "tool"
 """The kind of a tool's entry; those of response formats are the kinds of `ResponseFormat`."""
 
+_ATTEMPTS = 10_000
+"""The attempts to find a text, which take less than the time that one schema may take to compile."""
+
 
 @dataclass(frozen=True)
 class CacheEntry:
@@ -89,7 +92,7 @@ class CacheEntry:
         entry = cls(compiled, report, 0.0, compiled.num_bytes, kind)
         entry.prepare()
         plan = compiled.grammar.plan
-        if plan is not None and plan.forbids_repeats and not compiled.shortest_texts(SearchBudget()):
+        if plan is not None and plan.forbids_repeats and not compiled.shortest_texts(SearchBudget(_ATTEMPTS)):
             reason = "no text is found that has as many distinct keys and items as it demands"
             raise UnsupportedSchema("", "minItems", reason, "Lower minItems and minProperties.")
         return replace(entry, compile_ms=milliseconds_since(start))

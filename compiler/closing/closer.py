@@ -215,7 +215,10 @@ class Closer:
             UnsupportedGrammar: the tokens of the vocabulary spell no completion that fits.
         """
         known = () if self._known is None else (self._known,)
-        for text in chain(known, self._position.completions(SearchBudget(_ATTEMPTS_WRITING))):
+        # Where completions are too long to be planned, a short search may fail: then a long one is made.
+        searches = (SearchBudget(_ATTEMPTS_WRITING), SearchBudget())
+        found = chain.from_iterable(map(self._position.completions, searches))
+        for text in chain(known, found):
             if self._count(text, remaining) <= remaining:
                 return self._segmentation.ids(text)
         raise UnsupportedGrammar(f"no {remaining} tokens of the vocabulary spell the rest of the output")

@@ -16,7 +16,7 @@ from compiler.grammar.passes import inlined, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
 from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, read_source, refusal
-from compiler.lark.lexing import beginning_outside, forbidden_next, preferred
+from compiler.lark.lexing import beginning_outside, forbidden_next, keywords_beside
 from compiler.lark.terminals import Terminal, read_terminals
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
@@ -69,7 +69,7 @@ class _LarkLowering:
         self._terminals = read_terminals(source)
         forbidden = forbidden_next(source, self._terminals)
         self._borders = {name: Border(characters) for name, characters in forbidden.items()}
-        self._preferred = preferred(source, self._terminals)
+        self._keywords = keywords_beside(source, self._terminals)
         self._ends = _Ends(source, self._borders)
         self._refs: dict[tuple[str, Border, Border], RuleRef] = {}
         self._texts: dict[tuple[str, Ranges], Expr | None] = {}
@@ -145,7 +145,7 @@ class _LarkLowering:
         texts = terminal.written
         if forbidden:
             texts = beginning_outside(texts, forbidden)
-        for name in self._preferred.get(terminal.name, ()):
+        for name in self._keywords.get(terminal.name, ()):
             texts = texts.without(self._terminals[name].lexed)
         return self._written(terminal.name, texts)
 

@@ -2,7 +2,7 @@
 
 Two terminals *compete* if both may come at some place. Where a terminal's text ends, neither the terminal nor
 any competitor may be able to go on with the next character, because a lexer would go on. Nor may the text be
-one for which a lexer takes a competitor.
+that of a keyword that competes with it.
 """
 
 from collections import defaultdict
@@ -34,13 +34,16 @@ def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dic
     }
 
 
-def preferred(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
-    """For each terminal those competitors that a lexer prefers where both match the same text."""
+def keywords_beside(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
+    """For each terminal that is no keyword, the keywords that compete with it.
+
+    Patterns are not told apart here: of two that follow the same terminal, often only one may come.
+    """
     found: defaultdict[str, set[str]] = defaultdict(set)
     for following in _follows(source).values():
-        for name in following:
-            own = terminals[name].precedence
-            found[name] |= {other for other in following if terminals[other].precedence < own}
+        keywords = {name for name in following if terminals[name].is_keyword}
+        for name in following - keywords:
+            found[name] |= keywords
     return {name: tuple(sorted(others)) for name, others in found.items()}
 
 

@@ -45,9 +45,8 @@ class Terminal:
     name: str
     written: Dfa
     lexed: Dfa
-    precedence: tuple[bool, int, int, str]
-    """Where two terminals match the same text, the one with the lower precedence is taken: keywords, then in
-    the order of Lark's lexers (wider ones, those with longer patterns, by name)."""
+    is_keyword: bool
+    """Whether it is a text in whatever case, or a choice of such texts."""
 
 
 def read_terminals(source: LarkSource) -> dict[str, Terminal]:
@@ -71,8 +70,7 @@ def _read(source: LarkSource, name: str) -> Terminal:
         raise source.refusal(name, str(error), "Simplify it.") from error
     if written.accepts("") or lexed.accepts(""):
         raise source.refusal(name, "admits the empty text", "Make it optional where it is used.")
-    precedence = (not _is_keyword(inner), -pattern.max_width, -len(pattern.value), name)
-    return Terminal(name, written, lexed, precedence)
+    return Terminal(name, written, lexed, _is_keyword(inner))
 
 
 def _is_keyword(text: str) -> bool:

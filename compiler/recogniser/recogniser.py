@@ -53,8 +53,8 @@ class Recogniser:
         longest = self._state.max_cost
         if self._cursor is None or not self._cursor.plan.forbids_repeats:
             return longest
-        is_long = self.min_completion_bytes() > _EASY_BYTES
-        if self._cursor.plan.can_run_out or (is_long and self._planned is None):
+        should_plan = _EASY_BYTES < self.min_completion_bytes() <= MAX_PLANNED
+        if self._cursor.plan.can_run_out or (should_plan and self._planned is None):
             return math.inf  # it has to be found, so that one is known from then on
         return _GUARDED_GROWTH * (longest + 1)
 

@@ -42,6 +42,8 @@ MAX_ENTRY_BYTES = 4 << 20
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
 """The most responses that the items of one request may refer to; each is looked up."""
+_LONGEST_S = 10 * 365 * 86_400.0
+"""A lifetime that means for ever; the ends of entries are finite numbers."""
 _MAX_LIST_BYTES = 200 * MAX_ENTRIES
 _ATTEMPTS = 20
 
@@ -81,7 +83,7 @@ class StoredResponses:
         contents: ContentLimits = DEFAULT_LIMITS,
     ) -> None:
         self._store = store
-        self._lifetime_s = lifetime_s
+        self._lifetime_s = min(lifetime_s, _LONGEST_S)
         self._max_bytes = max_bytes
         self._contents = contents
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -325,6 +327,17 @@ def _no_item(item_id: Any, position: int) -> InvalidField:
     return InvalidField(f"input[{position}].id", f"no item {quoted_id} is stored; send the item itself")
 
 
+class _OutputItem(msgspec.Struct):
+    id: str
+
+
+class _ResponseFields(msgspec.Struct):
+    """What is read of a stored response; whoever can write to the store may have written another value."""
+
+    id: str
+    output: list[_OutputItem]
+
+
 class _Entry(msgspec.Struct):
     response: JSON
     items: list[JSON]
@@ -360,15 +373,20 @@ def _packed(response: JSON, items: list[JSON], limits: ContentLimits) -> bytes |
 
 def _unpacked(content: bytes, limits: ContentLimits) -> StoredResponse:
     entry = msgspec.json.decode(_scanned(content, limits), type=_Entry)
+    msgspec.convert(entry.response, type=_ResponseFields)
     return StoredResponse(entry.response, entry.items)
 
 
 def _unpacked_json(content: bytes, limits: ContentLimits) -> bytes:
-    return bytes(msgspec.json.decode(_scanned(content, limits), type=_RawEntry).response)
+    response = bytes(msgspec.json.decode(_scanned(content, limits), type=_RawEntry).response)
+    msgspec.json.decode(response, type=_ResponseFields)
+    return response
 
 
 def _unpacked_output(content: bytes, limits: ContentLimits) -> list[JSON]:
-    return msgspec.json.decode(_scanned(content, limits), type=_OutputEntry).response.output
+    output = msgspec.json.decode(_scanned(content, limits), type=_OutputEntry).response.output
+    msgspec.convert(output, type=list[_OutputItem])
+    return output
 
 
 def _scanned(content: bytes, limits: ContentLimits) -> bytes:

@@ -142,8 +142,10 @@ class ToolsetController(Controller):
         """
         resolved = await services.registry.catalog.get(toolset, revision)
         page_of = partial(resolved.toolset.page, after=after, limit=limit, search=search)
-        # A search reads descriptions of megabytes.
-        page = await in_turn(request, services, principal.client_id, lambda turn: turn.run(page_of))
+        if search:  # which reads descriptions of megabytes
+            page = await in_turn(request, services, principal.client_id, lambda turn: turn.run(page_of))
+        else:
+            page = await asyncio.to_thread(page_of)
         return summary_json(resolved.summary) | {
             "tools": [listed_tool_json(tool) for tool in page.items],
             "next": page.next_key,

@@ -28,7 +28,7 @@ MAX_EVENT_BYTES = 16 * 2**20
 """The largest event of a stream; the first may repeat the ids of the prompt."""
 _USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
 """Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
-_EVENT_LIMITS = ContentLimits(num_values=1_000_000, depth=100)
+_EVENT_LIMITS = ContentLimits(num_values=1_000_000, depth=100, num_long_numbers=20_000)
 """What an event may hold: the ids of a long prompt, or log probabilities."""
 _EVENTS_A_TURN = 64
 """The events that are read before others have a turn."""

@@ -185,14 +185,21 @@ def test_keywords_are_reserved_however_they_are_spelled(definition, valid, inval
         Lark(definition, parser="earley").parse(text)
 
 
-def test_of_two_patterns_with_the_same_text_lexers_take_one():
-    definition = 'start: HEX ";" | INT "."\nHEX: /[0-9a-f]+/\nINT: /[0-9]+/'
-    grammar, parser = linked(definition), Lark(definition, parser="lalr")
-    assert accepts(grammar, "12;")
-    parser.parse("12;")
-    assert not accepts(grammar, "12.")
-    with pytest.raises(UnexpectedInput):
-        parser.parse("12.")
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ('start: YEAR "-" MONTH "-" DAY\nYEAR: /\\d{4}/\nMONTH: /\\d{2}/\nDAY: /\\d\\d/', "2026-11-27"),
+        ('start: MAJOR "." MINOR\nMAJOR: /[0-9]+/\nMINOR: /0|[1-9][0-9]*/', "1.20"),
+        ('start: ID "," NAME "," AGE\nID: /[0-9]+/\nNAME: /[^,\\n]+/\nAGE: /[0-9]{1,3}/', "1,a,20"),
+        ('start: USER "," CODE "," PIN\nUSER: /[a-z]+/\nCODE: /[A-Z0-9]{4}/\nPIN: /[0-9]{4}/', "a,0B12,0123"),
+        ('start: "(" NAME "," WIDTH "," LABEL ")"\nNAME: /[a-z]+/\nWIDTH: /[0-9]+/\nLABEL: /[a-z0-9]+/', "(a,12,34)"),
+        ('start: HEX ";" | INT "."\nHEX: /[0-9a-f]+/\nINT: /[0-9]+/', "12;"),
+    ],
+)  # fmt: skip
+def test_patterns_of_the_same_texts_may_follow_the_same_terminal(definition, text):
+    assert accepts(linked(definition), text)
+    for parser in ("earley", "lalr"):
+        Lark(definition, parser=parser).parse(text)
 
 
 def test_all_that_python_takes_for_another_case_is_alike():

@@ -1,6 +1,8 @@
 """Stored responses: conversations go on by an id, at any replica; bounded, one owner's apart from another's."""
 
 import asyncio
+import json
+import math
 
 import msgspec
 import openai
@@ -11,7 +13,7 @@ from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import client_of, served
 
 from gateway.app import create_app
-from gateway.errors import UnknownResponse
+from gateway.errors import InvalidField, UnknownResponse
 from gateway.generation import stored_responses
 from gateway.generation.stored_responses import StoredResponses
 from runtime.events import ThoughtDelta
@@ -19,6 +21,7 @@ from runtime.request import Message
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import open_store
 from toolspecs.tool import ToolCall
+from toolspecs.toolset_contents import compress
 
 URL = "/v1/responses"
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
@@ -240,6 +243,30 @@ async def test_a_damaged_list_counts_as_empty(store, content):
     await store.set("responses:o", content)
     assert await responses.save("o", response(1), [])
     assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
+
+
+@pytest.mark.parametrize(
+    "forged", [{}, {"id": 5, "output": 5}, {"id": "a"}, {"id": "a", "output": [{}]}, {"output": []}, 5]
+)
+async def test_a_forged_entry_is_as_good_as_none(store, forged):
+    """Its conversation, its items and references to them answered 500."""
+    responses = StoredResponses(store, lifetime_s=60)
+    response_id = response(1)["id"]
+    entry = json.dumps({"response": forged, "items": [{}]}).encode()
+    await store.set(f"response:o:{response_id}", compress(entry))
+    for load in (responses.load, responses.load_json):
+        with pytest.raises(UnknownResponse):
+            await load("o", response_id, TURN)
+    with pytest.raises(InvalidField):
+        await responses.expanded({"previous_response_id": response_id, "input": "a"}, "o", TURN)
+
+
+async def test_responses_that_never_expire_are_listed_too(store):
+    responses = StoredResponses(store, lifetime_s=math.inf, max_bytes=200)
+    for number in range(20):
+        assert await responses.save("o", response(number), [])
+    assert len([key async for key in store.scan("response:o:")]) < 20
+    assert len(json.loads(await store.get("responses:o"))) < 20
 
 
 async def test_a_damaged_entry_is_as_good_as_none(store):

@@ -263,7 +263,7 @@ class Sent:
     "content",
     [
         b'{"error":[' + b"[]," * 1_000_000 + b"[]]}",
-        b'{"choices":[{"logprobs":{"token_logprobs":[' + b"5e-324," * 10_000 + b"0]}}]}",
+        b'{"choices":[{"logprobs":{"token_logprobs":[' + b"5e-324," * 30_000 + b"0]}}]}",
         b"[" * 5_000,
     ],
     ids=["many values", "slow numbers", "deep"],
