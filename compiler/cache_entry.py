@@ -10,7 +10,7 @@ from compiler.compiled_format import CompiledFormat
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import SearchBudget
+from compiler.recogniser.guarded_completion import MAX_ATTEMPTS, SearchBudget
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntax import Syntax
@@ -24,8 +24,8 @@ LAZY_COMPILE_MS = 20.0
 TOOL = "tool"
 """The kind of a tool's entry; those of response formats are the kinds of `ResponseFormat`."""
 
-_ATTEMPTS = 10_000
-"""The attempts to find a text, which take less than the time that one schema may take to compile."""
+_ATTEMPTS = MAX_ATTEMPTS
+"""The attempts to find a text; a worker's limit of time may end them earlier."""
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,14 @@ def test_a_tool_of_which_no_call_is_found_is_refused(monkeypatch):
         CacheEntry.of_tool(tool, find_syntax("hermes"), prepared)
 
 
+def test_a_tool_of_many_long_distinct_texts_is_taken():
+    lines = {"type": "array", "items": {"type": "string", "minLength": 16, "maxLength": 24}}
+    lines |= {"minItems": 60, "maxItems": 64, "uniqueItems": True}
+    tool = Tool("long", "", {"type": "object", "properties": {"lines": lines}, "required": ["lines"]})
+    entry = CacheEntry.of_tool(tool, find_syntax("hermes"), prepare(VOCABULARY))
+    assert entry.compile_ms > 0
+
+
 def test_what_completes_an_output_is_known_as_long_as_it_is_followed():
     """The search before the output is the long one. What it found is not searched for again at each token."""
     schema = {
