@@ -215,7 +215,7 @@ class Closer:
             UnsupportedGrammar: the tokens of the vocabulary spell no completion that fits.
         """
         known = () if self._known is None else (self._known,)
-        # Where completions are too long to be planned, a short search may fail: then a long one is made.
+        # Any completion was known to fit, but a short search may find none: then a long one is made.
         searches = (SearchBudget(_ATTEMPTS_WRITING), SearchBudget())
         found = chain.from_iterable(map(self._position.completions, searches))
         for text in chain(known, found):

@@ -19,9 +19,6 @@ _GUARDED_GROWTH = 3
 """The most by which distinct keys multiply the length of a completion. Each key has a comma and two quotes,
 and three more characters tell it from a hundred thousand others."""
 
-_EASY_BYTES = 128
-"""Completions without distinct elements that are as long as this have distinct ones that any search finds."""
-
 
 class Recogniser:
     """Reads one text as bytes of UTF-8; it may be inside a character."""
@@ -53,10 +50,7 @@ class Recogniser:
         longest = self._state.max_cost
         if self._cursor is None or not self._cursor.plan.forbids_repeats:
             return longest
-        should_plan = _EASY_BYTES < self.min_completion_bytes() <= MAX_PLANNED
-        if self._cursor.plan.can_run_out or (should_plan and self._planned is None):
-            return math.inf  # it has to be found, so that one is known from then on
-        return _GUARDED_GROWTH * (longest + 1)
+        return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)
 
     def min_completion_bytes(self) -> int:
         """At most as many bytes as `completion` has: a guard only makes it longer.
