@@ -10,7 +10,7 @@ from compiler.compiled_format import CompiledFormat
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import MAX_ATTEMPTS, SearchBudget
+from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntax import Syntax
@@ -23,9 +23,6 @@ LAZY_COMPILE_MS = 20.0
 
 TOOL = "tool"
 """The kind of a tool's entry; those of response formats are the kinds of `ResponseFormat`."""
-
-_ATTEMPTS = MAX_ATTEMPTS
-"""The attempts to find a text; a worker's limit of time may end them earlier."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class CacheEntry:
         entry = cls(compiled, report, 0.0, compiled.num_bytes, kind)
         entry.prepare()
         plan = compiled.grammar.plan
-        if plan is not None and plan.forbids_repeats and not compiled.shortest_texts(SearchBudget(_ATTEMPTS)):
+        if plan is not None and plan.forbids_repeats and not compiled.shortest_texts(SearchBudget()):
             reason = "no text is found that has as many distinct keys and items as it demands"
             raise UnsupportedSchema("", "minItems", reason, "Lower minItems and minProperties.")
         return replace(entry, compile_ms=milliseconds_since(start))

@@ -6,7 +6,6 @@ With enough values, the guard of `uniqueItems` never runs out of distinct ones.
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -26,7 +25,7 @@ from compiler.lowering.constraints import (
 )
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.scalars.multiples import common_multiple
-from compiler.scalars.numbers import IntegerConstraint, JsonNumber, NumberConstraint, without_doubles
+from compiler.scalars.numbers import IntegerConstraint, JsonNumber, NumberConstraint, exact, without_doubles
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import SHORTEST_GUARDED
 
@@ -184,7 +183,7 @@ def _num_integers(constraint: IntegerConstraint) -> float:
     if constraint.not_multiple_of:
         return 1
     if constraint.multiple_of:
-        step = Fraction(common_multiple(map(_exact, constraint.multiple_of)).numerator)
+        step = Fraction(common_multiple(map(exact, constraint.multiple_of)).numerator)
         return max(1, _num_multiples(step, constraint.minimum, constraint.maximum))
     if constraint.minimum is None or constraint.maximum is None:
         return _DIGITS
@@ -196,7 +195,7 @@ def _num_numbers(constraint: NumberConstraint) -> float:
         return 1
     if not constraint.multiple_of and constraint.maximum is None:
         return _DIGITS
-    steps = map(_exact, constraint.multiple_of)
+    steps = map(exact, constraint.multiple_of)
     step = common_multiple(steps) if constraint.multiple_of else _HUNDREDTH
     num_bounds = constraint.exclusive_minimum + constraint.exclusive_maximum
     count = _num_multiples(step, constraint.minimum, constraint.maximum) - num_bounds
@@ -208,15 +207,11 @@ def _num_numbers(constraint: NumberConstraint) -> float:
 def _num_multiples(step: Fraction, minimum: JsonNumber | None, maximum: JsonNumber | None) -> int:
     """How many multiples there are between two bounds, of those that are written with few digits."""
     most = Fraction(_FEW_DIGITS)
-    low = -most if minimum is None else max(-most, _exact(minimum))
-    high = most if maximum is None else min(most, _exact(maximum))
+    low = -most if minimum is None else max(-most, exact(minimum))
+    high = most if maximum is None else min(most, exact(maximum))
     if (step * _FEW_DIGITS).denominator != 1:
         return 0  # a multiple may have more digits after the point
     return math.floor(high / step) - math.ceil(low / step) + 1
-
-
-def _exact(value: JsonNumber) -> Fraction:
-    return Fraction(Decimal(str(value)))
 
 
 def _num_strings(constraint: StringConstraint) -> float:

@@ -185,8 +185,8 @@ def lower_integer(
         return LoweredNumber(choice(Literal("0"), concat(_SIGN, _positive())), notes)
     if is_plain and minimum in (0, 1):
         return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
-    step = Fraction(math.lcm(*(_exact(m).numerator for m in multiple_of)))
-    avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
+    step = Fraction(math.lcm(*(exact(m).numerator for m in multiple_of)))
+    avoided = tuple(Fraction(exact(m).numerator) for m in not_multiple_of)
     interval = Interval(_fraction(minimum), _fraction(maximum))
     multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None
     if multiples is not None and interval == Interval(None, None):
@@ -206,7 +206,7 @@ def lower_number(
     """
     multiple_of = constraint.multiple_of
     minimum, maximum = _relevant_bounds(constraint.minimum, constraint.maximum)
-    avoided = tuple(map(_exact, constraint.not_multiple_of))
+    avoided = tuple(map(exact, constraint.not_multiple_of))
     avoided += (Fraction(1),) if constraint.excludes_integers else ()
     is_above = constraint.is_strict(minimum, is_exclusive=constraint.exclusive_minimum)
     is_plain = not multiple_of and not avoided and maximum is None and not is_above
@@ -220,7 +220,7 @@ def lower_number(
     notes: tuple[Note, ...] = (_narrowed_note("type", _COUNTED_DIGITS if is_counted else _DIGITS),)
     notes += _moved_bound_notes(_fraction(minimum), interval.low, "minimum")
     notes += _moved_bound_notes(_fraction(maximum), interval.high, "maximum")
-    step = common_multiple(map(_exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
+    step = common_multiple(map(exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
     multiples = (
         Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique) if multiple_of or avoided else None
     )
@@ -322,10 +322,10 @@ def _is_bounded(*bounds: JsonNumber | None) -> bool:
     return all(bound is not None and len(str(abs(int(bound)))) <= MAX_BOUND_DIGITS for bound in bounds)
 
 
-def _exact(value: JsonNumber) -> Fraction:
+def exact(value: JsonNumber) -> Fraction:
     """The number as it is written: 0.1 is a tenth."""
     return Fraction(Decimal(str(value)))
 
 
 def _fraction(value: JsonNumber | None) -> Fraction | None:
-    return None if value is None else _exact(value)
+    return None if value is None else exact(value)

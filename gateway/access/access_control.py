@@ -39,6 +39,7 @@ _BROWSER_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+"""Of every answer: browsers take it for nothing but what it says it is, and for no other site."""
 
 _HOST = re.compile(r"(?P<name>\[[\da-f:.]+\]|[^\s\[\]:/?#@,%\\]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 

@@ -191,10 +191,10 @@ class OutputWriter:
             replica.client.completion(completion_request, request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
+                num_empty += 1
                 if chunk.tokens or (chunk.finish_reason and finish_reason is None):
                     stall_clock.restart()
                     num_empty = 0
-                num_empty += 1
                 if num_empty > _MOST_EMPTY:
                     raise EngineBroke(name, f"sent {_MOST_EMPTY} events in a row without tokens")
                 if chunk.tokens:

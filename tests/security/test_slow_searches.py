@@ -86,7 +86,7 @@ def test_what_has_many_distinct_keys_can_always_be_ended():
 
 def test_a_tool_of_which_no_call_is_found_is_refused(monkeypatch):
     """It was registered, and a model that began to call it had to call another one."""
-    monkeypatch.setattr("compiler.cache_entry._ATTEMPTS", 100)
+    monkeypatch.setattr("compiler.cache_entry.SearchBudget", lambda: SearchBudget(100))
     tool = Tool("hard", "", {"type": "object", "properties": {"a": HARD}, "required": ["a"]})
     prepared = prepare(VOCABULARY)
     with pytest.raises(UnsupportedSchema, match="no text is found that has as many distinct"):
