@@ -23,7 +23,7 @@ RECENT_S = 2.0
 _LOOK_S = 0.02
 _MANY = 1_000
 
-_Lane = tuple[str, str]
+_ClientLane = tuple[str, str]
 """A client and one of its lanes."""
 
 
@@ -31,8 +31,8 @@ class ClientPace:
     """Lets the bodies of a client be read one after another, with rests; one event loop owns it."""
 
     def __init__(self) -> None:
-        self._turns: WeakValueDictionary[_Lane, asyncio.Lock] = WeakValueDictionary()
-        self._rests_until: dict[_Lane, float] = {}
+        self._turns: WeakValueDictionary[_ClientLane, asyncio.Lock] = WeakValueDictionary()
+        self._rests_until: dict[_ClientLane, float] = {}
         self._latest: dict[str, float] = {}
         """The two clients that sent a body last, and when they did."""
 
@@ -68,7 +68,7 @@ class ClientPace:
         oldest = time.monotonic() - RECENT_S
         return any(name != client_id and at > oldest for name, at in self._latest.items())
 
-    def _set_rest(self, lane: _Lane, seconds: float) -> None:
+    def _set_rest(self, lane: _ClientLane, seconds: float) -> None:
         now = time.monotonic()
         if len(self._rests_until) >= _MANY:
             self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
