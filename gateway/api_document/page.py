@@ -27,7 +27,6 @@ PAGE_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 """The page loads nothing and runs nothing, whatever is in it."""
 

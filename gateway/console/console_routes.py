@@ -16,7 +16,6 @@ _SECURITY: Mapping[str, str] = {
     " frame-ancestors 'none'; object-src 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 """Pages run only what comes from here, call only this gateway, and stand in no frame of another page."""
 

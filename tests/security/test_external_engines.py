@@ -1,45 +1,32 @@
-"""External engines: what they send is bounded, and no client takes them from the others."""
+"""External engines: no client takes them, or the threads beside them, from the others."""
 
 import asyncio
-import gzip
 import json
 import sys
 import threading
-import tracemalloc
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 
-import httpx
 import pytest
 from completions_server import StandIn
-from remote_engines import SETTINGS, WATCH, answering, load_text, remote_over, tokens_of, until
+from remote_engines import SETTINGS, events_of, load_text, remote_over, until
 
-from compiler.closing.closer import Segmentation
 from compiler.recipe import GrammarRecipe
 from compiler.recogniser.exchanged_items import with_exchanged_item
 from compiler.schema import compile_schema
-from runtime.engines import output_writer, verified_output
+from runtime.engines import verified_output
 from runtime.engines.client import (
-    MAX_TOKENS,
-    ClientLimits,
     EngineAddress,
-    ServedModel,
-    _event_data,
-    engine_message,
 )
 from runtime.engines.completion_request import conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
-from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.published_grammars import PublishedGrammars
-from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings, _served
+from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
-    MAX_REASON,
     EngineBroke,
-    EngineFault,
     EngineUnreachable,
     GrammarTooSlow,
     RequestRefused,
@@ -51,89 +38,12 @@ from runtime.protocol import Circuit
 from runtime.request import GenerationRequest
 from runtime.text import prompts
 from runtime.text.detokenizer import TokenBytes
-from runtime.transcript import Transcript
-from runtime.written_token import SampledToken, WrittenToken
+from runtime.written_token import SampledToken
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     return load_text(tmp_path_factory.mktemp("models"))
-
-
-async def test_what_an_engine_compresses_is_not_decompressed():
-    bomb = gzip.compress(b"data: " + b" " * (64 << 20) + b"\n")
-    tracemalloc.start()
-    assert await tokens_of(answering(bomb, **{"Content-Encoding": "gzip"})) == []
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 8 << 20
-
-
-async def test_metrics_of_a_hostile_engine_are_read_in_linear_time():
-    """Each line would else be searched for its end in all the lines that follow."""
-    lines = b"vllm:num_requests_running{\n" * 100_000
-    assert await answering(lines).num_running() is None
-
-
-async def test_an_event_has_a_bounded_number_of_tokens():
-    ids = b"5," * MAX_TOKENS
-    with pytest.raises(EngineBroke, match="gives an answer that cannot be read"):
-        await tokens_of(answering(b'data: {"choices": [{"token_ids": [' + ids + b"5]}]}\n\n"))
-
-
-async def test_an_event_that_is_nested_without_end_is_the_engines_fault():
-    with pytest.raises(EngineBroke):
-        await tokens_of(answering(b'data: {"error": ' + b"[" * 100_000 + b"\n\n"))
-
-
-@pytest.mark.parametrize("status", [400, 500])
-async def test_an_error_that_is_nested_without_end_is_the_engines_fault(status):
-    """It ended the watch of the engine, or the request, with an error of ours."""
-
-    async def nested():
-        yield b"[" * 100_000
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(status, content=nested()))
-    client = VllmClient(EngineAddress("http://engine"), transport=transport)
-    with pytest.raises(EngineFault, match=rf"\[… \(HTTP {status}\)"):
-        await client.models()
-
-
-def test_what_an_engine_says_is_kept_and_logged_only_in_part():
-    """Its message, or the names of its models, of 15 MB were kept, and logged at each check."""
-    assert len(EngineBroke("engine", "broke off: " + "x" * 10**6).reason) == MAX_REASON
-    assert len(str(EngineBroke("engine", "broke off: " + "x" * 10**6))) < MAX_REASON + 30
-    with pytest.raises(EngineBroke, match=r"it serves 'm0', .* and 999976 more$"):
-        _served("engine", [ServedModel(f"m{number}", None) for number in range(1_000_000)], "mine")
-
-
-@pytest.mark.parametrize("nest", [lambda item: [item] * 100_000, lambda item: {"error": [[item] * 100_000]}])
-def test_only_the_beginning_of_an_engines_error_is_written(nest):
-    written = []
-
-    class Item:
-        def __repr__(self):
-            written.append(self)
-            return "item"
-
-    assert "item" in engine_message(nest(Item()))
-    assert len(written) < 100
-
-
-async def test_a_probe_whose_answer_drips_ends():
-    """Each byte came in time, so that the check of the engine did not end, nor any check after it."""
-
-    async def dripping():
-        for _ in range(1_000):
-            yield b" "
-            await asyncio.sleep(0.05)
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=dripping()))
-    limits = ClientLimits(connect_s=0.1, probe_s=0.2)
-    client = VllmClient(EngineAddress("http://engine"), limits, transport=transport)
-    async with asyncio.timeout(20):
-        with pytest.raises(EngineBroke, match="does not answer in time"):
-            await client.is_healthy()
 
 
 def working_replica():
@@ -202,103 +112,6 @@ async def test_only_the_time_that_a_request_waits_for_its_engine_counts_as_a_sta
     assert replica.num_failed == 2
 
 
-async def test_an_engine_that_sends_endless_events_without_tokens_has_stalled(text):
-    """Each event counted as progress, so that a request held its engine and its client's place for ever."""
-
-    class Babbling(StandIn):
-        async def paced(self, tokens, leaving, send):
-            if not is_babbling:
-                async for pair in super().paced(tokens, leaving, send):
-                    yield pair
-            while is_babbling and not leaving.done():
-                yield [], None
-                await asyncio.sleep(0.01)
-
-    is_babbling = False
-    settings = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
-    async with remote_over(text, Babbling(text), settings=settings) as remote:
-        is_babbling = True
-        async with asyncio.timeout(20):
-            with pytest.raises(EngineBroke, match="stopped answering"):
-                await anext_events(remote, remote.request(await remote.grammar()))
-
-
-async def test_a_flood_of_events_without_tokens_ends_its_request_and_leaves_turns_to_others(
-    text, monkeypatch
-):
-    """They were read without a turn for others, a read of 64 kB at a time, until the engine had stalled."""
-    monkeypatch.setattr(output_writer, "_MOST_EMPTY", 50)
-
-    class Flooding(StandIn):
-        async def paced(self, tokens, leaving, send):
-            if not is_flooding:
-                async for pair in super().paced(tokens, leaving, send):
-                    yield pair
-            for _ in range(2_000 if is_flooding else 0):
-                if leaving.done():
-                    return
-                yield [], None
-                await asyncio.sleep(0)
-
-    is_flooding = False
-    async with remote_over(text, Flooding(text), settings=SETTINGS) as remote:
-        is_flooding = True
-        async with asyncio.timeout(20):
-            with pytest.raises(EngineBroke, match="events in a row without tokens"):
-                await anext_events(remote, remote.request(await remote.grammar()))
-
-
-class Sent:
-    """An engine's answer, as the network brings it."""
-
-    def __init__(self, *reads):
-        self.reads = reads
-
-    async def aiter_raw(self):
-        for read in self.reads:
-            yield read
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"error":[' + b"[]," * 1_000_000 + b"[]]}",
-        b'{"choices":[{"logprobs":{"token_logprobs":[' + b"5e-324," * 30_000 + b"0]}}]}",
-        b"[" * 5_000,
-    ],
-    ids=["many values", "slow numbers", "deep"],
-)
-async def test_an_event_that_takes_long_to_decode_is_refused(content):
-    """One of 16 MB of small numbers stopped the event loop for 22 s."""
-    with pytest.raises(ValueError, match="an event that cannot be read"):
-        async for _ in _event_data(Sent(b"data: " + content + b"\n")):
-            pass
-
-
-async def test_the_first_event_of_a_long_prompt_is_read():
-    ids = ",".join(map(str, range(200_000))).encode()
-    sent = Sent(b'data: {"prompt_token_ids":[' + ids + b"]}\n", b"data: {}\n" * 200)
-    events = [line async for lines in _event_data(sent) for line in lines]
-    assert len(events) == 201
-    assert ids in events[0]
-
-
-async def test_an_engine_that_takes_no_requests_does_not_bound_prompts(text):
-    """One that named a context of one token, and never passed the canary, had all prompts of its model refused."""
-    async with remote_over(text, StandIn(text), settings=SETTINGS) as remote:
-        [replica] = remote.runtime._replicas
-        replica.model = ServedModel("m", 1)
-        assert remote.runtime._context_length == 1
-        replica.open("its canary fails")
-        assert remote.runtime._context_length == remote.runtime._loaded.context_length
-
-
-def test_cached_tokens_that_cannot_be_are_not_counted():
-    """An engine that told of -5,000,000 made the usage of its answers wrong, and counters fall."""
-    output = SimpleNamespace(prompt_ids=[1, 2, 3])
-    assert [output_writer._num_cached(told, output) for told in (-5_000_000, 2, 9)] == [0, 2, 3]
-
-
 async def test_a_full_client_waits_a_moment_and_is_refused_before_its_prompt_is_rendered(text, monkeypatch):
     """As with the embedded engine: refused at once, it could ask again at once."""
     monkeypatch.setattr(prompts, "FULL_PAUSE_S", 0)
@@ -358,9 +171,9 @@ async def test_slow_outputs_of_one_client_leave_threads_to_others(text, monkeypa
         )
         monkeypatch.setattr(verified_output.VerifiedOutput, "take", take)
         requests = [remote.request(found, client_id="attacker", num_choices=4)]
-        tasks = [asyncio.create_task(anext_events(remote, request)) for request in requests]
+        tasks = [asyncio.create_task(events_of(remote, request)) for request in requests]
         await until(lambda: len(waiting) == 2)
-        tasks.append(asyncio.create_task(anext_events(remote, remote.request(found, client_id="victim"))))
+        tasks.append(asyncio.create_task(events_of(remote, remote.request(found, client_id="victim"))))
         await until(lambda: len(waiting) == 3)
         held.set()
         await asyncio.gather(*tasks)
@@ -416,7 +229,7 @@ async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, m
         lambda request: hashed_in.append(threading.current_thread()) or conversation_head(request),
     )
     async with remote_over(text, StandIn(text)) as remote:
-        await anext_events(remote, remote.request(num_choices=8, max_tokens=4))
+        await events_of(remote, remote.request(num_choices=8, max_tokens=4))
     [thread] = hashed_in
     assert thread is not threading.main_thread()
 
@@ -439,17 +252,13 @@ async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_al
     assert asked == [(["1", "2"], "a"), (["3"], "a"), (["1", "2"], "b")]
 
 
-async def anext_events(remote, request):
-    return [event async for event in remote.runtime.generate(request)]
-
-
 async def test_an_output_whose_grammar_takes_too_long_to_follow_ends_with_an_error(text, monkeypatch):
     monkeypatch.setattr(verified_output, "SLOW_S", 0.0)
     monkeypatch.setattr(verified_output, "MAX_SLOW_S", 0.0)
     async with remote_over(text, StandIn(text), settings=replace(SETTINGS, jump_forward=False)) as remote:
         found = await remote.grammar()
         with pytest.raises(GrammarTooSlow):
-            await anext_events(remote, remote.request(found))
+            await events_of(remote, remote.request(found))
 
 
 @pytest.mark.parametrize(("num_logprobs", "is_taken"), [(20, False), (3, True)])
@@ -463,34 +272,3 @@ async def test_the_log_probabilities_of_one_answer_are_bounded(text, num_logprob
             with pytest.raises(RequestRefused, match="have 1008000 log probabilities, but at most 500000"):
                 await anext(events)
         await events.aclose()
-
-
-@pytest.mark.parametrize("size", [MAX_RESPELLED, 1_000_000])
-async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_limit(
-    text, size, monkeypatch
-):
-    """A megabyte of text beside one token was spelled anew on the event loop, in 7 s and as many tokens."""
-    spelled = []
-    ids = Segmentation.ids
-    monkeypatch.setattr(Segmentation, "ids", lambda own, read: spelled.append(len(read)) or ids(own, read))
-    token_id = text.vocabulary.tokens.index(b"a")
-    sent = {"content": "a" * size, "tokens": [token_id], "stop": True, "stop_type": "limit"}
-
-    async def pieces():
-        yield b"data: " + json.dumps(sent).encode() + b"\n\n"
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
-    client = LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
-    is_spelled = size <= MAX_RESPELLED
-    assert (await tokens_of(client) == [token_id]) is not is_spelled
-    assert spelled == [size] * is_spelled
-
-
-def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
-    """Logits may be wider than a vocabulary; such an alternative ended the answer with an error."""
-    transcript = Transcript(0, TokenBytes(text.vocabulary), syntax=None, stop=())
-    token_id = text.vocabulary.tokens.index(b"a")
-    width = text.vocabulary.width
-    sampled = SampledToken(token_id, -0.5, ((width + 7, -0.1), (token_id, -0.5), (-1, -2.0)))
-    [delta] = transcript.feed(WrittenToken(sampled))
-    assert [top.token for top in delta.logprobs[0].top] == ["a"]
