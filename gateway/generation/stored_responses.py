@@ -88,15 +88,13 @@ class StoredResponses:
         self._contents = contents
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def expanded(self, body: Any, owner: str, turn: ReadingTurn) -> Any:
-        """The body, with the conversation that it continues and referenced items put into `input`.
+    async def expanded(self, body: Mapping[str, Any], owner: str, turn: ReadingTurn) -> Any:
+        """A body that `is_continuing`, with what it continues and the items it refers to put into `input`.
 
         Raises:
             InvalidField: no response is stored under an id.
             StoreError: the store fails.
         """
-        if not is_continuing(body):
-            return body
         previous, items = body.get("previous_response_id"), body.get("input")
         if not self._lifetime_s:
             field = "input" if previous is None else "previous_response_id"
