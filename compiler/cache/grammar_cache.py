@@ -1,7 +1,6 @@
 """The grammar cache: finds the entries of a toolset or format, or has them compiled, and links them."""
 
 import asyncio
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from compiler.cache.cache_observer import CacheObserver, Unobserved
 from compiler.cache.cached_entries import CachedEntries, EntryLookup
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
+from compiler.cache.known_keys import KnownKeys, ToolsToFind
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
@@ -35,7 +35,6 @@ from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
 from toolspecs.errors import StoreUnavailable
 from toolspecs.held_parts import HeldParts
-from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 
@@ -44,7 +43,6 @@ MAX_HELD_BYTES = 1 << 30
 MAX_FORMAT_BYTES = 2**20
 """The longest response format, as of a tool: its key is computed on the event loop."""
 _SOURCES = ("memory", "store", "compiled")
-_KEYS_BYTES = 8 * 2**20
 _MAX_ASKED = 100
 
 
@@ -91,8 +89,7 @@ class GrammarCache:
             observer=self._observer,
             on_kept=self._index.add_part,
         )
-        self._keys: LruCache[str] = LruCache(_KEYS_BYTES)
-        self._keys_of_tools: LruCache[tuple[str, ...]] = LruCache(_KEYS_BYTES)
+        self._known_keys = KnownKeys()
         self._linked: WeakValueDictionary[GrammarRecipe, OwnGrammar] = WeakValueDictionary()
         """The grammars of running answers; another answer may use the same one."""
         self._num_by_source: Counter[str] = Counter()
@@ -149,7 +146,7 @@ class GrammarCache:
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
         budget = self.compile_budget(client_id)
-        entries = await self._find_entries(tools, syntax, prepared, budget, key_order)
+        entries = await self._find_entries(ToolsToFind(tools, syntax, prepared, key_order), budget)
         keys = [(tool.name, entry.key) for tool, entry in zip(tools, entries, strict=True)]
         answer = None
         if response_format is not None and tool_choice.mode is ChoiceMode.AUTO:
@@ -201,7 +198,8 @@ class GrammarCache:
         A request that checks several toolsets passes one `budget` for all of them. Raises the errors of
         `find_toolset`.
         """
-        entries = await self._find_entries(tools, syntax, prepared, budget or self.compile_budget())
+        wanted = ToolsToFind(tools, syntax, prepared)
+        entries = await self._find_entries(wanted, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, entry in zip(tools, (lookup.entry for lookup in entries), strict=True)
@@ -288,24 +286,16 @@ class GrammarCache:
         """A fresh budget for one request of a client; its time starts now."""
         return CompileBudget(self._pool.limits, self._pool.num_workers, client_id)
 
-    async def _find_entries(
-        self,
-        tools: Sequence[Tool],
-        syntax: str,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-        key_order: KeyOrder | None = None,
-    ) -> list[EntryLookup]:
+    async def _find_entries(self, wanted: ToolsToFind, budget: CompileBudget) -> list[EntryLookup]:
         """The entries of tools, in their order; one error names all refused tools, as in `find_toolset`."""
-        known_tools = _digest_of(tools, syntax, prepared, key_order)
-        if (in_memory := self._entries_in_memory(known_tools)) is not None:
+        if (in_memory := self._entries_in_memory(wanted)) is not None:
             self._count(in_memory)
             return in_memory
-        jobs = await self._make_jobs(tools, syntax, prepared, key_order)
-        stored = await self._entries.load_stored(jobs, prepared, budget.client_id)
-        known = [self._entries.known(job, prepared, stored) for job in jobs]
+        jobs = await self._known_keys.jobs(wanted)
+        stored = await self._entries.load_stored(jobs, wanted.prepared, budget.client_id)
+        known = [self._entries.known(job, wanted.prepared, stored) for job in jobs]
         lookups = [
-            self._entries.find(job, prepared, budget, stored)
+            self._entries.find(job, wanted.prepared, budget, stored)
             for job, lookup in zip(jobs, known, strict=True)
             if lookup is None
         ]
@@ -314,7 +304,7 @@ class GrammarCache:
         self._count(results)
         refusals = [
             (tool.name, result)
-            for tool, result in zip(tools, results, strict=True)
+            for tool, result in zip(wanted.tools, results, strict=True)
             if isinstance(result, UnsupportedSchema)
         ]
         if refusals and all(isinstance(refusal, NotReached) for _, refusal in refusals):
@@ -325,15 +315,12 @@ class GrammarCache:
             if isinstance(result, BaseException):
                 raise result
         entries = [result for result in results if not isinstance(result, BaseException)]
-        known_tools = known_tools or _digest_of(tools, syntax, prepared, key_order)
-        if known_tools is not None:
-            keys = tuple(entry.key for entry in entries)
-            self._keys_of_tools.put(known_tools, keys, sum(map(len, keys)) + len(known_tools))
+        self._known_keys.remember(wanted, tuple(entry.key for entry in entries))
         return entries
 
-    def _entries_in_memory(self, known_tools: str | None) -> list[EntryLookup] | None:
-        """The entries of tools by their common digest, if all are in memory: much cheaper for many tools."""
-        keys = None if known_tools is None else self._keys_of_tools.get(known_tools)
+    def _entries_in_memory(self, wanted: ToolsToFind) -> list[EntryLookup] | None:
+        """The entries of tools that were found together before, if all are in memory."""
+        keys = self._known_keys.together(wanted)
         if keys is None:
             return None
         memory = self._entries.memory
@@ -373,41 +360,3 @@ class GrammarCache:
         num_by_tier = Counter(result.source for result in results if not isinstance(result, BaseException))
         self._num_by_source.update(num_by_tier)
         self._observer.looked_up(num_by_tier)
-
-    async def _make_jobs(
-        self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
-    ) -> list[CompileJob]:
-        """The jobs of tools, each with its key. Hashing large tools takes time, so a thread does it."""
-        jobs = [
-            CompileJob.tool(tool.parameters, syntax, tool.documents, tool.custom, key_order or tool.key_order)
-            for tool in tools
-        ]
-
-        def memo_key(tool: Tool) -> str:
-            return f"{tool.digest} {syntax} {prepared.vocabulary.digest} {key_order}"
-
-        def compute_keys() -> dict[str, str]:
-            keys = {}
-            for tool, job in zip(tools, jobs, strict=True):
-                # `CachedEntries.find` raises the error again, for this job.
-                with suppress(UnsupportedSchema, RecursionError):
-                    keys[memo_key(tool)] = job.key(prepared.vocabulary)
-            return keys
-
-        if not all(tool.is_hashed and self._keys.get(memo_key(tool)) for tool in tools):
-            for tool_key, job_key in (await asyncio.to_thread(compute_keys)).items():
-                self._keys.put(tool_key, job_key, len(tool_key) + len(job_key))
-        for tool, job in zip(tools, jobs, strict=True):
-            if tool.is_hashed and (key := self._keys.get(memo_key(tool))):
-                job.keep_key(prepared.vocabulary, key)
-        return jobs
-
-
-def _digest_of(
-    tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
-) -> str | None:
-    """What names the entries of tools together; None if some tool has not been hashed, which takes time."""
-    if not all(tool.is_hashed for tool in tools):
-        return None
-    parts = (syntax, prepared.vocabulary.digest, str(key_order), *(tool.digest for tool in tools))
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
