@@ -98,7 +98,8 @@ def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
         return None
     try:
         contents = {
-            uri: in_cases(without_folding(content), document, documents) for uri, content in documents.items()
+            uri: in_cases(without_folding(content, is_referred=True), document, documents)
+            for uri, content in documents.items()
         }
         return Registry(list(contents.items()), draft=draft_of(document))
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
@@ -158,7 +159,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
     """The canonical form of the document, or of a rewritten one that admits the same values."""
     canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
     try:
-        flat = without_folding(document)
+        flat = without_folding(document, is_referred=False)
         if (cased := in_cases(flat, flat, documents)) is not flat:
             jsonschema_rs.meta.validate(flat)  # so that errors point into the schema as it is written
         schema = canonicalize(cased)

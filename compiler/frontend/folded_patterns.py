@@ -8,9 +8,9 @@ and canonicalization leaves such a pattern alone.
 The keys may be known where that admits less: where no other keys are admitted, not even by another pattern,
 and below one negation where all others are.
 
->>> without_folding({"patternProperties": {"^a$": True, "^[ab]$": False}})
+>>> without_folding({"patternProperties": {"^a$": True, "^[ab]$": False}}, is_referred=False)
 {'patternProperties': {'^a(?:)$': True, '^[ab]$': False}}
->>> without_folding({"patternProperties": {"^a$": True}, "additionalProperties": False})
+>>> without_folding({"patternProperties": {"^a$": True}, "additionalProperties": False}, is_referred=False)
 {'patternProperties': {'^a$': True}, 'additionalProperties': False}
 """
 
@@ -27,10 +27,10 @@ _FOLDED = re.compile(r"\^\(?(?:[^\\^$.?*+()\[\]{}]|\\[^0-9A-Za-z])*\)?\$")
 """Texts between anchors, and alternatives of texts; also some that are not folded."""
 
 
-def without_folding(document: Any, *, is_referred: bool = False) -> Any:
+def without_folding(document: Any, *, is_referred: bool) -> Any:
     """The document with patterns of keys that stay patterns in its canonical form; it admits the same.
 
-    `is_referred`: it is a document that a schema refers to.
+    `is_referred`: a schema refers to the document, perhaps below a negation.
     """
     is_unknown = is_referred or any(schema.keys() & _OF_UNKNOWN_SIGN for schema in inside(document))
     return _changed(document, 0 if is_unknown else 1)
