@@ -3,7 +3,8 @@ r"""The automata of a grammar's terminals.
 Lark writes each terminal as one pattern for Python's `re`. It is read as all patterns are
 (`compiler.regular.ecma`), in the inner reading for what is written, and in the outer reading for what a lexer
 might take. What depends on the text around the terminal is refused: anchors, boundaries and lookarounds. So
-are lazy quantifiers, which keep a lexer from taking the longest match.
+is what keeps a lexer from taking the longest match: lazy quantifiers, and shorter alternatives before longer
+ones (`compiler.regular.leftmost_first`).
 """
 
 import re
@@ -26,6 +27,7 @@ from compiler.regular.ecma import (
     parse,
 )
 from compiler.regular.language import whole_texts
+from compiler.regular.leftmost_first import taken_in_part
 
 _ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _LAZY = re.compile(r"[*+?}]\?")
@@ -61,13 +63,18 @@ def _read(source: LarkSource, name: str) -> Terminal:
         raise source.refusal(name, "has a lazy quantifier", "Say what may be in it, as in [^x]*x.")
     try:
         inner, outer = (_FOLDED.sub(spell, text) for spell in (_in_both_cases, _in_any_case))
-        if any(isinstance(node, Assertion | Look) for node in _nodes(parse(outer))):
+        tree = parse(outer, is_outer=True)
+        if any(isinstance(node, Assertion | Look) for node in _nodes(tree)):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
         written, lexed = whole_texts(inner, is_outer=False), whole_texts(outer, is_outer=True)
+        part = taken_in_part(tree)
     except PatternError as error:
         raise source.refusal(name, str(error), error.suggestion) from error
     except TooManyStates as error:
         raise source.refusal(name, str(error), "Simplify it.") from error
+    if part is not None:
+        reason = f"takes {part.taken!r} of {part.text!r}: `re` takes the first alternative that matches"
+        raise source.refusal(name, reason, "Put longer alternatives before shorter ones.")
     if written.accepts("") or lexed.accepts(""):
         raise source.refusal(name, "admits the empty text", "Make it optional where it is used.")
     return Terminal(name, written, lexed, _is_keyword(inner))

@@ -214,6 +214,8 @@ def test_all_that_python_takes_for_another_case_is_alike():
     ("definition", "said"),
     [
         ("start: A\nA: /a*?b/", "line 2: terminal A has a lazy quantifier"),
+        ("start: A\nA: /[0-9]+|[0-9]+[.][0-9]+/", "line 2: terminal A takes '0' of '0.0'"),
+        ("start: A\nA: /[ab]{2,3}/+", "line 2: terminal A takes 'aaa' of 'aaaa'"),
         ("start: A\nA: /a(?=b)/", "line 2: terminal A depends on the text around it"),
         ("start: A\nA: /^a/", "line 2: terminal A depends on the text around it"),
         ("start: A\n\nA: /a*/", "line 3: terminal A admits the empty text"),

@@ -1,0 +1,54 @@
+"""Which texts an engine that tries alternatives in order takes whole, compared with Python's `re`."""
+
+import random
+import re
+from itertools import product
+
+import pytest
+
+from compiler.regular.dfa import TooManyStates
+from compiler.regular.ecma import parse
+from compiler.regular.leftmost_first import taken_in_part
+
+TEXTS = ["".join(chars) for length in range(6) for chars in product("abc", repeat=length)]
+COUNTS = ["*", "+", "?", "{1,2}", "{2,3}", "{0,2}", "{2,}"]
+
+
+def made_up(rng, depth=3):
+    """A pattern over three letters, with alternatives and counts of what may be empty, too."""
+    kind = rng.random()
+    if depth == 0 or kind < 0.3:
+        return rng.choice(["a", "b", "c", "[ab]", "[bc]"])
+    if kind < 0.55:
+        return "".join(made_up(rng, depth - 1) for _ in range(rng.randint(1, 3)))
+    if kind < 0.8:
+        options = [made_up(rng, depth - 1) if rng.random() < 0.9 else "" for _ in range(rng.randint(2, 3))]
+        return f"(?:{'|'.join(options)})"
+    return f"(?:{made_up(rng, depth - 1)}){rng.choice(COUNTS)}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_taken_is_what_python_takes(seed):
+    rng = random.Random(seed)
+    num_in_part = 0
+    for _ in range(100):
+        pattern = made_up(rng)
+        found = taken_in_part(parse(pattern))
+        read = re.compile(pattern)
+        if found is None:
+            assert all(read.match(text)[0] == text for text in TEXTS if read.fullmatch(text)), pattern
+        else:
+            assert read.fullmatch(found.text), pattern
+            assert read.match(found.text)[0] == found.taken != found.text, pattern
+            num_in_part += 1
+    assert 10 < num_in_part < 90
+
+
+@pytest.mark.parametrize("pattern", ["[a-z]{1,1000}", "(?:a*)*", "(?:x?){50}x{50}", r'"(?:\\.|[^"\\])*"'])
+def test_patterns_that_take_the_longest_match(pattern):
+    assert taken_in_part(parse(pattern)) is None
+
+
+def test_it_takes_only_so_many_steps_to_find_out():
+    with pytest.raises(TooManyStates):
+        taken_in_part(parse("(?:.{0,200}x){3}"))
