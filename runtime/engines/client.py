@@ -7,10 +7,11 @@ import asyncio
 import reprlib
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,25 +19,19 @@ import msgspec
 
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
+from runtime.engines.event_stream import EventLimits, event_data
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 from toolspecs.errors import TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import shorten
 
-MAX_EVENT_BYTES = 16 * 2**20
-"""The largest event of a stream; the first may repeat the ids of the prompt."""
-_USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
-"""Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
-_EVENT_LIMITS = ContentLimits(num_values=1_000_000, depth=100, num_long_numbers=20_000)
-"""What an event may hold: the ids of a long prompt, or log probabilities."""
-_EVENTS_A_TURN = 64
-"""The events that are read before others have a turn."""
-MAX_PROBE_BYTES = 16 * 2**20
+MAX_PROBE_BYTES = 4 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
+_PROBE_LIMITS = ContentLimits(num_values=50_000, depth=100, num_long_numbers=1_000)
 MAX_ERROR_CHARACTERS = 500
 """How much of an engine's own message our error messages quote."""
-_MAX_ERROR_BYTES = 4 * MAX_ERROR_CHARACTERS
+_MAX_ERROR_BYTES = 16 * MAX_ERROR_CHARACTERS
 _SHORT = reprlib.Repr()
 """Writes the beginning of an engine's message that is no text."""
 _SHORT.maxstring = _SHORT.maxother = MAX_ERROR_CHARACTERS
@@ -158,6 +153,7 @@ class EngineClient(Protocol):
 
 
 _Answer = TypeVar("_Answer")
+_UNREADABLE = (msgspec.MsgspecError, TooManyValues, ValueError, KeyError, TypeError, RecursionError)
 
 
 class EngineConnection:
@@ -180,6 +176,7 @@ class EngineConnection:
             base_url=address.url.rstrip("/").removesuffix("/v1"),
             # Compressed data may become a thousand times as large.
             headers={**address.headers, **key, "Accept-Encoding": "identity"},
+            cookies=_NoCookies(),
             verify=verified,
             transport=transport or engine_transport(verify=verified, limits=pooled),
             # The reader of a stream decides how long to wait for the next token.
@@ -207,14 +204,19 @@ class EngineConnection:
         answer = await self.get(path)
         if not answer.is_success:
             raise _refusal(self.name, answer.status_code, answer.content)
+        return self.decoded(answer, kind)
+
+    def decoded(self, answer: httpx.Response, kind: type[_Answer]) -> _Answer:
+        """An answer about the engine itself, read as `kind`; raises EngineBroke."""
         with self.reading():
+            scan(answer.content, _PROBE_LIMITS)
             return msgspec.json.decode(answer.content, type=kind)
 
     @asynccontextmanager
     async def events(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], limits: EventLimits
     ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
-        """The data of the events of a streamed answer: of those that come together, at once.
+        """The data of the events of a streamed answer, as `event_data`.
 
         Raises:
             EngineRefused: the engine refuses the request.
@@ -222,15 +224,17 @@ class EngineConnection:
         """
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect)
         content, headers = msgspec.json.encode(body), {**headers, "Content-Type": "application/json"}
-        request = self._http.build_request("POST", path, content=content, headers=headers, timeout=timeout)
         with self.reading():
+            request = self._http.build_request(
+                "POST", path, content=content, headers=headers, timeout=timeout
+            )
             answer = await self._http.send(request, stream=True)
         try:
             if not answer.is_success:
                 with self.reading():
                     beginning = await _beginning(answer)
                 raise _refusal(self.name, answer.status_code, beginning)
-            yield _event_data(answer)
+            yield event_data(answer, limits)
         finally:
             await answer.aclose()
 
@@ -239,9 +243,13 @@ class EngineConnection:
         return _Reading(self.name)
 
 
+ContextLength = Annotated[int, msgspec.Meta(ge=1)]
+"""As an engine tells it; the smallest of all replicas holds for all."""
+
+
 class _Model(msgspec.Struct):
     id: str
-    max_model_len: int | None = None
+    max_model_len: ContextLength | None = None
 
 
 class _Models(msgspec.Struct):
@@ -276,43 +284,6 @@ class HttpEngine:
         return [ServedModel(model.id, model.max_model_len) for model in answer.data]
 
 
-async def _event_data(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
-    """The data of server-sent events, read by read; engines write each event as one line.
-
-    It reads to the end, after `[DONE]` too: only then can the connection be used again. Others have a turn
-    after some events, however fast they come.
-    """
-    line = bytearray()
-    async for received in answer.aiter_raw():
-        *ends, beginning = received.split(b"\n")
-        for at in range(0, len(ends), _EVENTS_A_TURN):
-            lines = []
-            for end in ends[at : at + _EVENTS_A_TURN]:
-                line += end
-                if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
-                    await _measure(data)
-                    lines.append(data)
-                line.clear()
-            if lines:
-                yield lines
-            if len(ends) > _EVENTS_A_TURN:
-                await asyncio.sleep(0)
-        line += beginning
-        if len(line) > MAX_EVENT_BYTES:
-            raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
-
-
-async def _measure(data: bytes) -> None:
-    """Refuse an event that would stop the event loop for long; raises ValueError."""
-    try:
-        if len(data) > _LONG_EVENT:
-            await asyncio.to_thread(scan, data, _EVENT_LIMITS)
-        elif len(data) > _USUAL_EVENT:
-            scan(data, _EVENT_LIMITS)
-    except TooManyValues as error:
-        raise ValueError(f"an event that cannot be read: {error}") from error
-
-
 async def _beginning(answer: httpx.Response) -> bytes:
     """The beginning of an error's body."""
     beginning = b""
@@ -323,12 +294,19 @@ async def _beginning(answer: httpx.Response) -> bytes:
     return beginning
 
 
+class _NoCookies(CookieJar):
+    """Takes no cookies, so that what one answer sets is not sent with requests of other clients."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Take none."""
+
+
 def _refusal(name: str, status: int, content: bytes) -> EngineFault:
-    """The error for an answer with an error status."""
-    try:
-        error: Any = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError):
-        error = content[:_MAX_ERROR_BYTES].decode(errors="replace")
+    """The error for an answer with an error status; of a long one, its beginning is told as text."""
+    error: Any = content[:_MAX_ERROR_BYTES].decode(errors="replace")
+    if len(content) <= _MAX_ERROR_BYTES:
+        with suppress(msgspec.DecodeError, RecursionError):
+            error = msgspec.json.decode(content)
     reason = f"{engine_message(error)} (HTTP {status})"
     if status in {408, 429} or status >= 500:
         return EngineBroke(name, f"cannot answer now: {reason}")
@@ -360,7 +338,7 @@ class _Reading:
                 reason = "does not answer in time"
             case httpx.HTTPError():
                 reason = f"broke off: {str(error) or type(error).__name__}"
-            case msgspec.MsgspecError() | ValueError() | KeyError() | TypeError() | RecursionError():
+            case _ if isinstance(error, _UNREADABLE):
                 reason = f"gives an answer that cannot be read: {error}"
             case _:
                 return

@@ -10,7 +10,9 @@ import select
 import socket
 import ssl
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 from urllib.request import getproxies
 
@@ -29,29 +31,6 @@ def engine_transport(
     assert type(pool._network_backend).__name__ == "AutoBackend", "httpx has another pool"  # noqa: SLF001
     pool._network_backend = _Streams()  # noqa: SLF001
     return transport
-
-
-class _Streams(httpcore.AsyncNetworkBackend):
-    """Opens connections."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """A connection to a host."""
-        assert local_address is None, "engines have no such setting"
-        assert not socket_options, "nor this one"
-        with _raising(httpcore.ConnectTimeout, httpcore.ConnectError):
-            async with asyncio.timeout(timeout):
-                return _Stream(*await asyncio.open_connection(host, port))
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait before another try."""
-        await asyncio.sleep(seconds)
 
 
 class _Stream(httpcore.AsyncNetworkStream):
@@ -77,8 +56,8 @@ class _Stream(httpcore.AsyncNetworkStream):
                 await self._writer.drain()
 
     async def aclose(self) -> None:
-        """Close the connection, without waiting for the other side."""
-        self._writer.close()
+        """Close the connection at once: what is not sent yet would wait for an engine that reads nothing."""
+        self._writer.transport.abort()
 
     async def start_tls(
         self,
@@ -92,7 +71,7 @@ class _Stream(httpcore.AsyncNetworkStream):
                 async with asyncio.timeout(timeout):
                     await self._writer.start_tls(ssl_context, server_hostname=server_hostname)
         except BaseException:
-            self._writer.close()
+            await self.aclose()
             raise
         return self
 
@@ -101,6 +80,45 @@ class _Stream(httpcore.AsyncNetworkStream):
         if info == "is_readable":
             return self._reader.at_eof() or _is_readable(self._writer.get_extra_info("socket"))
         return self._writer.get_extra_info(info)
+
+
+class _Streams(httpcore.AsyncNetworkBackend):
+    """Opens connections. A name server that does not answer holds threads of its own, not those of other work."""
+
+    def __init__(self) -> None:
+        self._lookups = ThreadPoolExecutor(2, thread_name_prefix="callgate-lookup")
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """A connection to a host."""
+        assert local_address is None, "engines have no such setting"
+        assert not socket_options, "nor this one"
+        with _raising(httpcore.ConnectTimeout, httpcore.ConnectError):
+            async with asyncio.timeout(timeout):
+                return await self._connected(await self._addresses(host, port))
+
+    async def _addresses(self, host: str, port: int) -> list[Any]:
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
+        return [address for *_, address in found]
+
+    async def _connected(self, addresses: list[Any]) -> _Stream:
+        """A connection to the first of the addresses that can be reached."""
+        for host, port, *_ in addresses[:-1]:
+            with suppress(OSError):
+                return _Stream(*await asyncio.open_connection(host, port))
+        host, port, *_ = addresses[-1]
+        return _Stream(*await asyncio.open_connection(host, port))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait before another try."""
+        await asyncio.sleep(seconds)
 
 
 def _is_readable(connection: socket.socket) -> bool:

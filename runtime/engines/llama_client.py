@@ -20,6 +20,7 @@ from runtime.engines.client import (
     MAX_TOKENS,
     NO_HEADERS,
     ClientLimits,
+    ContextLength,
     EngineAddress,
     EngineChunk,
     HttpEngine,
@@ -27,6 +28,7 @@ from runtime.engines.client import (
     engine_message,
 )
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.event_stream import EventLimits
 from runtime.errors import EngineBroke, RequestRefused
 from runtime.written_token import SampledToken
 
@@ -37,7 +39,7 @@ _FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
 class _Meta(msgspec.Struct):
-    n_ctx: int | None = None
+    n_ctx: ContextLength | None = None
 
 
 class _Model(msgspec.Struct):
@@ -115,8 +117,7 @@ class LlamaClient(HttpEngine):
         answer = await self._connection.get("/slots")
         if not answer.is_success:
             return None
-        with self._connection.reading():
-            slots = msgspec.json.decode(answer.content, type=list[_Slot])
+        slots = self._connection.decoded(answer, list[_Slot])
         return sum(slot.is_processing for slot in slots)
 
     @asynccontextmanager
@@ -132,7 +133,7 @@ class LlamaClient(HttpEngine):
             raise RequestRefused("the engine of this model, llama-server, does not know it", "min_tokens")
         body = llama_body(request)
         async with (
-            self._connection.events("/completion", body, headers) as events,
+            self._connection.events("/completion", body, headers, EventLimits.of(request)) as events,
             aclosing(self._chunks(events)) as chunks,
         ):
             yield chunks

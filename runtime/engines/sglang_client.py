@@ -22,6 +22,7 @@ from runtime.engines.client import (
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.event_stream import EventLimits
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
 
@@ -91,7 +92,7 @@ class SglangClient(HttpEngine):
         """The chunks of a completion; see `EngineClient`."""
         body = sglang_body(request)
         async with (
-            self._connection.events("/generate", body, headers) as events,
+            self._connection.events("/generate", body, headers, EventLimits.of(request)) as events,
             aclosing(self._chunks(events)) as chunks,
         ):
             yield chunks

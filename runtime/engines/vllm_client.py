@@ -24,6 +24,7 @@ from runtime.engines.client import (
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.event_stream import EventLimits
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
 
@@ -72,6 +73,10 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
+class _Version(msgspec.Struct):
+    version: str = ""
+
+
 class VllmClient(HttpEngine):
     """One vLLM server.
 
@@ -95,10 +100,8 @@ class VllmClient(HttpEngine):
 
     async def version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
-        with self._connection.reading():
-            answer = await self._connection.get("/version")
-            reply = answer.json() if answer.is_success else {}
-            return str(reply.get("version", ""))[:40] if isinstance(reply, dict) else ""
+        answer = await self._connection.get("/version")
+        return self._connection.decoded(answer, _Version).version[:40] if answer.is_success else ""
 
     async def num_running(self) -> int | None:
         """The number of running requests, by its metrics; None if it has no such metric."""
@@ -116,7 +119,7 @@ class VllmClient(HttpEngine):
         else:
             path, body = "/v1/completions", completion_body(request)
         async with (
-            self._connection.events(path, body, headers) as events,
+            self._connection.events(path, body, headers, EventLimits.of(request)) as events,
             aclosing(self._chunks(events)) as chunks,
         ):
             yield chunks

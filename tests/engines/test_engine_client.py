@@ -49,7 +49,6 @@ async def test_events_are_joined_from_whatever_pieces_come(size):
     ]
 
 
-async def test_a_long_event_is_refused(monkeypatch):
-    monkeypatch.setattr(engine_client, "MAX_EVENT_BYTES", 1000)
-    with pytest.raises(EngineBroke, match="an event of more than 1000 bytes"):
-        await tokens_of(answering(b"data: {", *[b" " * 100] * 20))
+async def test_an_event_longer_than_its_request_explains_is_refused():
+    with pytest.raises(EngineBroke, match="an event of more than 1499968 bytes"):
+        await tokens_of(answering(b"data: {", *[b" " * 100_000] * 20))

@@ -2,7 +2,9 @@
 
 import asyncio
 import datetime as dt
+import socket
 import ssl
+import threading
 from contextlib import asynccontextmanager, suppress
 
 import httpx
@@ -11,9 +13,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from remote_engines import REQUEST
 
 from runtime.engines.client import ClientLimits, EngineAddress, EngineConnection
 from runtime.engines.engine_transport import engine_transport
+from runtime.engines.event_stream import EventLimits
 from runtime.errors import EngineBroke, EngineUnreachable
 
 EVENTS = b"data: 1\n\ndata: 2\n\ndata: [DONE]\n\n"
@@ -94,7 +98,7 @@ async def connected(server, certificate=None, *, limits=None, **options):
 
 
 async def read_events(connection):
-    async with connection.events("/", {}, {}) as events:
+    async with connection.events("/", {}, {}, EventLimits.of(REQUEST)) as events:
         return [data async for batch in events for data in batch]
 
 
@@ -120,10 +124,55 @@ async def test_a_connection_that_the_engine_has_closed_is_not_used_again():
 async def test_an_answer_that_is_left_closes_its_connection():
     server = Server(size=3)
     async with connected(server) as connection:
-        async with connection.events("/", {}, {}) as events:
+        async with connection.events("/", {}, {}, EventLimits.of(REQUEST)) as events:
             await anext(events)
         await read_events(connection)
     assert len(server.writers) == 2
+
+
+async def test_a_request_that_is_left_is_not_sent_to_the_end():
+    """An engine that reads nothing would hold its body, and a descriptor, for as long as its process lives."""
+    has_left, received = asyncio.Event(), asyncio.Queue()
+
+    async def read_late(reader, writer):
+        await has_left.wait()
+        num_bytes = 0
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                num_bytes += len(data)
+        received.put_nowait(num_bytes)
+        writer.close()
+
+    listener = await asyncio.start_server(read_late, "localhost", 0)
+    url = f"http://localhost:{listener.sockets[0].getsockname()[1]}"
+    connection = EngineConnection(EngineAddress(url))
+    body = {"prompt": "x" * (64 << 20)}
+    with pytest.raises(TimeoutError):
+        async with (
+            asyncio.timeout(0.5),
+            connection.events("/", body, {}, EventLimits.of(REQUEST)),
+        ):
+            pass
+    has_left.set()
+    async with asyncio.timeout(20):
+        assert await received.get() < 64 << 20
+    await connection.close()
+    listener.close()
+
+
+async def test_hosts_are_looked_up_in_threads_of_their_own(monkeypatch):
+    """A name server that does not answer held all threads of other work."""
+    looked_up_in = []
+
+    def noted(*arguments, **options):
+        looked_up_in.append(threading.current_thread().name)
+        return look_up(*arguments, **options)
+
+    look_up = socket.getaddrinfo
+    async with connected(Server()) as connection:
+        monkeypatch.setattr(socket, "getaddrinfo", noted)
+        await read_events(connection)
+    assert [name.rpartition("_")[0] for name in looked_up_in] == ["callgate-lookup"]
 
 
 async def test_a_connection_is_encrypted_if_its_certificate_is_trusted(certificate):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from completions_server import StandIn
-from remote_engines import SETTINGS, WATCH, answering, events_of, load_text, remote_over, tokens_of
+from remote_engines import REQUEST, SETTINGS, WATCH, answering, events_of, load_text, remote_over, tokens_of
 
 from compiler.closing.closer import Segmentation
 from runtime.engines import output_writer
@@ -19,9 +19,9 @@ from runtime.engines.client import (
     ClientLimits,
     EngineAddress,
     ServedModel,
-    _event_data,
     engine_message,
 )
+from runtime.engines.event_stream import EventLimits, event_data
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import _served
 from runtime.engines.vllm_client import VllmClient
@@ -33,6 +33,7 @@ from runtime.errors import (
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
 from runtime.written_token import SampledToken, WrittenToken
+from toolspecs.errors import TooManyValues
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,45 @@ def test_only_the_beginning_of_an_engines_error_is_written(nest):
 
     assert "item" in engine_message(nest(Item()))
     assert len(written) < 100
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "said"),
+    [
+        (500, b"[" + b"5e-324," * 400_000, r"cannot answer now: \[5e-324,5e-324,"),
+        (200, b'{"data":[' + b'{"id":""},' * 60_000, "it holds more than"),
+        (200, b'{"data":[{"id":"m","max_model_len":-5}]}', "Expected `int` >= 1"),
+    ],
+    ids=["error", "values", "context"],
+)
+async def test_answers_about_an_engine_are_measured_too(status, content, said):
+    """An error of 16 MB of small numbers stopped the event loop for 22 s, at each check of the engine."""
+
+    async def sent():
+        yield content
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, content=sent()))
+    client = VllmClient(EngineAddress("http://engine"), transport=transport)
+    with pytest.raises(EngineBroke, match=said):
+        await client.models()
+
+
+async def test_cookies_of_engines_are_not_sent_back():
+    """They were kept for ever, went with the requests of all clients, and odd ones broke each of them."""
+    sent = []
+
+    async def nothing():
+        yield b""
+
+    def answer(request):
+        sent.append(request.headers.get("cookie"))
+        return httpx.Response(200, headers=[(b"set-cookie", "a=é".encode())], content=nothing())
+
+    client = VllmClient(EngineAddress("http://engine"), transport=httpx.MockTransport(answer))
+    for _ in range(2):
+        assert await client.is_healthy()
+        await tokens_of(client)
+    assert sent == [None] * 4
 
 
 async def test_a_probe_whose_answer_drips_ends():
@@ -176,7 +216,7 @@ class Sent:
 @pytest.mark.parametrize(
     "content",
     [
-        b'{"error":[' + b"[]," * 1_000_000 + b"[]]}",
+        b'{"error":[' + b"[]," * 20_000 + b"[]]}",
         b'{"choices":[{"logprobs":{"token_logprobs":[' + b"5e-324," * 30_000 + b"0]}}]}",
         b"[" * 5_000,
     ],
@@ -184,15 +224,17 @@ class Sent:
 )
 async def test_an_event_that_takes_long_to_decode_is_refused(content):
     """One of 16 MB of small numbers stopped the event loop for 22 s."""
-    with pytest.raises(ValueError, match="an event that cannot be read"):
-        async for _ in _event_data(Sent(b"data: " + content + b"\n")):
+    with pytest.raises(TooManyValues):
+        async for _ in event_data(Sent(b"data: " + content + b"\n"), EventLimits.of(REQUEST)):
             pass
 
 
 async def test_the_first_event_of_a_long_prompt_is_read():
-    ids = ",".join(map(str, range(200_000))).encode()
+    prompt_ids = range(1_100_000)
+    ids = ",".join(map(str, prompt_ids)).encode()
     sent = Sent(b'data: {"prompt_token_ids":[' + ids + b"]}\n", b"data: {}\n" * 200)
-    events = [line async for lines in _event_data(sent) for line in lines]
+    limits = EventLimits.of(replace(REQUEST, prompt_ids=prompt_ids))
+    events = [line async for lines in event_data(sent, limits) for line in lines]
     assert len(events) == 201
     assert ids in events[0]
 

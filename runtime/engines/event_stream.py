@@ -1,0 +1,84 @@
+"""Reads the events that an engine streams: none larger than its request explains, and others have turns."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import httpx
+
+from runtime.engines.completion_request import CompletionRequest
+from toolspecs.json_scan import ContentLimits, scan
+
+_USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
+"""Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
+_BYTES_A_TURN = 8_000
+"""The bytes of events that are read before others have a turn."""
+_TOKENS_TOGETHER = 256
+"""The most tokens with log probabilities in one event."""
+_VALUES_OF_CHOICE = 16
+"""What an event says of one token that was or might have been sampled: its text and bytes too."""
+_TOKENS_OF_IMAGE = 16_384
+"""An engine may repeat a prompt with the tokens that an image takes."""
+_OTHER_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimits:
+    """The most that one event may contain, and the most bytes of it."""
+
+    contents: ContentLimits
+    num_bytes: int
+
+    @classmethod
+    def of(cls, request: CompletionRequest) -> "EventLimits":
+        """The limits of what answers a request: an event may repeat the prompt, and all that was written."""
+        num_choices = 1 + (request.num_logprobs or 0)
+        num_values = (
+            len(request.prompt_ids)
+            + request.max_tokens
+            + _TOKENS_TOGETHER * _VALUES_OF_CHOICE * num_choices
+            + _TOKENS_OF_IMAGE * len(request.images)
+            + _OTHER_VALUES
+        )
+        contents = ContentLimits(num_values=num_values, depth=100, num_long_numbers=1_000)
+        return cls(contents, num_bytes=2**20 + 32 * num_values)
+
+
+async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterator[list[bytes]]:
+    """The data of server-sent events: of those that come together, at once. Engines write each as one line.
+
+    It reads to the end, after `[DONE]` too: only then can the connection be used again.
+
+    Raises:
+        ValueError, TooManyValues: an event exceeds the limits.
+    """
+    line = bytearray()
+    async for received in answer.aiter_raw():
+        *ends, beginning = received.split(b"\n")
+        events: list[bytes] = []
+        num_bytes = 0
+        for end in ends:
+            line += end
+            num_bytes += len(line)
+            if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
+                await _measure(data, limits)
+                events.append(data)
+            line.clear()
+            if num_bytes > _BYTES_A_TURN:
+                if events:
+                    yield events
+                events, num_bytes = [], 0
+                await asyncio.sleep(0)
+        if events:
+            yield events
+        line += beginning
+        if len(line) > limits.num_bytes:
+            raise ValueError(f"an event of more than {limits.num_bytes} bytes")
+
+
+async def _measure(data: bytes, limits: EventLimits) -> None:
+    """Refuse an event that would stop the event loop for long; raises TooManyValues."""
+    if len(data) > _LONG_EVENT:
+        await asyncio.to_thread(scan, data, limits.contents)
+    elif len(data) > _USUAL_EVENT:
+        scan(data, limits.contents)
