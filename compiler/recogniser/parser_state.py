@@ -6,16 +6,16 @@ text share a stack frame, whichever rule calls it, so the grammar's size bounds 
 is complete once the byte that opened it has been read, and never changes again.
 
 Some grammars have ever more derivations (`root ::= x root | x` with `x ::= [a-z]+`: each letter may begin an
-`x`). Then only the oldest are followed, in proportion to the size of the grammar. Each of them can complete
-the text. If none of those goes on as the text does, a closer completes the output earlier than its budget
-demands.
+`x`). Then only those are followed that complete the text soonest, as many as are in proportion to the size of
+the grammar. So a shortest completion always goes on. If none goes on as the text does, a closer completes the
+output earlier than its budget demands.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import count
 from time import thread_time
 
 from compiler.digraph import strongly_connected_components
@@ -72,7 +72,7 @@ class ParserState:
     @property
     def cost(self) -> int:
         """The number of bytes of the shortest completion."""
-        return int(min(states.cost + frame.cost for frame, states in self.live.items()))
+        return int(min(map(_cost, self.live.items())))
 
     @property
     def max_cost(self) -> float:
@@ -106,7 +106,7 @@ class ParserState:
 
     def completion(self) -> bytes:
         """The fewest bytes that make the text a sentence; one of several if several are as short."""
-        frame, states = min(self.live.items(), key=lambda item: item[1].cost + item[0].cost)
+        frame, states = min(self.live.items(), key=_cost)
         text = self.network.completion(states)
         while frame is not self.bottom:
             states, frame = min(frame.callers, key=lambda caller: caller[0].cost + caller[1].cost)
@@ -133,6 +133,12 @@ class ParserState:
             if following is not None:
                 closure.add(frame, following)
         return closure.state(), at + 1
+
+
+def _cost(live: tuple[StackFrame, StateSet]) -> float:
+    """The fewest bytes that complete the text from states in their frame."""
+    frame, states = live
+    return states.cost + frame.cost
 
 
 def initial_state(network: Network) -> ParserState:
@@ -180,7 +186,7 @@ class _StackClosure:
         }
         most = _MIN_LIVE_FRAMES + _LIVE_FRAMES_A_RULE * len(self._network.grammar.rules)
         if len(live) > most:
-            live = dict(islice(live.items(), most))
+            live = dict(nsmallest(most, live.items(), key=_cost))
         return ParserState(self._network, self._bottom, live) if live else None
 
     def _call(self, name: str, after: StateSet, caller: StackFrame) -> list[tuple[StackFrame, StateSet]]:

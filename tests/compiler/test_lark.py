@@ -285,3 +285,21 @@ class _Bytes:
 
     def __call__(self, text):
         return list(text if isinstance(text, bytes) else text.encode())
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ['start: s\ns: r "," | r |\nr: "a" s r | "1"', 'start: r "k" | r |\nr: /[a-z]/ start r | "1"'],
+)
+def test_a_closer_takes_its_own_completion_however_many_derivations_fit(definition):
+    """Of very many, those that began first were followed, although the shortest completion needed another."""
+    grammar = linked(definition)
+    written = b'<tool_call>\n{"name": "t", "arguments": {"input": "'
+    for _ in range(50):
+        closer = grammar.closer()
+        written += b"a"
+        for byte in written:
+            closer.accepted(byte)
+        for byte in closer.completion_ids(closer.minimum()):
+            closer.accepted(byte)
+        assert closer.minimum() == 0
