@@ -16,6 +16,7 @@ tests/compiler/test_rule_cache.py shows the fault, and compares masks.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from compiler.digraph import reachable, strongly_connected_components
 from compiler.grammar.grammar import (
@@ -43,51 +44,88 @@ def safe_to_cache(grammar: Grammar) -> Grammar:
     unhashed = _unhashed(grammar.rules)
     if not unhashed:
         return grammar
-    rewriting = _Rewriting(grammar.rules, unhashed)
-    rules = {
-        name: Rule(rewriting.rewritten(rule.body, RuleRef(name)), rule.lookahead)
-        for name, rule in grammar.rules.items()
+    rules = _NamedChoices(grammar.rules, unhashed).rules
+    rewriting = _Rewriting(rules)
+    rewritten = {
+        name: replace(rule, body=rewriting.rewritten(rule.body, RuleRef(name)))
+        for name, rule in rules.items()
     }
-    return replace(grammar, rules=rules)
+    return replace(grammar, rules=rewritten)
+
+
+class _NamedChoices:
+    """Rules in which the choices inside of concatenations are rules too, as xgrammar makes them.
+
+    Only those are that refer to a rule without a hash. With a name, one that leads back to itself is
+    rewritten once.
+    """
+
+    def __init__(self, rules: Mapping[str, Rule], unhashed: set[_Node]) -> None:
+        self._unhashed = unhashed
+        self.rules = dict(rules)
+        for name, rule in rules.items():
+            self.rules[name] = replace(rule, body=self._named(rule.body, name))
+
+    def _named(self, body: Expr, name: str) -> Expr:
+        """The body of a rule with references to the choices inside it."""
+        return choice(*(self._option(option, name) for option in _options(body)))
+
+    def _option(self, option: Expr, name: str) -> Expr:
+        if not isinstance(option, Concatenation):
+            return option
+        return concat(
+            *(
+                self._rule(item, name) if isinstance(item, Choice) and self._has_no_hash(item) else item
+                for item in option.items
+            )
+        )
+
+    def _rule(self, inner: Choice, name: str) -> RuleRef:
+        inner_name = next(other for n in count(1) if (other := f"{name}_{n}") not in self.rules)
+        self.rules[inner_name] = Rule(inner)  # so that the name is taken
+        self.rules[inner_name] = Rule(self._named(inner, inner_name))
+        return RuleRef(inner_name)
+
+    def _has_no_hash(self, expr: Expr) -> bool:
+        """Whether an item refers to a rule without a hash, or is a choice that does."""
+        match expr:
+            case RuleRef(name) | GuardedText(_, RuleRef(name)):
+                return name in self._unhashed
+            case Choice(inner) | Concatenation(inner):
+                return any(map(self._has_no_hash, inner))
+        return False
 
 
 class _Rewriting:
-    def __init__(self, rules: Mapping[str, Rule], unhashed: set[_Node]) -> None:
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
         self._rules = rules
-        self._unhashed = unhashed
+        self._unhashed = _unhashed(rules)
 
-    def rewritten(self, body: Expr, itself: RuleRef | None = None) -> Expr:
-        """A body, or a choice in one, whose only reference to a rule without a hash is not at a start.
+    def rewritten(self, body: Expr, itself: RuleRef) -> Expr:
+        """A body whose only reference to a rule without a hash is not at a start.
 
         References to the rule itself do not count.
         """
-        options = [self._with_inner(option) for option in _options(body)]
+        options = list(_options(body))
         for _ in range(_MAX_DEPTH):
             leading = [i for i, option in enumerate(options) if self._is_unhashed(_items(option)[0])]
             inner = (item for option in options for item in _items(option)[1:] if item != itself)
             if len(leading) != 1 or any(map(self._is_unhashed, inner)):
                 break
             first, *rest = _items(options[leading[0]])
-            parts = [concat(part, *rest) for part in _options(self._target(first))]
-            options[leading[0] : leading[0] + 1] = map(self._with_inner, parts)
+            options[leading[0] : leading[0] + 1] = [
+                concat(part, *rest) for part in _options(self._body(first))
+            ]
         return choice(*options)
 
-    def _with_inner(self, option: Expr) -> Expr:
-        """An option with the choices inside it rewritten too: xgrammar makes rules of them."""
-        if not isinstance(option, Concatenation):
-            return option
-        return concat(*(self.rewritten(i) if isinstance(i, Choice) else i for i in option.items))
-
-    def _target(self, expr: Expr) -> Expr:
+    def _body(self, expr: Expr) -> Expr:
         return self._rules[expr.name].body if isinstance(expr, RuleRef) else expr
 
     def _is_unhashed(self, expr: Expr) -> bool:
-        """Whether an item refers to a rule without a hash, or to a choice that does."""
+        """Whether an item refers to a rule without a hash."""
         match expr:
             case RuleRef(name) | GuardedText(_, RuleRef(name)):
                 return name in self._unhashed
-            case Choice(inner) | Concatenation(inner):
-                return any(map(self._is_unhashed, inner))
         return False
 
 

@@ -95,6 +95,18 @@ def test_a_single_reference_into_circles_is_written_out_where_it_begins_an_alter
     )
 
 
+def test_a_choice_that_leads_back_to_itself_is_written_out_once():
+    """Writing out what the inner choice begins with gave another inner choice, without end."""
+    masks = Masks(b"aa", b"ab", b"ba", b"bab", b"aba")
+    definition = 'root ::= r\nr ::= "a" (r | "b" (r "a" | ""))'
+    grammar = ebnf_grammar(definition)
+    told = safe_to_cache(grammar)
+    assert len(told.rules) == 4
+    compiler = masks.new_compiler(cache_enabled=False)
+    for prefix in (b"", b"a", b"ab", b"aba", b"abab", b"aaab", b"ababaa"):
+        assert masks.after(compiler, told.ebnf, prefix) == masks.after(compiler, definition, prefix)
+
+
 def test_masks_of_made_up_schemas_do_not_depend_on_what_was_compiled_before():
     masks = Masks(*JSON_TOKENS)
     shared, alone = masks.new_compiler(), masks.new_compiler(cache_enabled=False)
