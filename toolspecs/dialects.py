@@ -12,29 +12,18 @@ OpenAPI 3.0 has its own dialect: draft-04 with `nullable`. It cannot be told fro
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, LAST_WITH_REF_ALONE, OPENAPI_3_0, SchemaDraft
+from toolspecs.drafts import (
+    DEFAULT_DRAFT,
+    DRAFT_URIS,
+    FIRST_WITH,
+    LAST_WITH_REF_ALONE,
+    OPENAPI_3_0,
+    SchemaDraft,
+)
 from toolspecs.metaschemas import SCHEMAS_BY_NAME, is_valid_in
 
 VALUE_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords whose value is no schema."""
-_ADDED = {
-    SchemaDraft.DRAFT_6: frozenset({"const", "contains", "propertyNames"}),
-    SchemaDraft.DRAFT_7: frozenset({"if"}),
-    SchemaDraft.DRAFT_2019_09: frozenset(
-        {
-            "dependentRequired",
-            "dependentSchemas",
-            "minContains",
-            "maxContains",
-            "unevaluatedItems",
-            "unevaluatedProperties",
-            "$anchor",
-            "$recursiveRef",
-        }
-    ),
-    SchemaDraft.DRAFT_2020_12: frozenset({"prefixItems", "$dynamicRef"}),
-}
-"""The keywords with force that each draft added."""
 _BESIDE_REF = frozenset(
     {"$ref", "$comment", "title", "description", "default", "examples", "definitions", "$defs"}
 )
@@ -81,7 +70,7 @@ def _looks_older(schema: Mapping[str, Any]) -> bool:
 
 def _knows_all(draft: SchemaDraft, parts: list[Mapping[str, Any]]) -> bool:
     """Whether a draft has every keyword of these parts that a newer draft has."""
-    newer = frozenset[str]().union(*(keywords for added_in, keywords in _ADDED.items() if added_in > draft))
+    newer = {keyword for keyword, first in FIRST_WITH.items() if first > draft}
     has_ref_alone = draft <= LAST_WITH_REF_ALONE
     return not any(
         part.keys() & newer or (has_ref_alone and "$ref" in part and part.keys() - _BESIDE_REF)

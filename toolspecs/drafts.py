@@ -60,9 +60,16 @@ FIRST_WITH: Mapping[str, SchemaDraft] = {
     **dict.fromkeys(("dependentRequired", "dependentSchemas"), FIRST_WITH_DEPENDENT_REQUIRED),
     **dict.fromkeys(("minContains", "maxContains"), SchemaDraft.DRAFT_2019_09),
     **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), SchemaDraft.DRAFT_2019_09),
+    **dict.fromkeys(("$anchor", "$recursiveRef"), SchemaDraft.DRAFT_2019_09),
     "prefixItems": FIRST_WITH_PREFIX_ITEMS,
+    "$dynamicRef": SchemaDraft.DRAFT_2020_12,
 }
-"""The first draft that asserts a keyword, for those that not all drafts do."""
+"""The first draft that has a keyword with force, for those that not all drafts have."""
+LAST_WITH: Mapping[str, SchemaDraft] = {
+    "additionalItems": SchemaDraft.DRAFT_2019_09,
+    "$recursiveRef": SchemaDraft.DRAFT_2019_09,
+}
+"""The last draft that has it, for those that a draft dropped and no validator asserts since."""
 
 
 def draft_named(uri: Any) -> SchemaDraft | None:

@@ -20,6 +20,7 @@ from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
     can_mislead,
+    check_nested_dialects,
     first_dialect_dependent,
     replacement_for,
     without_dialect_dependent,
@@ -180,6 +181,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
 def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:
     """The values that a schema admits however validators read dialect-dependent keywords and listed texts."""
     document = without_nested_dialects(document)
+    check_nested_dialects(document)
     schemas = [schema for content in (document, *documents.values()) for schema in inside(content)]
     try:
         draft = draft_of(document)

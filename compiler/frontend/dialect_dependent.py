@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import (
     ASSERTIONS,
     DEFINITIONS,
@@ -25,6 +26,7 @@ from compiler.regular.formats import FORMATS, is_known
 from toolspecs.drafts import (
     DEFAULT_DRAFT,
     FIRST_WITH_DEPENDENT_REQUIRED,
+    LAST_WITH_REF_ALONE,
     NEWEST_DRAFT,
     SchemaDraft,
     draft_named,
@@ -148,6 +150,25 @@ def without_nested_dialects(document: Any) -> Any:
 
     changed = transformed(document, change)
     return {**changed, "$schema": document["$schema"]} if "$schema" in document else changed
+
+
+def check_nested_dialects(document: Any) -> None:
+    """Refuse a `$schema` that `without_nested_dialects` has left beside `$ref`, up to draft 7.
+
+    Canonicalization drops what stands beside `$ref` there, this too, and refuses it elsewhere. Validators
+    obey it: in a newer dialect, what stands beside `$ref` has force.
+
+    Raises:
+        UnsupportedSchema: there is one.
+    """
+    outer = draft_named(document.get("$schema", DEFAULT_DRAFT)) if isinstance(document, dict) else None
+    if outer is None or outer > LAST_WITH_REF_ALONE:
+        return
+    for pointer, schema in islice(located(document), 1, None):
+        if "$ref" in schema and _names_dialect(schema):
+            reason = "names another dialect beside $ref, which has no force there, but validators obey it"
+            suggestion = "Leave it out, or write the whole schema in that dialect."
+            raise UnsupportedSchema(child(pointer, "$schema"), "$schema", reason, suggestion)
 
 
 def _is_same_in_all(schema: dict[str, Any]) -> bool:

@@ -4,15 +4,17 @@ Schemas that no location has, such as those under `not`, are part of what anothe
 enforced as well as that keyword is.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from compiler.digraph import reachable
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
+from compiler.frontend.idle_keywords import idle_keywords
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child, short_pointer
-from compiler.frontend.newer_keywords import without_force
 from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SourceMap
 from compiler.regular.formats import FORMATS
@@ -46,8 +48,9 @@ def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int)
     Raises:
         UnsupportedSchema: the report would repeat too many parts.
     """
-    verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)))
     schemas = dict(source_map.subschemas())
+    idle = {pointer: idle_keywords(schema, draft) for pointer, schema in schemas.items()}
+    verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), idle)
     disputed = not_valid_for_all(schemas.values(), draft)
     entries = [
         entry
@@ -87,7 +90,6 @@ def _entries(
     if own_texts := [text for text in texts if text not in of_keywords]:
         yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
     dependent = dialect_dependent(schema, draft)
-    idle = without_force(schema, draft)
     disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
     for keyword, value in schema.items():
         if keyword in STRUCTURE:
@@ -95,10 +97,10 @@ def _entries(
         if not _has_force(keyword, value):
             yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
             continue
-        if keyword in idle:
-            yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, idle[keyword])
-            continue
         found = verdicts.of_keyword(pointer, keyword)
+        if keyword in verdicts.idle[pointer]:
+            yield ReportEntry(pointer, keyword, found[0], "; ".join(found[1]))
+            continue
         if keyword in dependent:
             found = _narrowed(found, _NOT_ASSERTED_BY_ALL)
         if keyword == "format" and disputed_here:
@@ -139,21 +141,37 @@ def _has_force(keyword: str, value: object) -> bool:
 class _Verdicts:
     """The verdicts on keywords, also of schemas that no location has.
 
-    `noted` has what was told of each pointer and keyword; of two verdicts on one, the weaker stays.
+    `noted` has what was told of each pointer and keyword; of two verdicts on one, the weaker stays. `idle`
+    has the keywords without force at each pointer (`idle_keywords`).
     """
 
-    def __init__(self, source_map: SourceMap, parts: Collection[ReportPart]) -> None:
+    def __init__(
+        self, source_map: SourceMap, parts: Collection[ReportPart], idle: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self.idle = idle
         self.noted: dict[tuple[str, str], _Verdict] = {}
         for part in parts:
             for pointer, keyword, verdict, note in part.notes:
                 before, texts = self.noted.get((pointer, keyword), _UNNOTED)
                 self.noted[pointer, keyword] = (_weaker(before, verdict), {**texts, note: None})
-        self._lowered = {pointer for part in parts for pointer in part.lowered}
         self._owners = source_map.owners()
+        self._lowered = self._applied({pointer for part in parts for pointer in part.lowered})
         self._by_schema: dict[str, _Verdict] = {}
+
+    def _applied(self, lowered: set[str]) -> set[str]:
+        """Those of the lowered schemas to which not only keywords without force lead."""
+        held: defaultdict[str, list[str]] = defaultdict(list)
+        for pointer, owners in self._owners.items():
+            for at, keyword in owners:
+                if keyword not in self.idle.get(at, ()):
+                    held[at].append(pointer)
+        applied = reachable({""} | (lowered - self._owners.keys()), held.__getitem__)
+        return lowered & applied
 
     def of_keyword(self, pointer: str, keyword: str) -> _Verdict:
         """The verdict on a keyword, with its notes."""
+        if keyword in self.idle.get(pointer, ()):
+            return Verdict.ANNOTATION, {self.idle[pointer][keyword]: None}
         noted = self.noted.get((pointer, keyword), _UNNOTED)
         if pointer in self._lowered:
             return noted

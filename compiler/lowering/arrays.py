@@ -116,11 +116,13 @@ class _ItemRules:
         count = self.lowering.cardinality.at_least
         prefix = self.constraint.prefix_items
         needed = [*prefix, *[self.constraint.items] * self.constraint.min_items][: self.constraint.min_items]
-        if not all(count(schema) > index for index, schema in enumerate(needed)):
+        sought = [contains for contains in self.constraint.contains if contains.low]
+        if not prefix and len(needed) <= 1 and [c.low for c in sought] in ([], [1]):
+            return True  # one item is enough, which repeats nothing
+        if not all(count(schema) > index for index, schema in enumerate(needed) if index):
             return False
         if any(contains.high is not None for contains in self.constraint.contains) and needed:
             return False
-        sought = [contains for contains in self.constraint.contains if contains.low]
         if len(sought) > 1 and self.constraint.max_items is not None:  # one item may have to serve several
             return False
         items = self.constraint.items

@@ -35,10 +35,10 @@ PLENTY = 10**9
 """More values than fit in any output."""
 _LONGEST_COUNTED = 64
 _MORE_ITEMS = 3
-_DIGITS = 10**15
+_NUM_UNBOUNDED = 10**15
 """How many distinct numbers there are without bounds: they are written with up to fifteen digits."""
-_FEW_DIGITS = 10**6
-"""Bounded numbers are counted up to this one, with six digits after the point: all of those are written."""
+_SURE_DIGITS, _SURE_DECIMALS = 14, 9
+"""Of bounded numbers, those with so many digits, and so many of them after the point, are all written."""
 _HUNDREDTH = Fraction(1, 100)
 
 
@@ -131,20 +131,24 @@ class Cardinality:
         known = None if names is None else finite_names(names)
         if (names is not None and known is None) or constraint.violations or constraint.pattern_properties:
             return 0
-        if constraint.min_properties > len(constraint.required):
-            return 0
         if names is None and not constraint.properties and not constraint.required:
             is_alone = constraint.max_properties == 0 or not self.at_least(constraint.additional_properties)
-            return 1 if is_alone else math.inf
+            return constraint.min_properties == 0 if is_alone else math.inf
+        optional = constraint.properties.keys() - constraint.required
+        if known is not None:
+            optional &= known
+        needs_optional = constraint.min_properties > len(constraint.required)
+        if constraint.min_properties > len(constraint.required) + len(optional):
+            return 0
         total = 1.0
         for key in constraint.required:
             is_known = known is None or key in known
             schema = constraint.properties.get(key, constraint.additional_properties)
             total *= self.at_least(schema) if is_known else 0
-        if constraint.max_properties is None:
-            optional = constraint.properties.keys() - constraint.required
-            for key in optional if known is None else optional & known:
-                total *= 1 + self.at_least(constraint.properties[key])
+        if constraint.max_properties is not None:
+            return 0 if needs_optional else total
+        for key in optional:  # where some of them are needed, only objects with all of them are counted
+            total *= self.at_least(constraint.properties[key]) + (not needs_optional)
         return total
 
 
@@ -186,7 +190,7 @@ def _num_integers(constraint: IntegerConstraint) -> float:
         step = Fraction(common_multiple(map(exact, constraint.multiple_of)).numerator)
         return max(1, _num_multiples(step, constraint.minimum, constraint.maximum))
     if constraint.minimum is None or constraint.maximum is None:
-        return _DIGITS
+        return _NUM_UNBOUNDED
     return max(0, constraint.maximum - constraint.minimum + 1)
 
 
@@ -194,7 +198,7 @@ def _num_numbers(constraint: NumberConstraint) -> float:
     if constraint.not_multiple_of:
         return 1
     if not constraint.multiple_of and constraint.maximum is None:
-        return _DIGITS
+        return _NUM_UNBOUNDED
     steps = map(exact, constraint.multiple_of)
     step = common_multiple(steps) if constraint.multiple_of else _HUNDREDTH
     num_bounds = constraint.exclusive_minimum + constraint.exclusive_maximum
@@ -206,11 +210,12 @@ def _num_numbers(constraint: NumberConstraint) -> float:
 
 def _num_multiples(step: Fraction, minimum: JsonNumber | None, maximum: JsonNumber | None) -> int:
     """How many multiples there are between two bounds, of those that are written with few digits."""
-    most = Fraction(_FEW_DIGITS)
+    decimals = next((n for n in range(_SURE_DECIMALS + 1) if (step * 10**n).denominator == 1), None)
+    if decimals is None:
+        return 0
+    most = Fraction(10 ** (_SURE_DIGITS - decimals))
     low = -most if minimum is None else max(-most, exact(minimum))
     high = most if maximum is None else min(most, exact(maximum))
-    if (step * _FEW_DIGITS).denominator != 1:
-        return 0  # a multiple may have more digits after the point
     return math.floor(high / step) - math.ceil(low / step) + 1
 
 

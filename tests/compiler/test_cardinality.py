@@ -53,6 +53,33 @@ def test_no_more_are_demanded_than_are_counted(items, too_many):
         compile_schema(distinct(items, too_many))
 
 
+TEXTS = {"type": "string"}
+PAIR = {"k": TEXTS, "v": TEXTS}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"type": "object", "properties": PAIR, "minProperties": 1},
+        {"type": "object", "patternProperties": {"^x-": TEXTS}},
+        {"type": "object", "propertyNames": {"pattern": "^x-"}},
+        {"type": "object", "minProperties": 1, "additionalProperties": TEXTS},
+        {"type": "array", "contains": TEXTS},
+        {"type": "string", "not": {"format": "date"}},
+    ],
+)
+@pytest.mark.parametrize("needed", ["minItems", "contains"])
+def test_one_item_is_always_distinct(items, needed):
+    """It was refused, since other values of such items are not counted."""
+    schema = {"type": "array", "uniqueItems": True, "items": items}
+    schema |= {"minItems": 1} if needed == "minItems" else {"contains": items}
+    compiled = compile_schema(schema, tokenizer=named_vocabulary("bytes"))
+    judges, rng = Judges(schema), random.Random(needed)
+    shortest = compiled.closer().minimum()
+    for seed in range(6):
+        assert judges.faults(Generation(compiled, shortest + 15 * seed, rng).spelled) == []
+
+
 INTEGERS = {"type": "integer", "minimum": 1, "maximum": 100}
 FRACTIONS = {"type": "number", "minimum": 4, "maximum": 5}
 FLAGS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 6}
@@ -71,6 +98,10 @@ FLAGS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems
         (FLAGS, 16),
         (POINT, 64),
         ({"type": "integer", "minimum": 1, "maximum": 40}, 40),
+        ({"type": "number", "minimum": 2e6, "maximum": 3e6}, 8),
+        ({"type": "integer", "minimum": 1_600_000_000, "multipleOf": 60}, 8),
+        ({"type": "object", "properties": PAIR, "minProperties": 1}, 8),
+        ({"type": "object", "minProperties": 1, "additionalProperties": TEXTS}, 8),
     ],
 )
 def test_as_many_distinct_items_as_are_taken_are_found_with_few_attempts(items, low):

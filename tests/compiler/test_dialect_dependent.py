@@ -232,3 +232,19 @@ def test_other_listed_texts_change_nothing():
     listed = {"properties": {"kind": {"enum": ["x-1", "x-2"]}, "id": {"type": "string", "format": "uuid"}}}
     old, new = (compile_schema({"$schema": DIALECTS[draft], **listed}) for draft in (7, 2020))
     assert old.grammar.digest == new.grammar.digest
+
+
+@pytest.mark.parametrize(
+    "outer", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"]
+)
+def test_another_dialect_beside_a_reference_is_refused_where_it_would_be_dropped(outer):
+    """Validators take what stands beside the reference for assertions then, and canonicalization does not."""
+    inner = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$ref": "#/definitions/s",
+        "minLength": 3,
+    }
+    schema = {"$schema": outer, "properties": {"a": inner}, "definitions": {"s": {"type": "string"}}}
+    with pytest.raises(UnsupportedSchema) as refused:
+        compile_schema(schema)
+    assert refused.value.pointer == "/properties/a/$schema"

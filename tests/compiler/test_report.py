@@ -300,6 +300,25 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
             "minLength",
             "write both in allOf",
         ),
+        (
+            {"$schema": DRAFT_7, "properties": {"a": {"$dynamicRef": "#"}}},
+            "/properties/a",
+            "$dynamicRef",
+            "2020-12",
+        ),
+        (
+            {"$schema": "http://json-schema.org/draft-04/schema#", "propertyNames": {"pattern": "^a"}},
+            "/propertyNames",
+            "pattern",
+            "no value is checked by it",
+        ),
+        (
+            {"$schema": DRAFT_7, "$ref": "#/definitions/b", "properties": {"a": {"type": "null"}}}
+            | {"definitions": {"b": {"type": "object"}}},
+            "/properties/a",
+            "type",
+            "no value is checked by it",
+        ),
     ],
 )
 def test_keywords_without_force_in_their_draft_are_warned_of(schema, pointer, keyword, note):
@@ -313,3 +332,16 @@ def test_keywords_without_force_in_their_draft_are_warned_of(schema, pointer, ke
         for entry in compile_schema(newest).report
         if (entry.pointer, entry.keyword) == (pointer, keyword)
     )
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "keyword"),
+    [
+        ({"prefixItems": [{"type": "null"}], "additionalItems": False}, "", "additionalItems"),
+        ({"properties": {"a": {"$recursiveRef": "#"}}}, "/properties/a", "$recursiveRef"),
+    ],
+)
+def test_keywords_that_newer_drafts_dropped_are_warned_of(schema, pointer, keyword):
+    [entry] = [e for e in compile_schema(schema).report if (e.pointer, e.keyword) == (pointer, keyword)]
+    assert entry.verdict is Verdict.ANNOTATION
+    assert entry.note == "ignored: draft 2020-12 does not have it; declare draft 2019-09"
