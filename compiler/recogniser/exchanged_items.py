@@ -19,7 +19,8 @@ from compiler.recogniser.guarded_completion import (
 )
 from compiler.recogniser.parser_state import ParserState
 
-_SEPARATORS = b" \t\r\n,"
+_BLANKS = b" \t\r\n"
+_SEPARATORS = _BLANKS + b","
 _MOST_TRIED = 4
 _MOST_HEADS = 64
 MAX_PLANNED = 1 << 12
@@ -43,7 +44,13 @@ class PlannedText(NamedTuple):
         pairs = zip(self.text, more, strict=False)
         shared = next((at for at, (one, other) in enumerate(pairs) if one != other), len(self.text))
         before = self.cursor.advance(more[:shared])
-        return before and PlannedText(before, self.text[shared:], more[shared:])
+        if before is None:
+            return None
+        rest = more[shared:]
+        if not before.json.in_string and (num_blanks := len(rest) - len(rest.lstrip(_BLANKS))):
+            after = before.advance(rest[:num_blanks])  # a plan has no blanks, but a model writes some
+            return after and PlannedText(after, self.text[shared:]).after(rest[num_blanks:], cursor)
+        return PlannedText(before, self.text[shared:], rest)
 
 
 def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText) -> bytes | None:
@@ -51,32 +58,32 @@ def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText
     if cursor.plan.marks_keys:
         return None
     node = SearchNode(b"", state, cursor, 0)
-    texts = _texts(node, planned) if planned.read else iter([planned.text])
-    return next((text for text in texts if _completes(node, text)), None)
+    tries = _tries(node, planned) if planned.read else iter([_if_complete(node, planned.text)])
+    return next((text for text in islice(tries, _MOST_TRIED) if text is not None), None)
 
 
-def _texts(node: SearchNode, planned: PlannedText) -> Iterator[bytes]:
-    """Texts in which the item that was planned stands where that one stood which is being written."""
+def _tries(node: SearchNode, planned: PlannedText) -> Iterator[bytes | None]:
+    """Texts in which the item that was planned stands where that one stood which is being written.
+
+    None is one that does not complete the output.
+    """
     text, begun = planned.text, bytes(planned.cursor.json.scalar or b"")
     items = _items(planned.cursor, text)
     first = next(items, None)
     if first is None:
         return
     skipped, ended = begun + text[first[0] : first[1]], first[1]
-    is_over = has_more_elements(planned.cursor.json, node.cursor.json)
-    written = bytes(node.cursor.json.scalar or b"")
-    if is_over:
-        yield from islice(_without_repetition(node, b"", text[ended:], skipped), _MOST_TRIED)
+    if has_more_elements(planned.cursor.json, node.cursor.json):  # the item is over
+        yield from _without_repetition(node, b"", text[ended:], skipped)
         return
+    written = bytes(node.cursor.json.scalar or b"")
+    ways = (_without_repetition(node, head, text[ended:], skipped) for head in _heads(node))
     meant = (
-        text[start + len(written) : end] + text[ended:start] + skipped + text[end:]
+        _if_complete(node, text[start + len(written) : end] + text[ended:start] + skipped + text[end:])
         for start, end in (items if written else ())
-        if written and text.startswith(written, start)
+        if text.startswith(written, start)
     )
-    others = (
-        other for head in _heads(node) for other in _without_repetition(node, head, text[ended:], skipped)
-    )
-    yield from islice(chain(meant, others), _MOST_TRIED)
+    yield from chain(next(ways), meant, chain.from_iterable(ways))
 
 
 def _heads(node: SearchNode) -> Iterator[bytes]:
@@ -91,24 +98,25 @@ def _heads(node: SearchNode) -> Iterator[bytes]:
             yield begun.text + rest[: next(_items(begun.cursor, rest), (0, 0))[1]]
 
 
-def _without_repetition(node: SearchNode, head: bytes, tail: bytes, skipped: bytes) -> Iterator[bytes]:
+def _without_repetition(node: SearchNode, head: bytes, tail: bytes, skipped: bytes) -> Iterator[bytes | None]:
     """The rest of an item and of a plan, where the skipped item stands in place of a repeated one."""
     after = node.advance(head)
-    if after is None or after.state.advance(tail) is None:  # a cursor reads only what the grammar reads
+    completed = None if after is None else after.state.advance(tail)
+    if after is None or completed is None:  # a cursor reads only what the grammar reads
         return
     repetition = first_repetition(after.cursor, tail)
     if repetition is None:
-        yield head + tail
+        yield head + tail if completed.is_complete else None
         return
     start, end = repetition
     start += len(tail[start:]) - len(tail[start:].lstrip(_SEPARATORS))
     for behind in (tail[end + 1 :], tail[end:]):  # what shows that a number repeats is behind it
-        yield head + tail[:start] + skipped + behind
+        yield _if_complete(node, head + tail[:start] + skipped + behind)
 
 
 def _items(cursor: Cursor, text: bytes) -> Iterator[tuple[int, int]]:
     """Where the items begin and end that a text completes; the first may have begun before."""
-    start = 0 if cursor.json.scalar is not None else None
+    start = None if cursor.json.scalar is None and cursor.json.expects_element else 0
     for piece in PIECES.finditer(text):
         is_number = cursor.json.scalar is not None and not cursor.json.in_string
         if cursor.json.expects_element and piece.group().strip(_SEPARATORS):
@@ -122,6 +130,8 @@ def _items(cursor: Cursor, text: bytes) -> Iterator[tuple[int, int]]:
         cursor = following
 
 
-def _completes(node: SearchNode, text: bytes) -> bool:
-    after = node.advance(text)
-    return after is not None and after.state.is_complete
+def _if_complete(node: SearchNode, text: bytes) -> bytes | None:
+    """The text if it completes the output; else None."""
+    after = node.state.advance(text)
+    is_complete = after is not None and after.is_complete and node.cursor.advance(text) is not None
+    return text if is_complete else None
