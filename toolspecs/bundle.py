@@ -164,7 +164,7 @@ class Bundler:
             if isinstance(item, dict):
                 base = self._join(base, _identity(item))[0]
                 size += sum(map(own_size, item))
-                spelled = [item[keyword] for keyword in KEYWORDS if isinstance(item.get(keyword), str)]
+                spelled = [item[keyword] for keyword in REFERENCES if isinstance(item.get(keyword), str)]
                 references.update(
                     self._join(start, reference) for reference in spelled for start in (root, base)
                 )
@@ -243,7 +243,8 @@ def compound_schema(schema: Mapping[str, Any], documents: Documents) -> dict[str
     return {**schema, keyword: {**schema.get(keyword, {}), **embedded}}
 
 
-KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+"""The keywords that refer to schemas."""
 
 
 def absolute(base: str, reference: str) -> tuple[str, str]:

@@ -15,8 +15,9 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, REFERENCES, SINGLE, child
+from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE, child
 from compiler.frontend.source_map import SchemaLocation, SourceMap
+from toolspecs.bundle import REFERENCES
 
 
 class AlikeLocations:

@@ -26,13 +26,13 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.frontend.keywords import (
     DEFINITIONS,
     IN_PLACE_LISTS,
-    REFERENCES,
     STRUCTURE,
+    UNEVALUATED,
     inside,
     transformed,
 )
 from compiler.frontend.symbolic_forms import form_of
-from toolspecs.bundle import objects_in
+from toolspecs.bundle import REFERENCES, objects_in
 from toolspecs.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 
 MAX_CHARS = 1_000_000
@@ -40,7 +40,6 @@ MAX_CHARS = 1_000_000
 _CONDITION = frozenset({"if", "then", "else"})
 _UNMOVABLE = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 """Keywords that give a schema a name, which only one place of a document may have."""
-_UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _MAX_INTEGER = 2**53
 
 
@@ -79,7 +78,7 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
         if len(conditions) < 2:
             return schema
         copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
-        is_copied = can_copy and bool(rest.keys() & _UNEVALUATED) and _is_unnamed(copied)
+        is_copied = can_copy and bool(rest.keys() & UNEVALUATED) and _is_unnamed(copied)
         try:
             written = _Cases(draft, len(json.dumps(copied)) if is_copied else 0).of(conditions, frozenset())
         except (_TooLarge, jsonschema_rs.ValidationError, canonical.CanonicalizationError):
@@ -242,7 +241,7 @@ def _take_conditions(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any]
         conditions.append(condition)
     members = []
     for member in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
-        if isinstance(member, dict) and not member.keys() & (_UNMOVABLE | _UNEVALUATED):
+        if isinstance(member, dict) and not member.keys() & {*_UNMOVABLE, *UNEVALUATED}:
             member, inner_conditions = _take_conditions(member, draft)  # noqa: PLW2901 - without its conditions
             conditions += inner_conditions
         members.append(member)

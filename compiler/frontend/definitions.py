@@ -17,12 +17,11 @@ from urllib.parse import quote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, check_text
-from compiler.frontend.keywords import REFERENCES, child, inside, located, split_uri
+from compiler.frontend.keywords import IDENTIFIERS, child, inside, located, split_uri
 from compiler.frontend.references import References
-from toolspecs.bundle import pointer_keys
+from toolspecs.bundle import REFERENCES, pointer_keys
 
-_IDENTIFIERS = ("$id", "id")
-_NAMES = (*_IDENTIFIERS, "$anchor", "$dynamicAnchor")
+_NAMES = (*IDENTIFIERS, "$anchor", "$dynamicAnchor")
 _DEFS = "$defs"
 _UNQUOTED = "/~!$&'()*+,;=:@"
 """Characters of fragments that need no percent sign (RFC 3986)."""
@@ -185,7 +184,7 @@ def _place_of(pointer: str, places: Collection[str]) -> str | None:
 
 def _is_base(schema: Mapping[str, Any]) -> bool:
     """Whether references inside a schema are relative to its own identifier."""
-    identifiers = [schema.get(keyword) for keyword in _IDENTIFIERS]
+    identifiers = [schema.get(keyword) for keyword in IDENTIFIERS]
     if not any(isinstance(name, str) and name[:1] != "#" for name in identifiers):
         return False
     return any(keyword in part for part in inside(schema) for keyword in REFERENCES)

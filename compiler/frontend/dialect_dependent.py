@@ -14,7 +14,8 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import (
     ASSERTIONS,
     DEFINITIONS,
-    REFERENCES,
+    IDENTIFIERS,
+    UNEVALUATED,
     child,
     children,
     inside,
@@ -23,6 +24,7 @@ from compiler.frontend.keywords import (
 )
 from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS, is_known
+from toolspecs.bundle import REFERENCES
 from toolspecs.drafts import (
     DEFAULT_DRAFT,
     FIRST_WITH_DEPENDENT_REQUIRED,
@@ -32,7 +34,7 @@ from toolspecs.drafts import (
     draft_named,
 )
 
-NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
+NEGATIVE = frozenset({"not", "oneOf", "if", "contains", *UNEVALUATED})
 """Keywords under which asserting more can admit more."""
 _ASSERTING_CONTENT = (SchemaDraft.DRAFT_6, SchemaDraft.DRAFT_7)
 """Drafts in which some validators assert `contentEncoding` and `contentMediaType`."""
@@ -186,7 +188,7 @@ def _is_same_as_whole(document: dict[str, Any]) -> bool:
     drafts |= set() if "$schema" in document else {NEWEST_DRAFT}
     known = [draft for draft in drafts if draft is not None]
     return len(known) == len(drafts) and all(
-        not schema.keys() & {*differing, "$id", "id"}
+        not schema.keys() & {*differing, *IDENTIFIERS}
         and not isinstance(schema.get("items"), list)
         and all(_means_same(schema.get("format"), draft) for draft in known)
         and ("$ref" not in schema or _is_plain_reference(schema))
@@ -239,4 +241,4 @@ def _subschemas(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _names_dialect(schema: dict[str, Any]) -> bool:
-    return "$schema" in schema and not schema.keys() & {"$id", "id"}
+    return "$schema" in schema and not schema.keys() & IDENTIFIERS

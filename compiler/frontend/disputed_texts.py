@@ -23,10 +23,11 @@ from typing import Any
 import jsonschema_rs
 
 from compiler.frontend.dialect_dependent import NEGATIVE
-from compiler.frontend.keywords import REFERENCES, inside, transformed
+from compiler.frontend.keywords import inside, transformed
 from compiler.frontend.literals import listed_keys, listed_texts
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
+from toolspecs.bundle import REFERENCES
 from toolspecs.drafts import draft_named
 
 _Schema = Mapping[str, Any]

@@ -11,10 +11,17 @@ from typing import Any
 
 from compiler.digraph import strongly_connected_components
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, child, children, inside
+from compiler.frontend.keywords import (
+    IN_PLACE,
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    UNEVALUATED,
+    child,
+    children,
+    inside,
+)
 from compiler.frontend.reference_graph import applied_to_same_value
 
-_LOOKING = ("unevaluatedItems", "unevaluatedProperties")
 _DIVIDING = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS}) - {"allOf"}
 """Keywords that hold alternatives for one value."""
 
@@ -31,7 +38,7 @@ def check_endless_evaluation(document: Any, documents: Mapping[str, Any]) -> Non
         UnsupportedSchema: there is one, or one stands in an alternative of another, and so on in a circle.
     """
     parts = (document, *documents.values())
-    if not any(_looking(schema) for part in parts for schema in inside(part)):
+    if not any(_unevaluated_keyword(schema) for part in parts for schema in inside(part)):
         return
     alternatives: dict[str, list[str]] = {}
     """The pointers of the alternatives that each schema with `unevaluated*` looks at."""
@@ -39,7 +46,7 @@ def check_endless_evaluation(document: Any, documents: Mapping[str, Any]) -> Non
     """Those schemas that are inside each schema."""
     keywords: dict[str, str] = {}
     for pointer, reached in applied_to_same_value(document, documents):
-        if (keyword := _looking(reached[pointer])) is not None:
+        if (keyword := _unevaluated_keyword(reached[pointer])) is not None:
             keywords[pointer] = keyword
             divided = (_divided(place, schema) for place, schema in reached.items())
             alternatives[pointer] = list(chain.from_iterable(divided))
@@ -57,9 +64,9 @@ def check_endless_evaluation(document: Any, documents: Mapping[str, Any]) -> Non
             raise UnsupportedSchema(child(pointer, keywords[pointer]), keywords[pointer], reason, suggestion)
 
 
-def _looking(schema: Mapping[str, Any]) -> str | None:
+def _unevaluated_keyword(schema: Mapping[str, Any]) -> str | None:
     """The keyword that looks at what is not evaluated, None if it admits all of that."""
-    return next((keyword for keyword in _LOOKING if schema.get(keyword, True) is not True), None)
+    return next((keyword for keyword in UNEVALUATED if schema.get(keyword, True) is not True), None)
 
 
 def _divided(pointer: str, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -16,13 +16,12 @@ from typing import Any
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import NEGATIVE
-from compiler.frontend.keywords import child, inside
+from compiler.frontend.keywords import UNEVALUATED, child, inside
 from compiler.frontend.reference_graph import applied_to_same_value
 from toolspecs.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
 
 _EVALUATING = ("additionalProperties", "unevaluatedProperties")
-_LOOKING = {"unevaluatedItems", "unevaluatedProperties"}
-_NEGATING = NEGATIVE - _LOOKING
+_NEGATING = NEGATIVE - frozenset(UNEVALUATED)
 _INSTEAD = f'Write "$schema": "{NEWEST_DRAFT.uri}".'
 
 
@@ -35,7 +34,7 @@ def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> N
     parts = (document, *documents.values())
     if not isinstance(document, dict) or draft_named(document.get("$schema")) != SchemaDraft.DRAFT_2019_09:
         return
-    if not any(schema.keys() & _LOOKING for part in parts for schema in inside(part)):
+    if not any(schema.keys() & UNEVALUATED for part in parts for schema in inside(part)):
         return
     has_negation = any(schema.keys() & _NEGATING for part in parts for schema in inside(part))
     for pointer, reached in applied_to_same_value(document, documents):

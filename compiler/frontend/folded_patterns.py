@@ -17,11 +17,12 @@ and below one negation where all others are.
 import re
 from typing import Any
 
-from compiler.frontend.keywords import DEFINITIONS, LISTS, MAPS, REFERENCES, SINGLE, inside
+from compiler.frontend.keywords import DEFINITIONS, LISTS, MAPS, SINGLE, UNEVALUATED, inside
+from toolspecs.bundle import REFERENCES
 
 _EITHER = frozenset({"oneOf", "if", "contains", *DEFINITIONS})
 """Keywords whose subschemas may be asserted or negated."""
-_OF_UNKNOWN_SIGN = frozenset({*REFERENCES, "unevaluatedProperties", "unevaluatedItems"})
+_OF_UNKNOWN_SIGN = frozenset({*REFERENCES, *UNEVALUATED})
 """In documents with these, so may all schemas, or what they evaluate counts."""
 _FOLDED = re.compile(r"\^\(?(?:[^\\^$.?*+()\[\]{}]|\\[^0-9A-Za-z])*\)?\$")
 """Texts between anchors, and alternatives of texts; also some that are not folded."""

@@ -7,30 +7,34 @@ subschemas, an in-place applicator to the same value as the schema that holds it
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from toolspecs.bundle import KEYWORDS, is_index, pointer_keys
+from toolspecs.bundle import REFERENCES, is_index, pointer_keys
 from toolspecs.drafts import FIRST_WITH_PREFIX_ITEMS
 from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
-REFERENCES = KEYWORDS
+IDENTIFIERS = ("$id", "id")
+UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
 IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
+"""The in-place applicators that hold a list of schemas."""
 IN_PLACE = ("if", "then", "else")
+"""Those that hold one schema."""
 IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
-"""The in-place applicators that hold a list of schemas, one schema, and schemas by name."""
+"""Those that hold schemas by name."""
 SINGLE = (
     *IN_PLACE,
     "not",
     "items",
     "additionalItems",
     "additionalProperties",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+    *UNEVALUATED,
     "propertyNames",
     "contains",
 )
+"""All keywords that hold one schema."""
 LISTS = (*IN_PLACE_LISTS, "prefixItems", "items")
+"""Those that hold a list of schemas."""
 DEFINITIONS = ("$defs", "definitions")
 MAPS = tuple(SCHEMAS_BY_NAME)
-"""All keywords that hold one schema, a list of schemas, and schemas by name."""
+"""Those that hold schemas by name, definitions included."""
 
 ASSERTIONS = frozenset(
     {

@@ -15,12 +15,19 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from compiler.digraph import strongly_connected_components
-from compiler.frontend.keywords import DEFINITIONS, IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, child, children
+from compiler.frontend.keywords import (
+    DEFINITIONS,
+    IDENTIFIERS,
+    IN_PLACE,
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    child,
+    children,
+)
 from compiler.frontend.references import SchemaDocuments
-from toolspecs.bundle import KEYWORDS, absolute
+from toolspecs.bundle import REFERENCES, absolute
 
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-_IDENTITIES = ("$id", "id")
 _SAME_VALUE = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS, "not"})
 """Keywords whose subschemas are applied to the same value."""
 _RECURSIVE_ANCHOR = ""
@@ -154,7 +161,7 @@ class _LinkedSchemas:
             pointer, schema, outer = pending.pop()
             if isinstance(schema, dict):
                 base = outer
-                for name in _strings(schema, _IDENTITIES):
+                for name in _strings(schema, IDENTIFIERS):
                     base = absolute(outer, name)[0]
                     self._resources.setdefault(base, pointer)
                 self._bases[pointer] = frozenset({outer, base})
@@ -162,7 +169,7 @@ class _LinkedSchemas:
                 pending += ((inner, value, base) for inner, value in children(pointer, schema))
 
     def _add_anchors(self, schema: Mapping[str, Any], anchored: _Anchored) -> None:
-        for name in _strings(schema, (*_ANCHORS, *_IDENTITIES)):  # up to draft 7, `$id` may be an anchor
+        for name in _strings(schema, (*_ANCHORS, *IDENTIFIERS)):  # up to draft 7, `$id` may be an anchor
             self._anchors.setdefault(name.removeprefix("#"), []).append(anchored)
         for name in _strings(schema, ("$dynamicAnchor",)):
             self._dynamic_anchors.setdefault(name, []).append(anchored)
@@ -208,7 +215,7 @@ class _LinkedSchemas:
         """
         schema = self.schema(pointer)
         bases = self._bases.get(pointer, bases)
-        for keyword in KEYWORDS:
+        for keyword in REFERENCES:
             for reference in _strings(schema, (keyword,)):
                 for uri, fragment in sorted({absolute(base, reference) for base in bases}):
                     yield from self._targets(keyword, uri, fragment)

@@ -37,7 +37,7 @@ TYPES_OF: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """The JSON types that a keyword is about."""
-_NEGATIVE = ("not", "oneOf", "if", "dependentSchemas", "dependencies")
+_INSTEAD_OF_NOT = ("not", "oneOf", "if", "dependentSchemas", "dependencies")
 _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "minimum": ("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "maximum": ("exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
@@ -47,7 +47,7 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "pattern": ("format",),
     "const": ("enum",),
     "enum": ("const",),
-    "not": _NEGATIVE,
+    "not": _INSTEAD_OF_NOT,
     "oneOf": ("anyOf", "allOf"),
 }
 """The keywords that get a note if no schema there has its own: canonicalization turns one into another."""

@@ -19,7 +19,6 @@ from compiler.frontend.keywords import (
     IN_PLACE,
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
-    REFERENCES,
     TYPES,
     child,
     children,
@@ -27,6 +26,7 @@ from compiler.frontend.keywords import (
     may_have_type,
 )
 from compiler.frontend.references import References
+from toolspecs.bundle import REFERENCES
 
 _NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
 """In-place applicators that are not alternatives."""

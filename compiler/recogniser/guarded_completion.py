@@ -1,7 +1,8 @@
 """The search for a short completion that a guard allows.
 
 It deviates from the grammar's shortest completion, shorter texts first, until it gets past the first
-repetition, and goes on from there. Every element has a distinct one to be replaced by, so the search ends.
+repetition, and goes on from there. Usually another element can take the place of a repeated one. Where
+elements can run out, the search may not end by itself, so it has a budget.
 """
 
 import heapq
