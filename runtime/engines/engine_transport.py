@@ -83,7 +83,7 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 class _Streams(httpcore.AsyncNetworkBackend):
-    """Opens connections. A name server that does not answer holds threads of its own, not those of other work."""
+    """Opens connections. Threads of its own look hosts up, as a name server may not answer for long."""
 
     def __init__(self) -> None:
         self._lookups = ThreadPoolExecutor(2, thread_name_prefix="callgate-lookup")
