@@ -26,7 +26,7 @@ from toolspecs.tool import ShownTools, Tool, ToolSearch
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
 
-_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+"
+_SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.:-]+"
 TOOL_NAME = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
 """A tool's name ends the path of its URL. HTTP clients and proxies remove segments such as `.` and `..`."""
 TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-', without '.', '..' or nothing between two '/'"

@@ -1,5 +1,6 @@
 """The OpenAPI document, and the page that shows it. `described.py` compares all other tests with it."""
 
+import json
 import re
 
 import pytest
@@ -8,12 +9,42 @@ from msgspec.structs import replace
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from serving import client_of
 
+from compiler.regular import ecma
 from gateway.api_document.operations import OPERATIONS
 from gateway.app import create_app
+from toolspecs.imports.openapi import EVERYTHING, import_openapi, unreachable
+from toolspecs.shapes import Shape, write_tool
+from toolspecs.tool_parser import parse_tools
 
 
 def test_the_document_is_openapi_3_1():
     assert [error.message for error in OpenAPIV31SpecValidator(document()).iter_errors()] == []
+
+
+def patterns_in(value):
+    """Every pattern of a part of the document."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        if isinstance(value.get("pattern"), str):
+            yield value["pattern"]
+        for part in value.values():
+            yield from patterns_in(part)
+
+
+def test_every_pattern_is_read_by_ecma_262_and_by_python():
+    patterns = set(patterns_in(document()))
+    assert patterns
+    for pattern in patterns:
+        ecma.parse(pattern)
+        re.compile(pattern)
+
+
+def test_the_gateway_reads_its_own_document():
+    imported = import_openapi("http://gateway/openapi.json", json.dumps(document()), unreachable, EVERYTHING)
+    assert not imported.faults
+    tools = parse_tools([write_tool(tool, Shape.MCP) for tool in imported.marked()])
+    assert len(tools) == len(imported.tools)
 
 
 def test_every_route_is_described(app):
