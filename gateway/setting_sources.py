@@ -49,6 +49,16 @@ def load(
     Raises:
         SettingsError: a setting is unknown or bad, or an open address has no authentication.
     """
+    return load_with_sources(options, environment=environment, config=config)[0]
+
+
+def load_with_sources(
+    options: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config: str | Path | None = None,
+) -> tuple[Settings, Mapping[str, str]]:
+    """As `load`, with the source of each setting that is not left to its default."""
     environment = os.environ if environment is None else environment
     path = config or environment.get(f"{PREFIX}CONFIG")
     set_options = {name: value for name, value in (options or {}).items() if value not in (None, [])}
@@ -66,7 +76,7 @@ def load(
     settings = Settings(**values)
     _check_exposure(settings, source_of)
     _check_models(settings, source_of)
-    return settings
+    return settings, source_of
 
 
 def client_settings(

@@ -98,7 +98,11 @@ def test_the_command_frees_and_says_what(settings, tmp_path):
     def run(*options):
         done = CliRunner().invoke(cli, ["store", "gc", "--data-dir", str(tmp_path), *options])
         assert done.exit_code == 0, done.output
-        return " ".join(done.output.split())
+        kept, collected = done.output.splitlines()
+        assert kept == (
+            "kept: 2 revisions of each toolset (from the command line), deleted toolsets for 30 days (the default)"
+        )
+        return collected
 
     assert run("--store-revisions", "2", "--dry-run").startswith(
         "7 revisions and 0 contents would be removed"
@@ -106,6 +110,32 @@ def test_the_command_frees_and_says_what(settings, tmp_path):
     removed = run("--store-revisions", "2")
     assert removed.startswith("7 revisions and 0 contents were removed: 0.0 MB; 7 unused contents wait")
     assert run("--store-revisions", "2").startswith("0 revisions")
+
+
+def test_the_command_removes_nothing_by_a_mere_default(settings, tmp_path):
+    async def write():
+        async with opened(settings.store_url) as store:
+            for number in range(53):
+                await Catalog(store).put(toolset("t", number, size=10))
+
+    asyncio.run(write())
+
+    def run(*options, **environment):
+        arguments = ["store", "gc", "--data-dir", str(tmp_path), *options]
+        return CliRunner().invoke(cli, arguments, env={f"CALLGATE_{n}": v for n, v in environment.items()})
+
+    dry = run("--dry-run").stdout.splitlines()
+    assert dry[0].startswith("kept: 50 revisions of each toolset (the default)")
+    assert dry[1].startswith("3 revisions and 0 contents would be removed")
+    refused = run()
+    assert refused.exit_code == 1
+    reason = "setting 'store_revisions': nothing sets it here, and its default, 50, would remove 3 revisions"
+    assert reason in refused.stderr
+    assert "or add --yes" in refused.stderr
+    assert "\n0 revisions" in run(STORE_REVISIONS="60").stdout
+    assert "(from the environment)" in run(STORE_REVISIONS="60").stdout
+    assert "\n3 revisions" in run("--yes").stdout
+    assert "\n0 revisions" in run().stdout
 
 
 @pytest.mark.parametrize(

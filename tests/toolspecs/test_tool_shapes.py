@@ -283,7 +283,9 @@ def test_a_fault_is_named_with_its_place(document, expected):
     assert faults([document]) == expected
 
 
-@pytest.mark.parametrize("name", [".", "..", "/a", "a/", "a//b", "a/../b", "./a", "a/.", "a\n", "..\n", "a/.\n"])
+@pytest.mark.parametrize(
+    "name", [".", "..", "/a", "a/", "a//b", "a/../b", "./a", "a/.", "a\n", "..\n", "a/.\n"]
+)
 def test_a_name_that_a_path_would_not_keep_is_refused(name):
     """A tool has a URL of its own, which ends with its name."""
     [fault] = faults([{"name": name, "parameters": {}}])
