@@ -9,13 +9,17 @@ from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import child, resolve
-from toolspecs.bundle import absolute
+from toolspecs.bundle import KEYWORDS, absolute
 from toolspecs.drafts import SchemaDraft
-from toolspecs.schema_check import keyword_at
+from toolspecs.json_value import Limits
+from toolspecs.nearest import shorten
+from toolspecs.schema_check import check_document, keyword_at
 
 _NOTHING = "no value satisfies it"
 _ADMIT = "Change it so that it admits some value, or remove it with all that refers to it."
 _REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
+_NO_BASE = "json-schema:///"
+"""What `jsonschema_rs` puts before a reference where no URI is known that it would be relative to."""
 _RANGE_OF_CLASS = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
 """A class of characters where a range would begin or end; only older engines read the hyphen as itself."""
 _OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
@@ -23,32 +27,36 @@ _OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
 
 def invalid_schema(document: Any, error: jsonschema_rs.ValidationError) -> UnsupportedSchema:
     """The refusal of a document that is not a valid schema of its dialect."""
-    path = tuple(error.instance_path)
-    reason = f"not a valid JSON Schema: {error.message}"
-    return UnsupportedSchema(child("", *map(str, path)), keyword_at(path), reason, _other_dialect(document))
+    path, message, suggestion = tuple(error.instance_path), error.message, _other_dialect(document)
+    if flaws := check_document(document, Limits()):
+        path, message = flaws[0].path, flaws[0].message
+        suggestion = suggestion or _sentence(flaws[0].suggestion)
+    reason = f"not a valid JSON Schema: {message}"
+    return UnsupportedSchema(child("", *map(str, path)), keyword_at(path), reason, suggestion)
 
 
 def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> UnsupportedSchema:
     """The refusal of a reference whose target does not exist; `message` quotes the target."""
-    quoted = re.search("'([^']*)'", message)
+    quoted = re.search("'(.+?)'[ :]", message)
     target = quoted[1] if quoted else ""
     references = [
-        (child(start + pointer, "$ref"), reference, absolute(_base(start, part), reference))
+        (start + pointer, keyword, reference, absolute(_base(start, part), reference))
         for start, part in _parts(document, documents)
-        for pointer, reference in _strings_under(part, "$ref")
+        for keyword in KEYWORDS
+        for pointer, reference in _strings_under(part, keyword)
     ]
     # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
-    failing = [entry for entry in references if target and target in entry[2]] or [
-        entry for entry in references if (path := entry[1].partition("#")[0]) and target.endswith(path)
-    ]
-    if failing:
-        pointer, reference, target = failing[0]
-        reason = (
-            f"refers to {reference if reference.startswith('#') else target}, but there is no such schema"
-        )
-        return UnsupportedSchema(pointer, "$ref", reason, _REGISTER)
-    keyword = "$ref" if "esource" in message or "ointer" in message else ""
-    return UnsupportedSchema("", keyword, message, _REGISTER)
+    failing = [
+        entry for entry in references if target in (entry[2], entry[2].partition("#")[2], *entry[3])
+    ] or [entry for entry in references if (path := entry[2].partition("#")[0]) and target.endswith(path)]
+    if not target or not failing:
+        keyword = "$ref" if "esource" in message or "ointer" in message else ""
+        return UnsupportedSchema("", keyword, message, _REGISTER)
+    pointer, keyword, reference, _ = failing[0]
+    is_joined = "://" in target and target not in reference and not target.startswith(_NO_BASE)
+    shown = shorten(f"{reference} ({target})" if is_joined else reference, 300)
+    reason = f"refers to {shown}, but there is no such schema"
+    return UnsupportedSchema(child(pointer, keyword), keyword, reason, _REGISTER)
 
 
 def invalid_pattern(
@@ -88,6 +96,11 @@ def unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema
             return UnsupportedSchema(keyword, name, _NOTHING, "Relax it, or leave it out.")
     reason = f"{_NOTHING}, since these keywords exclude one another: {', '.join(keywords)}"
     return UnsupportedSchema(pointer, "", reason, "Relax one of them, or leave one out.")
+
+
+def _sentence(text: str) -> str:
+    """A suggestion of `toolspecs` as one of this package."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(("?", ".")) or not text else ".")
 
 
 def _other_dialect(document: Any) -> str:

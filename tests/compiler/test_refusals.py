@@ -8,6 +8,7 @@ from compiler.frontend.keywords import child
 from toolspecs.tool import Tool
 
 ID = "https://example.com/"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
 NOTHING = {"type": "string", "minLength": 5, "maxLength": 3}
 
 
@@ -48,6 +49,32 @@ def test_a_refusal_names_the_place_the_keyword_and_a_way_out(schema, keyword):
         assert at == child("", keyword, r"\a/")
     else:
         assert at.endswith(f"/{keyword}" if keyword else "")
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "shown"),
+    [
+        ({"$ref": "other.json"}, "/$ref", "other.json"),
+        ({"items": {"$ref": "other.json#/$defs/it's"}}, "/items/$ref", "other.json#/$defs/it's"),
+        ({"items": {"$ref": "https://example.org/x"}}, "/items/$ref", "https://example.org/x"),
+        ({"$id": ID, "items": {"$ref": "b.json#c"}}, "/items/$ref", f"b.json#c ({ID}b.json)"),
+        ({"items": {"$ref": "#/$defs/a%20b"}}, "/items/$ref", "#/$defs/a%20b"),
+        ({"items": {"$ref": "#anchor"}}, "/items/$ref", "#anchor"),
+        ({"items": {"$dynamicRef": "#anchor"}}, "/items/$dynamicRef", "#anchor"),
+    ],
+)
+def test_a_reference_to_nothing_is_shown_as_it_is_written(schema, pointer, shown):
+    refusal = refused(schema)
+    assert (refusal.pointer, refusal.keyword) == (pointer, pointer.rpartition("/")[2])
+    assert refusal.reason == f"refers to {shown}, but there is no such schema"
+
+
+def test_a_malformed_schema_is_told_as_that_of_a_tool():
+    refusal = refused({"items": {"type": "objec"}})
+    assert (refusal.pointer, refusal.keyword) == ("/items/type", "type")
+    assert refusal.reason == "not a valid JSON Schema: unknown type 'objec'"
+    assert refusal.suggestion == "Did you mean 'object'?"
+    assert "'prefixItems'" in refused({"$schema": DRAFT_2020, "items": [{}]}).suggestion
 
 
 def test_a_pattern_in_a_document_is_refused_there():
