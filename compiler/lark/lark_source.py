@@ -54,6 +54,25 @@ SQL_COMMENT: /--[^\n]*/
 Strings and comments are written without the lazy quantifiers that they have there; their texts are the same.
 """
 
+_DEFINED, _USED = r"^\s*[?!]*{}\b", r"\b{}\b"
+_DEFINE = "Define it."
+_PLACES = (
+    ("'(\\w+)' used but not defined", _USED, _DEFINE),
+    ("'(\\w+)' defined more than once", _DEFINED, "Join the definitions with |, or rename one."),
+    ("Recursion in terminal '(\\w+)'", _DEFINED, "Make it a rule."),
+    (r"inside terminals .* in (\w+)\)", _DEFINED, "Make it a rule, or use terminals in it."),
+    (r"template arguments .*\(in rule (\w+)\)", _DEFINED, "Give it as many as it has."),
+    (r"\{'(\w+)'.* to ignore", rf"%ignore.*{_USED}", _DEFINE),
+    (r"terminal (\w+) is declared", rf"%declare.*{_USED}", _DEFINE),
+    (r"\((-?\d+\.\.-?\d+) isn't allowed\)", r"~\s*{}", "Write the lower bound first."),
+    ("Empty terminals", '""', "Leave it out."),
+    (r"%import of '([\w.]+)'", r"%import\s+\.*{}\b", "Write what you need of it into the grammar."),
+    (r"(?:extend|override) \w+ (\w+)", r"%(?:extend|override)\s+[?!]*{}\b", _DEFINE),
+)
+"""What is said of a grammar, the line that it is about, and a way out; `{}` is what the first part found."""
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\])+/|//.*')
+"""Texts, patterns and comments: no name in them is one of the grammar's."""
+
 _ALTERNATIVE = "alternative:"
 _FIRST_LINE = re.compile(r"[^\n]*")
 
@@ -125,7 +144,7 @@ def read_source(definition: str) -> LarkSource:
         grammar.rule_defs = list(_apart(grammar.rule_defs))
         terminals, rules, ignored = grammar.compile([START], set())
     except LarkError as error:
-        raise refusal(_reason(error)) from error
+        raise _placed(definition, _reason(error)) from error
     source = LarkSource(
         definition,
         {terminal.name: terminal for terminal in terminals},
@@ -146,6 +165,22 @@ def import_common(_base: object, path: str) -> tuple[str, str]:
 def _reason(error: LarkError) -> str:
     text = _FIRST_LINE.match(str(error).strip())
     return text[0].rstrip(":. ")[:300] if text else "Lark refuses the grammar"
+
+
+def _placed(definition: str, reason: str) -> UnsupportedSchema:
+    """The refusal of a grammar for a reason that does not name the line, but what is in it."""
+    for said, place, suggestion in _PLACES:
+        if found := re.search(said, reason):
+            written = re.compile(place.format(*map(re.escape, found.groups())))
+            lines = [_QUOTED.sub(_emptied, line) for line in definition.splitlines()]
+            numbers = [number for number, line in enumerate(lines, 1) if written.search(line)]
+            # Of two definitions, the second one is to blame.
+            return refusal(f"line {numbers[-1]}: {reason}" if numbers else reason, suggestion)
+    return refusal(reason)
+
+
+def _emptied(quoted: re.Match[str]) -> str:
+    return quoted[0] if quoted[0] == '""' else "''"
 
 
 def _check_templates(definition: str, rule_defs: Iterable[Any]) -> None:
@@ -217,4 +252,4 @@ def _check(source: LarkSource) -> None:
             raise source.refusal(terminal.name, "has a priority", "Leave it out: the longest match wins.")
     used = {symbol.name for symbol in symbols if symbol.is_terminal} | set(source.ignored)
     for name in sorted(used - source.terminals.keys()):
-        raise refusal(f"terminal {name} is declared but not defined", "Define it.")
+        raise _placed(source.definition, f"terminal {name} is declared but not defined")

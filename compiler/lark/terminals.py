@@ -32,6 +32,12 @@ from compiler.regular.leftmost_first import taken_in_part
 _ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _LAZY = re.compile(r"[*+?}]\?")
 _FOLDED = re.compile(r"\(\?i:((?:\\.|[^\\()\[\]{}|*+?.^$])*)\)", re.DOTALL)
+_FLAGS = re.compile(r"\(\?([a-zL]+)[:)]")
+_INSTEAD_OF_FLAG = {
+    "i": "Write classes such as [aA].",
+    "s": r"Write [\s\S] for a dot that takes line breaks.",
+    "x": "Leave out x, with the blanks and comments.",
+}
 _CHARACTER = re.compile(r"\\.|.", re.DOTALL)
 _END_OF_CASES = 0x1F000
 """No character from here on has another case."""
@@ -63,6 +69,10 @@ def _read(source: LarkSource, name: str) -> Terminal:
         raise source.refusal(name, "has a lazy quantifier", "Say what may be in it, as in [^x]*x.")
     try:
         inner, outer = (_FOLDED.sub(spell, text) for spell in (_in_both_cases, _in_any_case))
+        if flags := sorted(set("".join(_FLAGS.findall(_ATOMS.sub("x", inner))))):
+            instead = [_INSTEAD_OF_FLAG.get(flag, f"Leave out {flag}.") for flag in flags]
+            named = f"has the flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
+            raise source.refusal(name, named, " ".join(instead))
         tree = parse(outer, is_outer=True)
         if any(isinstance(node, Assertion | Look) for node in _nodes(tree)):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")

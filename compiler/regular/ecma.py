@@ -90,6 +90,7 @@ class PatternError(ValueError):
         self.is_disputed = is_disputed
 
 
+_ESCAPED = r"Leave it out, or write \{} for the character."
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
 
@@ -110,7 +111,9 @@ def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> Pat
     parser = _Parser(pattern, is_outer=is_outer, most=most)
     node = parser.alternation(0)
     if not parser.at_end:
-        raise PatternError(f"has an unmatched {parser.peek!r} at position {parser.at}")
+        raise PatternError(
+            f"has an unmatched {parser.peek!r} at position {parser.at}", _ESCAPED.format(parser.peek)
+        )
     return node
 
 
@@ -176,7 +179,7 @@ class _Parser:
 
     def next(self) -> str:
         if self.at_end:
-            raise PatternError("ends in the middle of a group, class or escape")
+            raise PatternError("ends in the middle of a group, class or escape", "Complete it.")
         self.at += 1
         return self.pattern[self.at - 1]
 
@@ -205,7 +208,7 @@ class _Parser:
         self.refuse(Place.AFTER_COUNT)
         low, high = counts
         if high is not None and low > high:
-            raise PatternError(f"counts from {low} down to {high}")
+            raise PatternError(f"counts from {low} down to {high}", "Write the lower count first.")
         if self.is_outer and self.most < MAX_COUNT:
             low, high = min(low, self.most), None if high is None or high > self.most else high
         elif high is not None and not self.is_outer:
@@ -247,7 +250,7 @@ class _Parser:
             case "\\":
                 return self.escape()
             case "*" | "+" | "?":
-                raise PatternError(f"has nothing to repeat at position {self.at - 1}")
+                raise PatternError(f"has nothing to repeat at position {self.at - 1}", _ESCAPED.format(char))
             case "{":
                 return self.brace()
             case _:
@@ -257,7 +260,7 @@ class _Parser:
         """A brace that does not open a count stands for itself."""
         self.at -= 1
         if self.counts() is not None:
-            raise PatternError(f"has nothing to repeat at position {self.at}")
+            raise PatternError(f"has nothing to repeat at position {self.at}", _ESCAPED.format("{"))
         return Chars(_single(self.next()))
 
     def anchor(self, char: str) -> PatternNode:
@@ -278,7 +281,7 @@ class _Parser:
         item = self.alternation(depth + 1)
         self.is_outer ^= flips
         if not self.take(")"):
-            raise PatternError("has an unclosed group")
+            raise PatternError("has an unclosed group", r"Close it, or write \( for the parenthesis.")
         return item if look is None else Look(item, is_ahead=look[0], is_negative=look[1])
 
     def lookaround(self) -> tuple[bool, bool] | None:
@@ -397,5 +400,5 @@ def _span(first: Ranges, last: Ranges) -> Ranges:
         raise PatternError("has a range with a class for an end, such as [a-\\d]")
     low, high = first[0][0], last[0][0]
     if low > high:
-        raise PatternError("has a range whose end comes before its start")
+        raise PatternError("has a range whose end comes before its start", "Swap its ends.")
     return charset.intersection(((low, high),), charset.ALL)
