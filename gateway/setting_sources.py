@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from gateway.errors import SettingsError
-from gateway.http.json_body import expected_at
+from gateway.errors import InvalidField, SettingsError
+from gateway.http.json_body import convert, expected_at
 from gateway.http.plain_reasons import plain
 from gateway.model_settings import ModelSettings
 from gateway.settings import Settings
@@ -215,9 +215,12 @@ def _convert(name: str, value: Any, source: str) -> Any:
             for part in text.split(",")
         ]
     try:
+        if isinstance(value, list) and not is_text:
+            return convert(value, hints[name])
         return msgspec.convert(value, hints[name], strict=not is_text)
+    except InvalidField as error:
+        raise SettingsError(f"{name}{error.param}", source, error.reason) from error
     except msgspec.ValidationError as error:
-        # The value of [[models]] is not shown: its headers may hold secrets of engines.
         is_shown = name not in _SECRET and isinstance(value, str | int | float)
         message = str(error).partition(" - at `")[0]
         reason = plain(message, is_typed=False) + (f": {value!r}" if is_shown else "")

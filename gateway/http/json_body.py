@@ -216,13 +216,13 @@ def expected_at(shape: Any, path: str, value: Any) -> Expected:
     for step in _STEP.finditer(path):
         types = list(types_below(types, step[1]))
     structs = [kind for kind in types if isinstance(kind, inspect.StructType)]
-    literals = [kind for kind in types if isinstance(kind, inspect.LiteralType)]
+    literals = [value for kind in types for value in _values_of(kind)]
     tag_field = next((kind.tag_field for kind in structs if kind.tag_field), "")
     tag = value.get(tag_field) if isinstance(value, dict) else None
     meant = [kind for kind in structs if not kind.tag_field or kind.tag == tag]
     fields = [tag_field, *(field.encode_name for kind in meant for field in kind.fields)]
     return Expected(
-        tuple(str(text) for kind in literals for text in kind.values),
+        tuple(map(str, literals)),
         tuple(str(kind.tag) for kind in structs if kind.tag_field),
         tag_field,
         tuple(dict.fromkeys(filter(None, fields))),
@@ -264,6 +264,17 @@ def struct_of(value: Any, types: Iterable[inspect.Type]) -> inspect.StructType |
         (struct for struct in structs if not struct.tag_field or value.get(struct.tag_field) == struct.tag),
         None,
     )
+
+
+def _values_of(kind: inspect.Type) -> Iterable[Any]:
+    """The values of a type that has few."""
+    match kind:
+        case inspect.LiteralType(values=values):
+            return values
+        case inspect.EnumType(cls=members):
+            return [member.value for member in members]
+        case _:
+            return ()
 
 
 def _below(outer: inspect.Type, name: str | None) -> Iterator[inspect.Type]:

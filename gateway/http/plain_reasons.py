@@ -14,6 +14,7 @@ from collections.abc import Mapping
 _KINDS: Mapping[str, str] = {
     "array": "a list",
     "bool": "true or false",
+    "datetime": "a time such as 2030-12-31T23:59:59Z",
     "float": "a number",
     "int": "a whole number",
     "null": "null",
@@ -31,6 +32,10 @@ _EXPECTED = re.compile(
     r"| of length (?P<length>[<>]=?) (?P<size>[0-9]+)"
     r"| matching regex (?P<pattern>.+))?"
 )
+_OF_TIMES: Mapping[str, str] = {
+    "Expected `datetime` with a timezone component": "it must say its time zone, as 2030-12-31T23:59:59Z does",
+    "Invalid RFC3339 encoded datetime": "it must be a time such as 2030-12-31T23:59:59Z",
+}
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 
 
@@ -40,6 +45,8 @@ def plain(reason: str, *, is_typed: bool = True) -> str:
     With `is_typed` False, the value is a text that stands for another type, as on a command line.
     """
     match = _EXPECTED.fullmatch(reason)
+    if reason in _OF_TIMES:
+        return _OF_TIMES[reason]
     if match is None or not {*match["kinds"].split(" | ")} <= {*_KINDS}:
         return reason
     kinds = match["kinds"].split(" | ")

@@ -190,6 +190,23 @@ async def test_bad_terms_are_refused_by_their_field(admin, fields, field):
     assert (await admin.get("/v1/keys")).json() == {"keys": [], "next": None}
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"scopes": ["invok"]},
+            "'invok' is not one of its values; did you mean 'invoke'? There are 'admin', 'invoke'",
+        ),
+        ({"expires_at": "2036-01-01T00:00:00"}, "it must say its time zone, as 2030-12-31T23:59:59Z does"),
+        ({"expires_at": "tomorrow"}, "it must be a time such as 2030-12-31T23:59:59Z"),
+        ({"expires_at": True}, "it must be a time such as 2030-12-31T23:59:59Z or null, not true or false"),
+    ],
+)
+async def test_a_refused_term_says_what_is_taken(admin, fields, said):
+    answer = await admin.post("/v1/keys", json=TERMS | fields)
+    assert said in answer.json()["detail"]
+
+
 def test_keys_are_made_on_the_store_from_a_shell(run, tmp_path):
     made = run("keys", "create", "first", "--scope", "admin", "--data-dir", str(tmp_path))
     assert made.exit_code == 0, made.stderr

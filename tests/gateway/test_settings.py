@@ -55,6 +55,15 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({}, {}, 'port = "1"', ["port", "callgate.toml", "must be a whole number: '1'"]),
         ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),
         ({}, {}, "port = ", ["config", "TOML"]),
+        ({}, {}, 'prompt_tools = "some"', ["prompt_tools", "one of 'all', 'allowed', 'none': 'some'"]),
+        ({}, {}, '[[models]]\nmodel = "a"\nalias = ["b"]', ["'models[0].alias'", "did you mean 'aliases'?"]),
+        ({}, {}, '[[models]]\nsyntax = "hermes"', ["'models[0].model'", "it is required"]),
+        (
+            {},
+            {},
+            '[[models]]\nmodel = "a"\n[[models]]\nmodel = "b"\nengine = "vlm"',
+            ["'models[1].engine'", "did you mean 'vllm'? There are 'embedded', 'llama_server'"],
+        ),
     ],
 )
 def test_a_bad_setting_fails_with_its_name_and_source(config, options, environment, text, named):
@@ -71,6 +80,13 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_bad_secret_is_not_printed():
     with pytest.raises(SettingsError) as error:
         load(environment={"CALLGATE_API_KEY": "hunter2"})
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_bad_header_of_a_model_is_not_printed(config):
+    text = '[[models]]\nmodel = "a"\nengine_headers = {Authorization = ["hunter2"]}'
+    with pytest.raises(SettingsError, match=r"models\[0\]\.engine_headers.* must be a text") as error:
+        load(environment={}, config=config(text))
     assert "hunter2" not in str(error.value)
 
 
