@@ -33,7 +33,7 @@ from gateway.commands.import_cli import (
 from gateway.errors import GatewayError
 from gateway.http.json_contents import DEFAULT_LIMITS
 from gateway.setting_sources import source_access, source_environment
-from gateway.sources.outbound import origin_of_url
+from gateway.sources.outbound import NOT_PUBLIC, origin_of_url
 from gateway.sources.source_readers import MAX_BYTES, is_url
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.openapi import OperationFilter
@@ -229,6 +229,8 @@ class _Watch:
             )
             imported = asyncio.run(processes.read(order))
         except (ToolspecsError, GatewayError) as error:
-            raise failure(str(error)) from error
+            origin = origin_of_url(source.location)
+            way_out = f"; if you trust it, add --origin {origin}" if NOT_PUBLIC in str(error) else ""
+            raise failure(f"{error}{way_out}") from error
         unread = [str(fault.tool) for fault in imported.found_faults()]
         return {"kind": imported.kind, "tools": imported.tools, "unread": unread}

@@ -33,7 +33,7 @@ _EXPECTED = re.compile(
     r"| matching regex (?P<pattern>.+))?"
 )
 _OF_TIMES: Mapping[str, str] = {
-    "Expected `datetime` with a timezone component": "it must say its time zone, as 2030-12-31T23:59:59Z does",
+    "Expected `datetime` with a timezone component": "it must tell its zone, as 2030-12-31T23:59:59Z",
     "Invalid RFC3339 encoded datetime": "it must be a time such as 2030-12-31T23:59:59Z",
 }
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")

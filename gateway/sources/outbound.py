@@ -48,6 +48,11 @@ _NOT_PUBLIC = tuple(
 LOOKUP_S = 8.0
 """How long a host may be looked up, in seconds. The system's own limit may be minutes."""
 
+NOT_PUBLIC = (
+    "no public address of it is known; the setting source_networks says which other networks may be read"
+)
+"""Why a host is not read."""
+
 OWN_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 """Headers that the HTTP client sets itself."""
 
@@ -199,11 +204,7 @@ class CheckedHosts:
             if self.rules.admits(address):
                 return address
         # Strangers learn neither the address nor whether the gateway's network has a host of that name.
-        raise self.refused(
-            host,
-            "no public address of it is known; the setting source_networks says which other networks may be"
-            " read",
-        )
+        raise self.refused(host, NOT_PUBLIC)
 
 
 def _addresses_of(host: str, port: int) -> list[str]:

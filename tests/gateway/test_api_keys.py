@@ -197,7 +197,7 @@ async def test_bad_terms_are_refused_by_their_field(admin, fields, field):
             {"scopes": ["invok"]},
             "'invok' is not one of its values; did you mean 'invoke'? There are 'admin', 'invoke'",
         ),
-        ({"expires_at": "2036-01-01T00:00:00"}, "it must say its time zone, as 2030-12-31T23:59:59Z does"),
+        ({"expires_at": "2036-01-01T00:00:00"}, "it must tell its zone, as 2030-12-31T23:59:59Z"),
         ({"expires_at": "tomorrow"}, "it must be a time such as 2030-12-31T23:59:59Z"),
         ({"expires_at": True}, "it must be a time such as 2030-12-31T23:59:59Z or null, not true or false"),
     ],

@@ -42,6 +42,16 @@ def test_a_round_tells_by_its_exit_code_whether_something_changed(run, gateway, 
     assert (unread.exit_code, "HTTP 500" in unread.stderr) == (2, True)
 
 
+def test_a_source_in_a_private_network_names_the_way_to_read_it(run, shop, gateway, monkeypatch):
+    monkeypatch.delenv("CALLGATE_SOURCE_NETWORKS")
+    [source] = gateway.get("/v1/toolsets/the-shop").json()["sources"]
+    base = source["location"].removesuffix(URL)
+    unread = run("tools", "watch", "the-shop", "--once")
+    assert unread.exit_code == 2
+    assert unread.stderr.rstrip().endswith(f"; if you trust it, add --origin {base}")
+    assert run("tools", "watch", "the-shop", "--once", "--origin", base).exit_code == 0
+
+
 def test_a_difference_is_told_once_and_an_interrupt_ends_it_cleanly(run, shop, monkeypatch):
     documents = [CHANGED, CHANGED, TWICE, SHOP]
 
