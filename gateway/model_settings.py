@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from runtime.models import DEMO_MODEL
+from runtime.models import DEMO_MODEL, spell_model
 from runtime.selection import MAX_SELECTION
 from toolspecs.tool import ShownTools
 
@@ -218,3 +218,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         """The models to serve."""
         shared = (name for name in ModelSettings.__struct_fields__ if name in self.__struct_fields__)
         return self.models or (ModelSettings(**{name: getattr(self, name) for name in shared}),)
+
+    @property
+    def spelled_models(self) -> str:
+        """The models to serve, for people to read."""
+        return ", ".join(spell_model(model.model) for model in self.served_models)

@@ -24,7 +24,6 @@ from gateway.resources import Loaded, Resources
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import set_up_logging
 from gateway.telemetry.recorders import Recorders
-from runtime.models import spell_model
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
 
@@ -107,16 +106,15 @@ def serve(settings: Settings, console: Console) -> None:
     set_up_logging(settings)
     resources = Resources.open(settings)
     asyncio.run(reach_store(settings))
-    served = ", ".join(spell_model(model.model) for model in settings.served_models)
     with listen(settings) as listener:
         if resources.recorders.provider:
             trace.set_tracer_provider(resources.recorders.provider)
-        with console.status(f"loading {served} …"):
-            loaded = Loaded.load(settings)
+        loaded = Loaded.load(settings)
         app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
-        console.print(f"Callgate serves {served} at [bold]http://{shown_host}:{port}[/]", highlight=False)
+        url = f"http://{shown_host}:{port}"
+        console.print(f"Callgate serves {settings.spelled_models} at [bold]{url}[/]", highlight=False)
         config = ServerConfig(
             app,
             settings,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import errors_explained, output, table, with_settings
+from gateway.commands.command_options import errors_explained, output, say, table, with_settings
 from gateway.setting_sources import load
 from gateway.settings_table import settings_table
 
@@ -18,9 +18,11 @@ def serve(
     """Serve until interrupted. Every setting is also an environment variable, CALLGATE_ and its name."""
     with errors_explained():
         settings = load(options, config=config)
+        console = Console(stderr=True)
+        say(console, f"loading {settings.spelled_models} …")
         from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
 
-        run(settings, Console(stderr=True))
+        run(settings, console)
 
 
 def show_settings() -> None:

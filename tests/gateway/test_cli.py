@@ -253,6 +253,7 @@ def test_serving_ends_in_order_when_interrupted(tmp_path):
         [sys.executable, "-c", code, *options], stderr=subprocess.PIPE, text=True
     ) as process:
         try:
+            assert next(process.stderr).startswith("loading demo (")
             url = next(line for line in process.stderr if "http://" in line).split()[-1]
             assert httpx.get(f"{url}/v1/models").json()["data"][0]["id"] == "demo"
         finally:
