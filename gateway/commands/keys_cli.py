@@ -11,9 +11,11 @@ import typer
 
 from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
 from gateway.commands.command_options import errors_explained, output, table, with_settings
-from gateway.data_dir import open_store_of
+from gateway.data_dir import open_existing_store, open_store_of
 from gateway.http.json_body import convert
 from gateway.setting_sources import load
+from gateway.settings import Settings
+from toolspecs.store import Store
 
 keys = typer.Typer(help="API keys, in the store.", no_args_is_help=True)
 
@@ -65,7 +67,7 @@ def create(
             "tokens_per_minute": tokens_per_minute,
             "expires_at": _in_days(expires_in_days),
         }
-        _show(_done(options, config, lambda keys: keys.create(convert(terms, KeyTerms))))
+        _show(_done(options, config, lambda keys: keys.create(convert(terms, KeyTerms)), open_store_of))
 
 
 @keys.command("list")
@@ -106,12 +108,17 @@ def revoke(key_id: KeyArgument, *, config: ConfigOption = None, **options: Any) 
     typer.echo(f"revoked {key_id}", err=True)
 
 
-def _done(options: dict[str, Any], config: Path | None, work: Callable[[ApiKeys], Awaitable[T]]) -> T:
+def _done(
+    options: dict[str, Any],
+    config: Path | None,
+    work: Callable[[ApiKeys], Awaitable[T]],
+    open_store: Callable[[Settings], Store] = open_existing_store,
+) -> T:
     """The result of `work` on the keys of the store in the settings."""
     settings = load(options, config=config)
 
     async def worked() -> T:
-        store = open_store_of(settings)
+        store = open_store(settings)
         try:
             return await work(ApiKeys(store))
         finally:

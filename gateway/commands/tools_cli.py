@@ -31,8 +31,8 @@ tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        help="JSON: a list of tools, or an object with `tools`, the `documents` they refer to, by URI, and"
-        " `prompt_tools`.",
+        help="JSON: a list of tools, or an object with `tools`, the `documents` they refer to, by URI,"
+        " `prompt_tools` and `tool_search`.",
         exists=True,
     ),
 ]

@@ -221,6 +221,14 @@ def test_keys_are_made_on_the_store_from_a_shell(run, tmp_path):
     assert (again.exit_code, "there is no API key" in again.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("command", [["list"], ["rotate", "k"], ["revoke", "k"]])
+def test_only_a_new_key_makes_a_store(run, tmp_path, command):
+    refused = run("keys", *command, "--data-dir", str(tmp_path / "typo"))
+    assert refused.exit_code == 1
+    assert f"setting 'data_dir': there is no store {tmp_path}/typo/callgate.db" in refused.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_gateway_that_requires_keys_lets_in_those_of_its_store(run, settings, runtime, tmp_path):
     text = run("keys", "create", "first", "--scope", "admin", "--data-dir", str(tmp_path)).stdout.strip()
     with served(create_app(replace(settings, require_keys=True), runtime=runtime)) as client:
