@@ -7,6 +7,7 @@ import pytest
 from fake_runtime import FakeRuntime
 
 from gateway.app import create_app
+from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
 
@@ -62,6 +63,23 @@ def test_every_route_is_documented_and_every_documented_route_is_there(tmp_path)
     documented = {_plain(part) for path in written for part in _expand(path)}
     assert documented <= served
     assert {path for path in served if path.startswith("/v1/")} <= documented | {"/v1/models/{}"}
+
+
+def test_every_error_is_in_the_table_in_the_row_of_its_status():
+    section = API.partition("\n## Errors\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d.*?) \|", section, re.MULTILINE)
+    written = {
+        (int(part[:3]), code)
+        for row in rows
+        for part in _by_status(row)
+        for code in re.findall(r"`(\w+)`", part)
+    }
+    others = {(404, "not_found"), (405, "method_not_allowed"), (500, "internal_error")}
+    assert written - others == {row for row in STATUSES.values() if row[0] != CLIENT_CLOSED_REQUEST}
+
+
+def _by_status(row: str) -> list[str]:
+    return re.findall(r"\d{3}\D*", row)
 
 
 def _expand(path: str) -> list[str]:
