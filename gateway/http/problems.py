@@ -118,7 +118,10 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.GenerationFailed: (500, "generation_failed"),
 }
 
-_QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for shape in Shape)}
+_QUERY_VALUES: Mapping[str, tuple[str, ...]] = {
+    "shape": tuple(shape.value for shape in Shape),
+    "order": ("asc", "desc"),
+}
 
 _EXPECTED_KINDS = {
     "deadline_exceeded",

@@ -111,6 +111,8 @@ async def test_it_is_read_listed_and_deleted(client):
     assert ([item["content"] for item in rest["data"]], rest["has_more"]) == (["0"], False)
     ordered = (await client.get(f"{path}/input_items?order=asc")).json()
     assert [item["content"] for item in ordered["data"]] == ["0", "1", "2"]
+    refused = (await client.get(f"{path}/input_items?order=up")).json()["error"]
+    assert "there are 'asc', 'desc'" in refused["message"]
     assert (await client.delete(path)).json() == {"id": first["id"], "object": "response", "deleted": True}
     for gone in (await client.get(path), await client.delete(path), await client.get(f"{path}/input_items")):
         assert (gone.status_code, gone.json()["error"]["code"]) == (404, "unknown_response")
