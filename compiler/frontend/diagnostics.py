@@ -9,7 +9,7 @@ from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import child, resolve
-from toolspecs.bundle import KEYWORDS, absolute
+from toolspecs.bundle import REFERENCES, absolute
 from toolspecs.drafts import SchemaDraft
 from toolspecs.json_value import Limits
 from toolspecs.nearest import shorten
@@ -42,7 +42,7 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
     references = [
         (start + pointer, keyword, reference, absolute(_base(start, part), reference))
         for start, part in _parts(document, documents)
-        for keyword in KEYWORDS
+        for keyword in REFERENCES
         for pointer, reference in _strings_under(part, keyword)
     ]
     # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
