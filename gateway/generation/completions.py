@@ -239,11 +239,18 @@ class Completions:
                 raise _with_remedy(error, request.tools, revisions, search_result) from error
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
-        """The model that the turn names, and the toolset that the model's name may contain."""
+        """The model that the turn names, and the toolset that the model's name may contain.
+
+        Raises InvalidField if it contains one although the client wrote the prompt, which shows no tools.
+        """
         health = await self._runtime.health()
         if not health.is_ready:
             raise NotReady(health.reason or "no model is ready")
-        return split_model(turn.model, await self._runtime.models())
+        model, toolsets = split_model(turn.model, await self._runtime.models())
+        if toolsets and turn.prompt is not None:
+            reason = "there are no tools here; leave out the toolset, or use /v1/chat/completions"
+            raise InvalidField("model", reason)
+        return model, toolsets
 
     async def _revisions(
         self, references: Iterable[ToolsetReference], client_id: str, holding: Holding | None

@@ -65,6 +65,19 @@ async def test_no_frames_of_a_chat_surround_it(client, runtime):
     assert not constraint.accepts("c")
 
 
+@pytest.mark.parametrize(
+    ("url", "fields"),
+    [(URL, {}), (URL, {"stream": True}), ("/tokenize", {})],
+    ids=["whole", "streamed", "counted"],
+)
+async def test_a_toolset_in_the_models_name_is_refused(client, runtime, weather, url, fields):
+    """The model wrote a call, and the answer was an empty text."""
+    refused = await client.post(url, json=body(model="tiny:weather", **fields))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "model")
+    assert "/v1/chat/completions" in refused.json()["error"]["message"]
+    assert not runtime.requests
+
+
 async def test_a_text_is_streamed_and_ends_with_its_usage(client, runtime):
     runtime.script = text("Hel", "lo.")
     sent = body(stream=True, stream_options={"include_usage": True})
