@@ -37,6 +37,9 @@ from toolspecs.toolset_contents import compress, decompress
 
 T = TypeVar("T")
 
+_Listed = tuple[str, int, float]
+"""The id, the size and the end of an owner's response."""
+
 MAX_ENTRY_BYTES = 4 << 20
 """The largest entry, uncompressed; a longer conversation is not stored. Decoding stops the event loop."""
 MAX_ENTRIES = 1_000
@@ -115,9 +118,9 @@ class StoredResponses:
         content = await asyncio.to_thread(_packed, response, items, self._contents)
         if content is None or len(content) > self._max_bytes:
             return False
+        entry = (response["id"], len(content), time.time() + self._lifetime_s)
         try:
-            async with self._locks.setdefault(owner, asyncio.Lock()):
-                dropped = await self._add_to_list(owner, response["id"], len(content))
+            dropped = await self._change_list(owner, lambda entries: self._newest([*entries, entry]))
             if dropped is None:
                 return False
             await self._store.set(_key(owner, response["id"]), content, self._lifetime_s)
@@ -152,9 +155,18 @@ class StoredResponses:
             raise UnknownResponse(response_id) from error
 
     async def delete(self, owner: str, response_id: str) -> None:
-        """Remove a stored response; raises UnknownResponse, StoreError."""
+        """Remove a stored response; raises UnknownResponse, StoreError.
+
+        If it cannot be taken from the owner's list, it counts there until it would have expired.
+        """
         if not _RESPONSE_ID.fullmatch(response_id) or not await self._store.delete(_key(owner, response_id)):
             raise UnknownResponse(shorten(response_id, MAX_NAME))
+        try:
+            await self._change_list(
+                owner, lambda entries: [each for each in entries if each[0] != response_id]
+            )
+        except StoreError as error:
+            _log.warning("deleted response %s is still listed: %s", response_id, error)
 
     async def _previous(self, previous: Any, owner: str, turn: ReadingTurn) -> StoredResponse:
         """The response that `previous_response_id` names."""
@@ -200,58 +212,42 @@ class StoredResponses:
             )
             raise InvalidField(f"input[{position}].id", str(error)) from error
 
-    async def _add_to_list(self, owner: str, response_id: str, size: int) -> list[str] | None:
-        """Add a response to the owner's list; returns the ids of those that must be dropped.
+    async def _change_list(
+        self, owner: str, change: Callable[[list[_Listed]], list[_Listed]]
+    ) -> list[str] | None:
+        """Change the list of an owner's responses; returns the ids of those that it no longer has.
 
         None if other gateways changed the list at every try. A response that is not listed is not stored.
         """
         key = f"responses:{owner}"
-        for _ in range(_ATTEMPTS):
-            before = await self._store.get(key)
-            now = time.time()
-            entries = [entry for entry in _listed(before) if entry[2] > now]
-            entries.append((response_id, size, now + self._lifetime_s))
-            num_kept, total = 0, 0
-            for _, entry_size, _ in reversed(entries):
-                total += entry_size
-                if total > self._max_bytes or num_kept == MAX_ENTRIES:
-                    break
-                num_kept += 1
-            newest = entries[-num_kept:]
-            if await self._store.compare_and_set(key, before, json.dumps(newest).encode()):
-                return [entry[0] for entry in entries[:-num_kept]]
+        async with self._locks.setdefault(owner, asyncio.Lock()):
+            for _ in range(_ATTEMPTS):
+                before = await self._store.get(key)
+                now = time.time()
+                entries = [entry for entry in _listed(before) if entry[2] > now]
+                changed = change(entries)
+                if await self._store.compare_and_set(key, before, json.dumps(changed).encode()):
+                    kept = {response_id for response_id, _, _ in changed}
+                    return [response_id for response_id, _, _ in entries if response_id not in kept]
         return None
 
-
-@dataclass(frozen=True, slots=True)
-class ItemPage:
-    """A page of an input's items, each with a type and an id, which clients may leave out of messages."""
-
-    items: list[JSON]
-    has_more: bool
-
-    @classmethod
-    def of(cls, stored: StoredResponse, *, after: str | None, limit: int, is_descending: bool) -> "ItemPage":
-        """At most `limit` items after the item with the id `after`."""
-        prefix = f"in_{stored.response['id'].removeprefix('resp_')}"
-        places = range(len(stored.items))
-        order = places[::-1] if is_descending else places
-
-        def item_id(at: int) -> Any:
-            return stored.items[at].get("id", f"{prefix}{at:02x}")
-
-        start = next((n for n, at in enumerate(order, 1) if item_id(at) == after), 0) if after else 0
-        page = order[start : start + limit]
-        items = [{"type": "message", "id": item_id(at)} | stored.items[at] for at in page]
-        return cls(items, has_more=start + limit < len(order))
+    def _newest(self, entries: list[_Listed]) -> list[_Listed]:
+        """The newest responses, as many as one owner may have; at least one."""
+        num_kept, total = 0, 0
+        for _, entry_size, _ in reversed(entries):
+            total += entry_size
+            if total > self._max_bytes or num_kept == MAX_ENTRIES:
+                break
+            num_kept += 1
+        return entries[-num_kept:]
 
 
-def _listed(content: bytes | None) -> list[tuple[str, int, float]]:
-    """The ids, sizes and ends of an owner's responses; a damaged list counts as empty."""
+def _listed(content: bytes | None) -> list[_Listed]:
+    """An owner's responses; a damaged list counts as empty."""
     if content is None or len(content) > _MAX_LIST_BYTES:
         return []
     try:
-        return msgspec.json.decode(content, type=list[tuple[str, int, float]])
+        return msgspec.json.decode(content, type=list[_Listed])
     except (msgspec.MsgspecError, ValueError):
         return []
 

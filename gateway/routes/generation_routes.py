@@ -15,7 +15,7 @@ from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.generation.allowance import allowance_of
 from gateway.generation.model_names import split_model
-from gateway.generation.stored_responses import ItemPage, StoredResponses, is_continuing
+from gateway.generation.stored_responses import StoredResponse, StoredResponses, is_continuing
 from gateway.generation.turn import Generation, Turn
 from gateway.http.deadline import ARRIVED
 from gateway.http.headers import HttpRequest
@@ -45,6 +45,7 @@ from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
 from runtime.text.detokenizer import TokenBytes
+from toolspecs.json_value import JSON
 
 
 class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -176,6 +177,43 @@ async def delete_response(
     return {"id": response_id, "object": "response", "deleted": True}
 
 
+@dataclass(frozen=True, slots=True)
+class _ItemPage:
+    """A page of the input of a stored response: its items, each with a type and an id of its own.
+
+    Clients may leave both out of messages, and may send an item twice.
+    """
+
+    items: list[JSON]
+    has_more: bool
+
+    @classmethod
+    def of(cls, stored: StoredResponse, *, after: str | None, limit: int, is_descending: bool) -> "_ItemPage":
+        """At most `limit` items after the item with the id `after`."""
+        ids = _item_ids(stored)
+        places = range(len(ids))
+        order = places[::-1] if is_descending else places
+        start = order.index(ids.index(after)) + 1 if after in ids else 0
+        items = [
+            {**stored.items[at], "type": stored.items[at].get("type") or "message", "id": ids[at]}
+            for at in order[start : start + limit]
+        ]
+        return cls(items, has_more=start + limit < len(order))
+
+
+def _item_ids(stored: StoredResponse) -> list[str]:
+    """The ids of the items; where one is missing or repeated, the id is made from the place."""
+    prefix = f"in_{stored.response['id'].removeprefix('resp_')}"
+    ids: dict[str, None] = {}
+    for at, item in enumerate(stored.items):
+        match item.get("id"):
+            case str(own_id) if own_id and own_id not in ids:
+                ids[own_id] = None
+            case _:
+                ids[f"{prefix}{at:02x}"] = None
+    return list(ids)
+
+
 @get("/v1/responses/{response_id:str}/input_items")
 async def list_input_items(
     request: HttpRequest,
@@ -189,9 +227,9 @@ async def list_input_items(
 ) -> dict[str, Any]:
     """A page of the input that a stored response answered, with what came before in its conversation."""
 
-    async def load_page(turn: ReadingTurn) -> ItemPage:
+    async def load_page(turn: ReadingTurn) -> _ItemPage:
         stored = await services.responses.load(principal.owner, response_id, turn)
-        page_of = partial(ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc")
+        page_of = partial(_ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc")
         return await turn.run(page_of)
 
     page = await in_turn(request, services, principal.client_id, load_page)

@@ -120,6 +120,28 @@ async def test_it_is_read_listed_and_deleted(client):
     assert error["param"] == "previous_response_id"
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_each_item_is_listed_once_whatever_ids_the_client_sent(client, order):
+    """OpenAI's client never came to an end, or stopped after the first page."""
+    own_ids = ["msg_1", None, "msg_1", "", "msg_2", None, "msg_1"]
+    asked = [{"id": each, "role": "user", "content": f"{i}"} for i, each in enumerate(own_ids)]
+    asked += [{"type": None, "role": "user", "content": "7"}, {"role": "user", "content": "8"}]
+    path = f"{URL}/{(await ask(client, input=asked))['id']}/input_items?order={order}&limit=2"
+    items, after, has_more = [], "", True
+    while has_more and len(items) < 20:
+        page = (await client.get(f"{path}{after}")).json()
+        assert (page["first_id"], page["last_id"]) == (page["data"][0]["id"], page["data"][-1]["id"])
+        items += page["data"]
+        after, has_more = f"&after={page['last_id']}", page["has_more"]
+    told = [item["content"] for item in items]
+    assert (told if order == "asc" else told[::-1]) == [f"{i}" for i in range(9)]
+    assert {item["type"] for item in items} == {"message"}
+    ids = [item["id"] for item in items]
+    assert all(ids)
+    assert len(set(ids)) == 9
+    assert {"msg_1", "msg_2"} <= set(ids)
+
+
 @pytest.mark.parametrize("response_id", ["resp_1", "resp_" + "0" * 32, "../toolset:x", "x" * 10_000, 5])
 async def test_an_id_that_names_nothing_is_refused(client, response_id):
     error = await refusal(client, previous_response_id=response_id)
@@ -206,6 +228,30 @@ async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
     kept = [key async for key in store.scan("response:o:")]
     assert 1 <= len(kept) < 10
     assert len([key async for key in store.scan("response:other:")]) == len(kept)
+
+
+async def test_what_was_deleted_drops_nothing(store, monkeypatch):
+    """A thousand responses that were deleted at once pushed out the only one that was kept."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 3)
+    responses = StoredResponses(store, lifetime_s=60)
+    assert await responses.save("o", response(0), [])
+    for number in range(1, 9):
+        assert await responses.save("o", response(number), [])
+        await responses.delete("o", response(number)["id"])
+    assert (await responses.load("o", response(0)["id"], TURN)).response == response(0)
+    assert [entry[0] for entry in json.loads(await store.get("responses:o"))] == [response(0)["id"]]
+
+
+async def test_what_cannot_be_taken_from_the_list_is_deleted(store, monkeypatch):
+    async def fail(*args):
+        raise StoreUnavailable("sqlite", "it is gone")
+
+    responses = StoredResponses(store, lifetime_s=60)
+    assert await responses.save("o", response(0), [])
+    monkeypatch.setattr(store, "compare_and_set", fail)
+    await responses.delete("o", response(0)["id"])
+    with pytest.raises(UnknownResponse):
+        await responses.load("o", response(0)["id"], TURN)
 
 
 async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch):
