@@ -44,6 +44,7 @@ from gateway.wire.openai import (
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
+from gateway.wire.turn_fields import ModelName
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.json_value import JSON
 
@@ -51,7 +52,7 @@ from toolspecs.json_value import JSON
 class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `/detokenize`."""
 
-    model: str
+    model: ModelName
     tokens: list[Annotated[int, Meta(ge=0)]]
 
 

@@ -26,6 +26,7 @@ from gateway.routes.transport import PageSize, check_query, in_turn, read_regist
 from gateway.services import WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
+from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.preconditions import Precondition
 from toolspecs.shapes import Shape
 from toolspecs.tool import ShownTools, ToolSearch
@@ -308,8 +309,9 @@ async def _read_body(
     if not isinstance(submitted, dict) or "tools" not in submitted:
         raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
     body = convert(submitted, ToolsetBody)
-    if body.name not in {None, toolset}:
-        raise InvalidField("name", f"it is {body.name!r}, but the path says {toolset!r}")
+    if body.name is not None and body.name != toolset:
+        shown = shorten(body.name, MAX_NAME)
+        raise InvalidField("name", f"it is {shown!r}, but the path says {toolset!r}")
     return body
 
 

@@ -28,6 +28,8 @@ MAX_STOP_LENGTH = 2_000
 MAX_TEMPLATE_OPTIONS = 4_000
 """Bytes of JSON; the options that templates have are words and numbers."""
 
+ModelName = Annotated[str, Meta(min_length=1, max_length=1_000)]
+
 SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 
 
@@ -76,7 +78,7 @@ def ignore_obfuscation(options: StreamOptions | None, reader: FieldReader) -> No
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured in every API; absent and null mean the same."""
 
-    model: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    model: ModelName
     toolset: str | list[str] | None = None
     prompt_tools: ShownTools | None = None
     tool_search: ToolSearchFields | bool | None = None

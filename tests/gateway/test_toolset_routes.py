@@ -332,6 +332,25 @@ async def test_unknown_and_missing_fields_are_named(client, weather, body, field
     assert (await client.get(URL)).json()["revision"] == 1
 
 
+_LONG = "\x7f" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body"),
+    [
+        ("PUT", URL, {"tools": [], "name": _LONG}),
+        ("POST", "/detokenize", {"model": f"{_LONG}:", "tokens": []}),
+    ],
+    ids=["name", "model"],
+)
+async def test_a_refusal_repeats_only_the_beginning_of_a_text(client, runtime, method, url, body):
+    """4 MB of a name came back as 20 MB."""
+    runtime.card = replace(runtime.card, aliases=("*\x7f",))
+    refused = await client.request(method, url, json=body)
+    assert refused.status_code == 400
+    assert len(refused.content) < 2_000
+
+
 @pytest.mark.parametrize(
     ("raw", "place"),
     [
