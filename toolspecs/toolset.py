@@ -177,7 +177,15 @@ class Toolset:
         """The toolset without the tool `name`; raises `UnknownTool` if it has none."""
         removed = self[name]
         tools = tuple(tool for tool in self.tools if tool is not removed)
-        return replace(self, tools=tools, are_bundled=True)
+        return replace(self._not_showing({name}), tools=tools, are_bundled=True)
+
+    def _not_showing(self, gone: Collection[str]) -> "Toolset":
+        """The toolset whose `tool_search` shows none of these tools always, since they are removed."""
+        search = self.tool_search
+        if search is None or not set(gone).intersection(search.always):
+            return self
+        always = tuple(name for name in search.always if name not in gone)
+        return replace(self, tool_search=replace(search, always=always), are_bundled=True)
 
     def source(self, source_id: str) -> PinnedSource | None:
         """The source with this id, if tools were imported from it."""
@@ -200,7 +208,7 @@ class Toolset:
         newly_accepted = {tool.name: tool for tool in source.offered if tool.name in names}
         gone = {name for name in source.removed if name in names}
         tools = {name: tool for name, tool in self.by_name.items() if name not in gone} | newly_accepted
-        accepted = replace(self, tools=tuple(tools.values()))
+        accepted = replace(self._not_showing(gone), tools=tuple(tools.values()))
         return accepted.with_source(source.accepting(names))
 
     def declining(self, source_id: str, names: Collection[str]) -> "Toolset":

@@ -57,6 +57,16 @@ def test_what_show_prints_apply_takes_back(run, gateway, file, tmp_path):
     assert "weather is now at revision 1" in run("tools", "apply", str(copy)).stdout
 
 
+def test_what_show_prints_after_a_tool_was_deleted_apply_takes_back(run, gateway, tmp_path):
+    path = tmp_path / "weather.json"
+    search = {"limit": 5, "always": ["clock.now", "get_weather"]}
+    path.write_text(json.dumps({"name": "weather", "tools": [WEATHER, TIME], "tool_search": search}))
+    assert run("tools", "apply", str(path)).exit_code == 0
+    assert gateway.delete("/v1/toolsets/weather/tools/clock.now").status_code == 200
+    path.write_text(run("tools", "show", "weather").stdout)
+    assert "weather is now at revision 2, 1 tool" in run("tools", "apply", str(path)).stdout
+
+
 def test_documents_are_applied_checked_and_shown(run, gateway, tmp_path):
     uri = "https://example.com/money"
     tool = {"name": "pay", "inputSchema": {"type": "object", "properties": {"amount": {"$ref": uri}}}}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolspecs.errors import UnknownTool
 from toolspecs.pinned_source import PinnedSource
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolSearch
 from toolspecs.toolset import Toolset
 from toolspecs.toolset_contents import decode_toolset, encode_toolset
 
@@ -91,6 +91,13 @@ def test_a_source_is_part_of_the_digest():
     offered = plain.with_source(SOURCE.seen(tools({"a": "worse"})))
     decided = [decide(SOURCE.source_id, ["a"]) for decide in (offered.accepting, offered.declining)]
     assert len({toolset.digest for toolset in (plain, offered, *decided)}) == 4
+
+
+def test_tool_search_no_longer_names_a_tool_that_is_gone_from_its_source():
+    source = SOURCE.seen(tools({"a": "good", "b": "good"})).accepting(["a", "b"])
+    desk = Toolset("desk", tuple(tools({"a": "good", "b": "good"})), tool_search=ToolSearch(7, ("a", "b")))
+    accepted = desk.with_source(source.seen(tools({"a": "good"}))).accepting(source.source_id, ["b"])
+    assert (accepted.tool_names, accepted.tool_search) == (("a",), ToolSearch(7, ("a",)))
 
 
 def test_what_cannot_be_read_is_not_gone():

@@ -19,7 +19,7 @@ from toolspecs import (
 )
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import unknown
-from toolspecs.tool import ShownTools
+from toolspecs.tool import ShownTools, ToolSearch
 
 A, B, C = (Tool(name, "", {"type": "object"}) for name in "abc")
 
@@ -48,6 +48,14 @@ def test_a_changed_toolset_is_another_one():
     assert list(toolset.with_tool(newer)) == [newer, B]
     assert list(toolset.without_tool("a")) == [B]
     assert list(toolset) == [A, B]
+
+
+def test_tool_search_no_longer_names_a_tool_that_is_removed():
+    toolset = Toolset("t", (A, B, C), tool_search=ToolSearch(7, ("c", "a")))
+    without = toolset.without_tool("a")
+    assert without == Toolset("t", (B, C), tool_search=ToolSearch(7, ("c",)))
+    assert without.without_tool("b").tool_search == ToolSearch(7, ("c",))
+    assert without.without_tool("c").tool_search == ToolSearch(7)
 
 
 def test_equal_content_has_an_equal_digest():
