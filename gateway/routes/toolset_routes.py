@@ -42,10 +42,6 @@ class ToolsetSearch(msgspec.Struct, forbid_unknown_fields=True):
     limit: SearchLimit = 20
     always: ToolNames = []
 
-    def value(self) -> ToolSearch:
-        """The fields as a `ToolSearch`."""
-        return ToolSearch(self.limit, tuple(dict.fromkeys(self.always)))
-
 
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PUT` and `check`; `name` may repeat the path's name, `documents` are schemas by URI.
@@ -58,6 +54,12 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     prompt_tools: ShownTools | None = None
     tool_search: ToolsetSearch | None = None
+
+    @property
+    def search(self) -> ToolSearch | None:
+        """`tool_search` as a `ToolSearch`."""
+        fields = self.tool_search
+        return ToolSearch(fields.limit, tuple(dict.fromkeys(fields.always))) if fields else None
 
 
 class ToolsetController(Controller):
@@ -110,7 +112,7 @@ class ToolsetController(Controller):
             principal=principal,
             precondition=_put_precondition(request),
             prompt_tools=body.prompt_tools,
-            tool_search=body.tool_search.value() if body.tool_search else None,
+            tool_search=body.search,
         )
         return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
@@ -298,7 +300,14 @@ class ToolsetController(Controller):
     ) -> JSON:
         """What `PUT` would do, without storing anything."""
         body = await _read_body(request, services, principal.client_id, toolset)
-        dry_run = await services.registry.check(toolset, body.tools, body.documents, principal=principal)
+        dry_run = await services.registry.check(
+            toolset,
+            body.tools,
+            body.documents,
+            principal=principal,
+            prompt_tools=body.prompt_tools,
+            tool_search=body.search,
+        )
         return await asyncio.to_thread(dry_run_json, dry_run)
 
 

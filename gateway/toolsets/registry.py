@@ -135,10 +135,21 @@ class Registry:
                     raise
             current = await self.catalog.last(name)
 
-    async def check(self, name: str, tools: Any, documents: Any = None, *, principal: Principal) -> DryRun:
-        """What `put` would do, without storing anything; raises what `put` raises."""
+    async def check(
+        self,
+        name: str,
+        tools: Any,
+        documents: Any = None,
+        *,
+        principal: Principal,
+        prompt_tools: ShownTools | None = None,
+        tool_search: ToolSearch | None = None,
+    ) -> DryRun:
+        """What `put` would do, without storing anything; raises what `put` raises, except for quotas."""
         budget = self.budget(principal)
-        checked, reports = await self.checked(name, tools, documents, budget)
+        checked, reports = await self.checked(
+            name, tools, documents, budget, prompt_tools=prompt_tools, tool_search=tool_search
+        )
         try:
             current = await self.catalog.get(name)
         except UnknownToolset:

@@ -171,9 +171,10 @@ async def test_every_api_searches_and_refuses_a_name_that_there_is_not(client, r
     assert "did you mean 'limit'?" in slip.text
 
 
-async def test_a_toolset_that_always_shows_a_tool_which_it_has_not_is_refused(client):
-    refused = await client.put(
-        "/v1/toolsets/x", json={"tools": TOOLS, "tool_search": {"always": ["reed_mail"]}}
+@pytest.mark.parametrize(("method", "url"), [("PUT", "/v1/toolsets/x"), ("POST", "/v1/toolsets/x/check")])
+async def test_a_toolset_that_always_shows_a_tool_which_it_has_not_is_refused(client, method, url):
+    refused = await client.request(
+        method, url, json={"tools": TOOLS, "tool_search": {"always": ["reed_mail"]}}
     )
     assert refused.status_code == 422
     [fault] = refused.json()["errors"]
