@@ -41,6 +41,7 @@ from collections.abc import Mapping, Sequence
 from toolspecs.nearest import MAX_NAME, shorten
 
 _MAX_SOURCES = 8
+_METRICS_KEY = "one of the keys of the setting metrics_key_file or, without it, a key with the scope admin"
 
 
 class GatewayError(Exception):
@@ -223,9 +224,8 @@ class Forbidden(GatewayError):
     def __init__(self, needed: Sequence[str], scopes: Sequence[str]) -> None:
         self.needed = tuple(needed)
         self.scopes = tuple(scopes)
-        super().__init__(
-            f"this route needs a key with the scope {' or '.join(needed)}; this key has {', '.join(scopes)}"
-        )
+        key = _METRICS_KEY if self.needed == ("metrics",) else f"a key with the scope {' or '.join(needed)}"
+        super().__init__(f"this route needs {key}; this key has {', '.join(scopes)}")
 
 
 class RateLimited(GatewayError):

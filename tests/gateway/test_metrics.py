@@ -269,6 +269,9 @@ async def test_a_key_of_their_own_opens_metrics_and_nothing_else(settings, runti
         for (key, status), path in itertools.product(statuses.items(), paths):
             response = await client.get(path, headers={"authorization": f"Bearer {key}"})
             assert response.status_code == status
+        refused = await client.get("/metrics", headers={"authorization": "Bearer a-key-of-a-client"})
+        assert "one of the keys of the setting metrics_key_file" in refused.text
+        assert "a key with the scope admin" in refused.text
         for path, status in {"/v1/models": 403, "/v1/toolsets": 403, "/metrics/x": 404}.items():
             response = await client.get(path, headers={"authorization": "Bearer scrapers-key"})
             assert response.status_code == status, path
