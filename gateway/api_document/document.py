@@ -127,7 +127,10 @@ class _Described:
         row = OPERATIONS[name]
         parameters = [*generated.get("parameters", ()), *map(_header, row.headers)]
         body = (
-            {"required": True, "content": {"application/json": {"schema": ref(row.body)}}}
+            {
+                "required": not row.has_optional_body,
+                "content": {"application/json": {"schema": ref(row.body)}},
+            }
             if row.body
             else None
         )

@@ -106,13 +106,15 @@ class Operation:
     """What a route takes and answers.
 
     `answers` has the struct of each status; None is an answer without a body. `events` are those of the
-    stream, if the request asks for one. `body` is the name of a request's component.
+    stream, if the request asks for one. `body` is the name of a request's component; clients may leave out
+    the body if it `has_optional_body`.
     """
 
     tag: str
     answers: Mapping[int, Any]
     errors: Errors
     body: str | None = None
+    has_optional_body: bool = False
     events: tuple[Any, ...] = ()
     headers: tuple[str, ...] = ()
     has_etag: bool = False
@@ -216,8 +218,12 @@ OPERATIONS: Mapping[str, Operation] = {
         {200: registry.Import, 201: registry.Import}, *REGISTERING, *READING_SOURCES, body="ImportRequest"
     ),
     "list_differences": _TOOLSETS.reading(registry.Differences, *COMPILING, has_etag=True),
-    "accept_tools": _TOOLSETS.writing({200: registry.Registration}, *REGISTERING, body="DecisionRequest"),
-    "decline_tools": _TOOLSETS.writing({200: registry.RevisionSummary}, body="DecisionRequest"),
+    "accept_tools": _TOOLSETS.writing(
+        {200: registry.Registration}, *REGISTERING, body="DecisionRequest", has_optional_body=True
+    ),
+    "decline_tools": _TOOLSETS.writing(
+        {200: registry.RevisionSummary}, body="DecisionRequest", has_optional_body=True
+    ),
     "create_key": Operation(
         "Keys",
         {201: keys.NewKey},
@@ -233,6 +239,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {200: keys.NewKey},
         (*WITH_BODY, gateway.UnknownKey, toolspecs.StoreError, toolspecs.StoreFull),
         "RotationRequest",
+        has_optional_body=True,
     ),
     "revoke_key": Operation("Keys", {204: None}, (gateway.UnknownKey, toolspecs.StoreError)),
     "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),

@@ -38,17 +38,26 @@ _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
-def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimits = DEFAULT_LIMITS) -> Any:
+def read_json(
+    raw: bytes,
+    *,
+    keeps_surrogates: bool = False,
+    is_optional: bool = False,
+    limits: ContentLimits = DEFAULT_LIMITS,
+) -> Any:
     """The value of a JSON text.
 
     A byte order mark at the start is ignored, as RFC 8259 allows. A body with half a surrogate pair as an
     escape is malformed. With `keeps_surrogates` it is read nevertheless, so that the caller can name the
-    field; so is a number that no double holds, as infinity. The caller must refuse both.
+    field; so is a number that no double holds, as infinity. The caller must refuse both. If it `is_optional`,
+    an empty text is an object without fields.
 
     Raises:
         MalformedBody: the text is not JSON, or (UnreadableBody) exceeds `limits`; with line and column.
     """
     raw = raw.removeprefix(BOM_UTF8)
+    if is_optional and not raw.strip():
+        return {}
     try:
         scan(raw, limits)
         return msgspec.json.decode(raw)
@@ -139,6 +148,8 @@ def _finite(digits: str) -> float:
 
 def _located(raw: bytes, reason: str) -> MalformedBody:
     """The error for a body that is not JSON, with line and column, which msgspec does not always give."""
+    if not raw.strip():
+        return MalformedBody("it is empty", 1, 1)
     try:
         text = raw.decode()
         json.loads(text, parse_int=str, parse_float=str)

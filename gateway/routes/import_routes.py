@@ -205,7 +205,8 @@ class ImportController(Controller):
 
 
 async def _read_decision(request: HttpRequest, services: Services, principal: Principal) -> DecisionBody:
-    return convert(await read_registry_body(request, services, principal.client_id), DecisionBody)
+    submitted = await read_registry_body(request, services, principal.client_id, is_optional=True)
+    return convert(submitted, DecisionBody)
 
 
 async def _read_source(body: ImportBody, services: Services, principal: Principal) -> Offer:

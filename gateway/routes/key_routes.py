@@ -59,7 +59,8 @@ class KeyController(Controller):
         principal: RequestPrincipal,
     ) -> JSON:
         """Give a key a new secret; the old one is good for `grace_seconds` more, by default a day."""
-        body = convert(await read_body(request, services, principal.client_id), RotationBody)
+        submitted = await read_body(request, services, principal.client_id, is_optional=True)
+        body = convert(submitted, RotationBody)
         return _made_json(await services.keys.rotate(key_id, body.grace_seconds))
 
     @delete("/{key_id:str}")

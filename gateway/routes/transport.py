@@ -89,15 +89,20 @@ def check_query(request: HttpRequest) -> None:
             raise InvalidField(name, f"there is no such query parameter; {hint}")
 
 
-async def read_body(request: HttpRequest, services: Services, client_id: str) -> Any:
-    """The value of a body; raises as `read_held` does."""
-    return await read_held(request, services, client_id, partial(read_json, limits=services.bodies.contents))
+async def read_body(
+    request: HttpRequest, services: Services, client_id: str, *, is_optional: bool = False
+) -> Any:
+    """The value of a body; if it `is_optional`, an empty one is {}. Raises as `read_held` does."""
+    reader = partial(read_json, is_optional=is_optional, limits=services.bodies.contents)
+    return await read_held(request, services, client_id, reader)
 
 
-async def read_registry_body(request: HttpRequest, services: Services, client_id: str) -> Any:
-    """The value of a body that may hold a toolset; raises as `read_held` does."""
+async def read_registry_body(
+    request: HttpRequest, services: Services, client_id: str, *, is_optional: bool = False
+) -> Any:
+    """As `read_body`, of a body that may hold a toolset."""
     bodies = services.bodies
-    reader = partial(read_json, keeps_surrogates=True, limits=bodies.contents)
+    reader = partial(read_json, keeps_surrogates=True, is_optional=is_optional, limits=bodies.contents)
     return await read_held(request, services, client_id, reader, max_bytes=bodies.max_toolset_bytes)
 
 

@@ -161,6 +161,8 @@ async def test_keys_are_made_listed_rotated_and_revoked_over_http(admin):
     assert (await admin.get("/v1/models", headers=own)).status_code == 401
     own = {"Authorization": f"Bearer {rotated['key']}"}
     assert (await admin.get("/v1/models", headers=own)).status_code == 200
+    assert (await admin.post(f"/v1/keys/{made['id']}/rotate")).status_code == 200
+    assert (await admin.get("/v1/models", headers=own)).status_code == 200
     assert (await admin.get(f"/v1/keys/{made['id']}")).json()["old_secret_ends_at"]
     assert (await admin.delete(f"/v1/keys/{made['id']}")).status_code == 204
     assert (await admin.get("/v1/models", headers=own)).status_code == 401

@@ -370,6 +370,11 @@ async def test_malformed_json_says_where(client, weather, raw, place):
     assert response.json().items() >= place.items()
 
 
+async def test_an_empty_body_is_told(client, weather):
+    detail = (await client.put(URL, content=b"")).json()["detail"]
+    assert detail == "the body is not valid JSON: it is empty at line 1, column 1"
+
+
 @pytest.mark.parametrize(
     ("raw", "place"),
     [
