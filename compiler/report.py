@@ -1,8 +1,16 @@
 """How each keyword of a schema is enforced."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
+
+from toolspecs.nearest import DID_YOU_MEAN
+
+IGNORED = "ignored"
+"""Is part of the note on a keyword that has no effect."""
+MAX_IGNORED = 32
+"""Keywords without effect that are remembered of one schema."""
 
 
 class Verdict(StrEnum):
@@ -31,12 +39,31 @@ class ReportEntry:
     verdict: Verdict
     note: str = ""
 
+    @property
+    def is_ignored(self) -> bool:
+        """Whether the keyword, or the format that it names, has no effect because it is not known here."""
+        return self.verdict is Verdict.ANNOTATION and IGNORED in self.note
+
+    @property
+    def is_slip(self) -> bool:
+        """Whether the keyword or the format is probably a typing error for a known one."""
+        return self.is_ignored and DID_YOU_MEAN in self.note
+
 
 @dataclass(frozen=True, slots=True)
 class EnforcementReport:
-    """The verdict on every keyword of a schema, in the order of the document."""
+    """The verdict on every keyword of a schema, in the order of the document.
+
+    `ignored` are the first keywords that have no effect because they are not known here. They are found when
+    the report is made, since each request with this schema names them.
+    """
 
     entries: tuple[ReportEntry, ...]
+    ignored: tuple[ReportEntry, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        ignored = tuple(islice((entry for entry in self.entries if entry.is_ignored), MAX_IGNORED))
+        object.__setattr__(self, "ignored", ignored)
 
     def __iter__(self) -> Iterator[ReportEntry]:
         """The entries."""
@@ -48,7 +75,7 @@ class EnforcementReport:
         return sum(len(entry.pointer) + len(entry.keyword) + len(entry.note) + 100 for entry in self.entries)
 
     @property
-    def ignored(self) -> Iterator[ReportEntry]:
+    def warnings(self) -> Iterator[ReportEntry]:
         """The entries that warn: of an unknown keyword or format, and of an undeclared dialect."""
         return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
 

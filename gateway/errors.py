@@ -140,9 +140,10 @@ class UnknownPrevious(InvalidField):
 class NoEffect(GatewayError):
     """The field `param` has no effect on this answer, and the setting `strict_fields` is on."""
 
-    def __init__(self, param: str) -> None:
+    def __init__(self, param: str, reason: str = "") -> None:
         self.param = param
-        super().__init__("this field has no effect with this model or this response format; leave it out")
+        reason = reason or "this field has no effect with this model or this response format; leave it out"
+        super().__init__(reason)
 
 
 class ToolsetConflict(InvalidField):

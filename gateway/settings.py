@@ -248,8 +248,9 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
     strict_fields: Annotated[
         bool,
         Meta(
-            description="Refuse requests with unknown fields or hints for other servers, instead of ignoring"
-            " these fields and naming them in the header X-Callgate-Ignored."
+            description="Refuse requests with unknown fields, hints for other servers, or typing errors in"
+            " keywords of their schemas, instead of ignoring these and naming them in the header"
+            " X-Callgate-Ignored."
         ),
     ] = False
 

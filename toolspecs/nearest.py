@@ -7,6 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+DID_YOU_MEAN = "did you mean"
+"""Is part of a message that names what was probably meant."""
 MAX_LISTED = 24
 MAX_NAME = 100
 MAX_COUNTED = 2**14
@@ -38,7 +40,7 @@ def instead(name: str, known: Iterable[str], near: Iterable[str] | None = None) 
 def did_you_mean(near: Iterable[str]) -> str:
     """The question at the end of a message; empty if `near` is."""
     names = " or ".join(repr(shorten(name, MAX_NAME)) for name in near)
-    return f"; did you mean {names}?" if names else ""
+    return f"; {DID_YOU_MEAN} {names}?" if names else ""
 
 
 def quoted_names(names: Iterable[str]) -> str:

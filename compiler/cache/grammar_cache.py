@@ -30,7 +30,7 @@ from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recipe import FormatKey, GrammarRecipe, OwnGrammar
-from compiler.report import ToolReport
+from compiler.report import ReportEntry, ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
 from toolspecs.errors import StoreUnavailable
@@ -50,14 +50,16 @@ _MAX_ASKED = 100
 class GrammarLookup:
     """A grammar that was looked up, and the recipe that it was linked by.
 
-    `source` is where its slowest part came from: memory, store or compiled. Whoever uses the grammar keeps
-    this too, since the memory of the grammar counts for its client as long as this exists.
+    `source` is where its slowest part came from: memory, store or compiled. `ignored` are the keywords of its
+    schemas that have no effect, by the keys of the recipe. Whoever uses the grammar keeps this too, since the
+    memory of the grammar counts for its client as long as this exists.
     """
 
     grammar: Constraint
     source: str
     wait_ms: float
     recipe: GrammarRecipe
+    ignored: Mapping[str, Sequence[ReportEntry]]
 
 
 class GrammarCache:
@@ -352,7 +354,8 @@ class GrammarCache:
             self._linked[recipe] = grammar
         self._index.add_recipe(grammar.digest, recipe)
         source = max((entry.source for entry in entries), key=_SOURCES.index, default="memory")
-        lookup = GrammarLookup(grammar, source, milliseconds_since(start), recipe)
+        ignored = {entry.key: entry.entry.report.ignored for entry in entries if entry.entry.report.ignored}
+        lookup = GrammarLookup(grammar, source, milliseconds_since(start), recipe, ignored)
         self._held.hold(client_id, sizes, lookup)
         return lookup
 

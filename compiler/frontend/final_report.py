@@ -18,13 +18,13 @@ from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child
 from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SourceMap
 from compiler.regular.formats import FORMATS
-from compiler.report import EnforcementReport, ReportEntry, Verdict
+from compiler.report import IGNORED, EnforcementReport, ReportEntry, Verdict
 from toolspecs.nearest import did_you_mean, near_matches, shorten
 
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
 _DISPUTED = "of listed values, those are left out on which validators disagree, such as {}"
 _NULLABLE = (
-    "ignored, since JSON Schema does not have it: null is never written;"
+    f"{IGNORED}, since JSON Schema does not have it: null is never written;"
     ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
 )
 _UNUSED = "no value is checked by it"
@@ -126,12 +126,12 @@ def _shortened(entry: ReportEntry) -> ReportEntry:
 def _ignored(keyword: str, value: object) -> str:
     """The note on a keyword or format that is ignored because it is unknown."""
     if keyword == "format" and isinstance(value, str) and value not in FORMATS:
-        return f"unknown format, ignored{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
+        return f"unknown format, {IGNORED}{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
     if keyword == "nullable":
         return _NULLABLE if value is True else ""
     if keyword in ASSERTIONS | ANNOTATIONS or keyword.startswith("x-"):
         return ""
-    return f"unknown keyword, ignored{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
+    return f"unknown keyword, {IGNORED}{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
 
 
 def _has_force(keyword: str, value: object) -> bool:

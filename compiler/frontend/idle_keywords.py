@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.frontend.keywords import ASSERTIONS
+from compiler.report import IGNORED
 from toolspecs.drafts import FIRST_WITH, LAST_WITH, LAST_WITH_REF_ALONE, NEWEST_DRAFT, SchemaDraft
 
 _DRAFT_NAMES = {SchemaDraft.DRAFT_2019_09: "2019-09", SchemaDraft.DRAFT_2020_12: "2020-12"}
@@ -19,7 +20,7 @@ def idle_keywords(schema: Mapping[str, Any], draft: int) -> dict[str, str]:
     """
     asserted = [keyword for keyword in schema if keyword in ASSERTIONS]
     if "$ref" in schema and draft <= LAST_WITH_REF_ALONE:
-        note = "ignored beside $ref up to draft 7; write both in allOf"
+        note = f"{IGNORED} beside $ref up to draft 7; write both in allOf"
         return {keyword: note for keyword in asserted if keyword != "$ref"}
     notes = {}
     for keyword in asserted:
@@ -27,7 +28,7 @@ def idle_keywords(schema: Mapping[str, Any], draft: int) -> dict[str, str]:
         last = LAST_WITH.get(keyword, NEWEST_DRAFT)
         if not first <= draft <= last:
             having = _name_of(first if draft < first else last)
-            notes[keyword] = f"ignored: draft {_name_of(draft)} does not have it; declare draft {having}"
+            notes[keyword] = f"{IGNORED}: draft {_name_of(draft)} does not have it; declare draft {having}"
     return notes
 
 

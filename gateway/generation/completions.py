@@ -9,13 +9,20 @@ import hashlib
 import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
+from compiler.report import MAX_IGNORED
 from compiler.syntaxes import find_syntax
 from gateway.errors import InvalidField, NoEffect, NotReady, RefusedTool
 from gateway.generation.allowance import Allowance, expected_tokens, metered
-from gateway.generation.generation_request import generation_request, without_effect, without_oldest
+from gateway.generation.generation_request import (
+    generation_request,
+    ignored_keywords,
+    without_effect,
+    without_oldest,
+)
 from gateway.generation.inspected_tokens import InspectedTokens
 from gateway.generation.joined_tools import check_together, join_tools
 from gateway.generation.model_names import split_model
@@ -145,9 +152,7 @@ class Completions:
             )
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
-        ignored = tuple(without_effect(turn, model, grammar))
-        if ignored and self._is_strict:
-            raise NoEffect(ignored[0])
+        ignored = self._ignored(turn, model, grammar)
         request = replace(
             generation_request(turn, model, tools, grammar, revisions),
             client_id=client_id,
@@ -156,6 +161,21 @@ class Completions:
         return _PreparedTurn(
             turn, model, tool_choice, tools, revisions, search_result, grammar, ignored, request
         )
+
+    def _ignored(self, turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> tuple[str, ...]:
+        """The fields without effect, and the first such keywords.
+
+        Raises NoEffect if it is strict, and there is such a field, or a keyword that is a slip.
+        """
+        fields = tuple(without_effect(turn, model, grammar))
+        keywords = tuple(islice(ignored_keywords(turn, grammar), MAX_IGNORED)) if grammar else ()
+        if self._is_strict:
+            for name in fields:
+                raise NoEffect(name)
+            for path, entry in keywords:
+                if entry.is_slip:
+                    raise NoEffect(path, f"it has no effect: {entry.note}")
+        return (*fields, *(path for path, _ in keywords))
 
     async def _begun(
         self, prepared: _PreparedTurn, deadline: Deadline, recorder: TurnRecorder, observer: Observer

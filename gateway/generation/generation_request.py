@@ -7,7 +7,10 @@ from itertools import accumulate
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarLookup
+from compiler.frontend.keywords import child
+from compiler.report import ReportEntry
 from gateway.generation.turn import Turn
+from gateway.http.error_details import field_path
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard
 from runtime.request import GenerationRequest, Message, Sampling
@@ -117,6 +120,24 @@ def _size(message: Message) -> int:
     """The length of a message in characters, as a measure of its tokens."""
     calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
     return 1 + len(message.content) + len(message.thought or "") + calls
+
+
+def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, ReportEntry]]:
+    """The keywords without effect in the schemas that the request brings, each with its path in the request.
+
+    The paths are as in Chat Completions, except that `schema` stands for the field of a tool's schema, which
+    has another name in each shape. Toolsets have warned when they were registered.
+    """
+    if not grammar.ignored:
+        return
+    recipe = grammar.recipe
+    keys = dict(recipe.tools)
+    schemas = [(f"/tools/{i}/schema", keys.get(tool.name)) for i, tool in enumerate(turn.tools)]
+    if recipe.answer:
+        schemas.append(("/response_format/json_schema/schema", recipe.answer.key))
+    for base, key in schemas:
+        for entry in grammar.ignored.get(key, ()) if key else ():
+            yield field_path(child(base + entry.pointer, entry.keyword)), entry
 
 
 def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:

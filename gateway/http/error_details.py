@@ -146,7 +146,7 @@ def _stale_revision(error: toolspecs.StaleRevision) -> Details:
 @details_of.register
 def _invalid_tools(error: toolspecs.InvalidTools) -> Details:
     errors = [_fault(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in error.faults]
-    return Details(_param(error.faults[0].pointer), {"errors": errors})
+    return Details(field_path(error.faults[0].pointer), {"errors": errors})
 
 
 @details_of.register
@@ -167,10 +167,10 @@ def _fault(
     return {"tool": tool, "pointer": pointer, "keyword": keyword, "reason": reason, "suggestion": suggestion}
 
 
-def _param(pointer: str) -> str:
+def field_path(pointer: str) -> str:
     """A JSON pointer as a path of fields.
 
-    >>> _param("/tools/0/function/parameters/a b")
+    >>> field_path("/tools/0/function/parameters/a b")
     'tools[0].function.parameters["a b"]'
     """
     return "".join(map(_step, pointer_keys(pointer))).lstrip(".")

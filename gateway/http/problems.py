@@ -142,11 +142,13 @@ _RESPONSES_NAMES = {
     "messages": "input",
     "reasoning_effort": "reasoning.effort",
     "response_format": "text.format",
+    "response_format.json_schema": "text.format",
 }
 """The names in Responses of fields that code outside its wire format names."""
 
 _MESSAGES_NAMES = {
     "response_format": "output_config.format",
+    "response_format.json_schema": "output_config.format",
     "reasoning_effort": "thinking",
     "stop": "stop_sequences",
 }
@@ -276,8 +278,14 @@ def _no_such_route(method: str, path: str) -> str:
 
 
 def wire_name(path: str, name: str) -> str:
-    """The name that the API of a route has for a field that code outside its wire format names."""
-    return _NAMES.get(path, {}).get(name, name)
+    """The name that the API of a route has for a field that code outside its wire format names.
+
+    >>> wire_name("/v1/responses", "response_format.json_schema.schema.requird")
+    'text.format.schema.requird'
+    """
+    names = _NAMES.get(path, {})
+    outer = max((each for each in names if f"{name}.".startswith(f"{each}.")), key=len, default="")
+    return names[outer] + name.removeprefix(outer) if outer else name
 
 
 def problem_details(problem: Problem) -> dict[str, Any]:

@@ -185,6 +185,6 @@ def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
     warnings = (
         {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
         for report in reports
-        for entry in report.report.ignored
+        for entry in report.report.warnings
     )
     return list(islice(warnings, MAX_WARNINGS))

@@ -210,6 +210,112 @@ async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(settings, 
     assert runtime.requests == []
 
 
+SLIPS = {
+    "type": "object",
+    "properties": {"b": {"type": "string", "patern": "(a)", "format": "emial"}},
+    "requird": ["b"],
+}
+"""Its schema is an object of one string that may be left out."""
+SLIPPED = ("requird", "properties.b.patern", "properties.b.format")
+NAMED_FORMAT = {"type": "json_schema", "name": "a", "schema": SLIPS}
+
+KEYWORDS = [
+    (
+        URL,
+        body(
+            tools=[{"name": "f", "parameters": WEATHER["parameters"]}, {"name": "g", "input_schema": SLIPS}]
+        ),
+        "tools[1].schema",
+    ),
+    (
+        URL,
+        body(response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": SLIPS}}),
+        "response_format.json_schema.schema",
+    ),
+    (
+        "/v1/completions",
+        {"model": "tiny", "prompt": "a", "guided_json": SLIPS},
+        "response_format.json_schema.schema",
+    ),
+    (
+        "/v1/responses",
+        {"model": "tiny", "input": "Hi", "text": {"format": NAMED_FORMAT}},
+        "text.format.schema",
+    ),
+    (
+        "/v1/messages",
+        {
+            "model": "tiny",
+            "messages": [USER],
+            "max_tokens": 99,
+            "tools": [{"name": "g", "input_schema": SLIPS}],
+        },
+        "tools[0].schema",
+    ),
+    (
+        "/v1/messages",
+        {
+            "model": "tiny",
+            "messages": [USER],
+            "max_tokens": 99,
+            "output_config": {"format": {"type": "json_schema", "schema": SLIPS}},
+        },
+        "output_config.format.schema",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("url", "sent", "schema"), KEYWORDS, ids=[f"{url} {schema}" for url, _, schema in KEYWORDS]
+)
+async def test_keywords_of_a_requests_own_schemas_that_have_no_effect_are_named(
+    client, settings, runtime, url, sent, schema
+):
+    """A registered schema is warned of; nobody was told that a key of these was not required."""
+    for _ in range(2):  # compiled, then from memory
+        answer = await client.post(url, json=sent)
+        assert answer.headers["x-callgate-ignored"] == ", ".join(f"{schema}.{each}" for each in SLIPPED)
+    strict = create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
+    async with client_of(strict) as strict_client:
+        refused = await strict_client.post(url, json=sent)
+    assert refused.status_code == 400
+    assert "did you mean 'required'?" in refused.text
+    if "param" in refused.json()["error"]:
+        assert refused.json()["error"]["param"] == f"{schema}.{SLIPPED[0]}"
+
+
+async def test_a_keyword_that_is_no_slip_is_named_and_not_refused(settings, runtime):
+    own = {
+        "type": "object",
+        "properties": {"kind": {"type": "string", "nullable": True}},
+        "discriminator": {},
+    }
+    strict = create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
+    async with client_of(strict) as client:
+        answer = await client.post(URL, json=body(tools=[{"name": "g", "parameters": own}]))
+    named = "tools[0].schema.discriminator, tools[0].schema.properties.kind.nullable"
+    assert (answer.status_code, answer.headers["x-callgate-ignored"]) == (200, named)
+
+
+async def test_what_was_warned_of_at_registration_or_is_never_used_is_not_named(client):
+    tools = [{"name": "registered", "parameters": SLIPS}]
+    registered = await client.put("/v1/toolsets/mail", json={"tools": tools})
+    assert len(registered.json()["warnings"]) == 3
+    unused = {"type": "object", "$defs": {"a": {"minLength": 3}}}
+    draft_4 = {"type": "object", "properties": {"n": {"minimum": 0, "exclusiveMinimum": True}}}
+    own = [{"name": "a", "parameters": unused}, {"name": "b", "parameters": draft_4}]
+    answer = await client.post(URL, json=body(toolset="mail", tools=own))
+    assert answer.status_code == 200
+    assert "x-callgate-ignored" not in answer.headers
+
+
+async def test_only_the_first_keywords_without_effect_are_named(client):
+    many = {"type": "object", **{f"zz{i}": 1 for i in range(1_000)}}
+    tools = [{"name": name, "parameters": many} for name in "gh"]
+    answer = await client.post(URL, json=body(tools=tools))
+    assert len(answer.headers["x-callgate-ignored"].split(", ")) == 32
+
+
 @pytest.mark.parametrize(
     "field",
     ["input", "instructions", "max_output_tokens", "previous_response_id", "stop_sequences", "system"],
