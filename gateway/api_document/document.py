@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from litestar import Litestar
+from litestar import HttpMethod, Litestar
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.types import ControllerRouterHandler
@@ -78,11 +78,11 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
     }
 
 
-def _operation_id(handler: Any, _method: Any, path: Any) -> str:
-    """The name of the handler; if a handler has several paths, each path has its own name."""
-    name = str(handler.fn.__name__)
-    own = "_".join(str(part) for part in path if isinstance(part, str))
-    return name if len(handler.paths) == 1 else f"{name}:{own}"
+def _operation_id(handler: Any, method: Any, path: Any) -> str:
+    """The name of the handler; if a handler has several paths or methods, each has its own name."""
+    own = ["_".join(str(part) for part in path if isinstance(part, str))] if len(handler.paths) > 1 else []
+    own += [str(method)] if method == HttpMethod.HEAD else []  # which is not described
+    return ":".join((handler.fn.__name__, *own))
 
 
 def _answer_types() -> Iterator[Any]:

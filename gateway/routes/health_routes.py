@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 from typing import Any
 
-from litestar import Response, get
+from litestar import HttpMethod, Response, get, route
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
 from gateway.errors import NoMetrics
@@ -12,8 +12,11 @@ from gateway.routes.operations_routes import state_json
 from gateway.services import LOST, WiredServices
 from runtime.protocol import EngineState
 
+PROBED = (HttpMethod.GET, HttpMethod.HEAD)
+"""The methods of monitors; the server sends no body to HEAD."""
 
-@get(["/healthz", "/health", "/ping"])
+
+@route(["/healthz", "/health", "/ping"], http_method=PROBED)
 async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
     """200 while the process works; 503 when only a restart helps."""
     health = await services.runtime.health()
@@ -22,7 +25,7 @@ async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
     return Response({"status": "ok"})
 
 
-@get("/readyz")
+@route("/readyz", http_method=PROBED)
 async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
     """Whether requests can be served; if not, why."""
     reason = await services.unready_reason()

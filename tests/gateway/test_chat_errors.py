@@ -5,6 +5,7 @@ import json
 import pytest
 from chat import URL, body
 from sample_tools import TIME, WEATHER
+from serving import served
 
 from runtime.errors import (
     BudgetTooSmall,
@@ -198,6 +199,18 @@ async def test_an_engine_that_is_lost_is_told_to_whoever_starts_processes_anew(c
             503,
             "the engine has failed; only a restart helps",
         )
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/health", "/ping", "/readyz"])
+def test_a_monitor_may_send_head(app, runtime, path):
+    """As `wget --spider` does."""
+    with served(app) as http:
+        for health, status in ((Health(is_ready=True), 200), (Health(is_ready=False, is_lost=True), 503)):
+            runtime.health_now = health
+            answers = [http.request(method, path) for method in ("HEAD", "GET")]
+            assert [answer.status_code for answer in answers] == [status, status]
+            assert answers[0].content == b""
+            assert answers[0].headers["content-length"] == answers[1].headers["content-length"]
 
 
 async def test_models_are_listed(client):
