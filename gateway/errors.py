@@ -232,18 +232,24 @@ class Forbidden(GatewayError):
 class RateLimited(GatewayError):
     """An API key has used up its `limit` of requests or tokens (`kind`) per minute.
 
-    After `retry_after_s` seconds enough is free again for this request, after `reset_s` the whole limit.
+    The request would take `amount` of it. After `retry_after_s` seconds enough is free again for this
+    request, after `reset_s` the whole limit.
     """
 
-    def __init__(self, kind: str, limit: int, remaining: int, retry_after_s: float, reset_s: float) -> None:
+    def __init__(
+        self, kind: str, limit: int, *, remaining: int, amount: int, retry_after_s: float, reset_s: float
+    ) -> None:
         self.kind = kind
         self.limit = limit
         self.remaining = remaining
         self.retry_after_s = retry_after_s
         self.reset_s = reset_s
+        is_of_tokens = kind == "tokens"
+        needs = f", and this request reserves {amount}" if is_of_tokens else ""
+        remedy = ", or lower max_tokens" if is_of_tokens else ""
         super().__init__(
-            f"this key may use {limit} {kind} a minute, and has {remaining} left;"
-            f" try again in {math.ceil(retry_after_s)} s"
+            f"this key may use {limit} {kind} a minute, and has {remaining} left{needs};"
+            f" try again in {math.ceil(retry_after_s)} s{remedy}"
         )
 
 

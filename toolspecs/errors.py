@@ -84,7 +84,7 @@ class UnreadableSource(ToolspecsError):
     def __init__(self, source: str, reason: str) -> None:
         self.source = source
         self.reason = shorten(reason, 1_000)
-        super().__init__(f"{shorten(source, 300)}: {self.reason}")
+        super().__init__(f"{shorten(source, 300).removesuffix(':')}: {self.reason}")
 
 
 class LimitExceeded(ToolspecsError):
@@ -171,13 +171,13 @@ class UnknownRevision(ToolspecsError):
 
 
 class DroppedRevision(UnknownRevision):
-    """The revision was removed with others that were too old; those from `before` on are kept."""
+    """The revision was removed with others that were too old; those from `before` on are all kept."""
 
     def __init__(self, toolset: str, number: int, latest: int, before: int) -> None:
         super().__init__(toolset, number, latest)
         self.before = before
-        oldest = "none is kept" if before > latest else f"the oldest that is kept is {before}"
-        self.args = (f"revision {number} of toolset {toolset!r} was dropped as too old; {oldest}",)
+        kept = "none is kept" if before > latest else f"those from {before} on are kept"
+        self.args = (f"revision {number} of toolset {toolset!r} was dropped as too old; {kept}",)
 
 
 class QuotaExceeded(ToolspecsError):

@@ -82,9 +82,14 @@ class RateLimits:
         if total > limit:
             await store.increment(_key(counter, bucket), -amount, ttl_s=_COUNTER_TTL_S)
             used[bucket] -= amount
-            retry_after_s = _expires_at(used, total - limit) - now
-            remaining = max(0, limit - total + amount)
-            raise RateLimited(kind, limit, remaining, retry_after_s, _expires_at(used) - now)
+            raise RateLimited(
+                kind,
+                limit,
+                remaining=max(0, limit - total + amount),
+                amount=amount,
+                retry_after_s=_expires_at(used, total - limit) - now,
+                reset_s=_expires_at(used) - now,
+            )
         return Reservation(counter, bucket, amount, limit, limit - total, _expires_at(used) - now, store)
 
     def settle(self, reservation: Reservation, amount: int) -> None:

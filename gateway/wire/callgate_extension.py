@@ -14,6 +14,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
     toolsets = [{"name": r.name, "revision": r.number} for r in generation.toolsets]
     only: JSON = toolsets[0] if len(toolsets) == 1 else {}
     stats = [finished.stats for finished in generation.finished]
+    in_order = sorted(generation.finished, key=lambda finished: finished.choice)
     grammar = generation.grammar
     shown_grammar = grammar if generation.tells_source else None
     tokens = generation.inspected.take() if generation.inspected else []
@@ -29,7 +30,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "rescued_tokens": num_rescued(stats),
         "dropped_messages": generation.num_dropped,
         "tool_search": _search_json(generation.search_result),
-        "selections": [_selection_json(f.choice, f.stats) for f in generation.finished if f.stats.selection],
+        "selections": [_selection_json(f.choice, f.stats) for f in in_order if f.stats.selection],
         **({"tokens": tokens} if tokens else {}),
     }
 

@@ -287,6 +287,11 @@ async def test_a_document_that_json_cannot_hold_is_refused_at_its_place(client, 
     assert reason in answer.json()["detail"]
 
 
+async def test_a_document_without_operations_is_told(client):
+    answer = await client.post(IMPORT, json={"openapi": {"document": {"openapi": "3.1.0", "paths": {}}}})
+    assert answer.json()["detail"] == "document: it has no operations"
+
+
 async def test_a_gateway_reads_servers_of_the_networks_that_its_settings_admit(settings, runtime):
     server = MCPServer("Weather Desk")
 

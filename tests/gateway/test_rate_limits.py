@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import re
 
 import pytest
 from fake_runtime import STATS, call
@@ -128,6 +129,7 @@ async def test_requests_are_counted_told_and_refused(limited):
         refused = await client.post("/v1/chat/completions", json=CHAT, headers=own)
         assert (refused.status_code, told(refused, "requests")) == (429, ["2", "0"])
         assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert "reserves" not in refused.json()["error"]["message"]
         assert 1 <= int(refused.headers["retry-after"]) <= 65
         refused = await client.post("/v1/messages", json=CHAT, headers=own)
         assert refused.json()["error"]["type"] == "rate_limit_error"
@@ -227,7 +229,9 @@ async def test_too_many_tokens_are_refused_before_anything_is_computed(limited, 
         asked = {**CHAT, "max_tokens": 99}
         refused = await client.post("/v1/chat/completions", json=asked, headers=own)
         assert (refused.status_code, runtime.requests) == (429, [])
-        assert "tokens a minute" in refused.json()["error"]["message"]
+        message = refused.json()["error"]["message"]
+        assert re.search(r"100 tokens a minute, and has \d+ left, and this request reserves 99;", message)
+        assert message.endswith(", or lower max_tokens")
 
 
 async def test_two_gateways_over_one_redis_uphold_one_limit(settings, runtime, tmp_path):

@@ -59,6 +59,17 @@ async def test_a_stream_tells_it_at_its_end(client, selected, url, sent):
     assert selected.requests[-1].is_streamed
 
 
+async def test_several_answers_are_told_in_their_order(client, runtime):
+    """They are told by their numbers, and they end in any order."""
+    runtime.script = [
+        replace(each, stats=STATS_OF_THREE) if isinstance(each, Finished) else each
+        for choice in (1, 0)
+        for each in call("get_weather", '{"place": "Oslo", "days": 3}', choice=choice)
+    ]
+    answer = await ask(client, tools=[WEATHER], tool_choice="required", n=2, callgate={"accept": 8})
+    assert [told["index"] for told in answer["callgate"]["selections"]] == [0, 1]
+
+
 async def test_a_request_that_does_not_say_leaves_it_to_the_engine(client, runtime):
     answer = await ask(client, tools=[WEATHER], tool_choice="required")
     assert runtime.requests[-1].selection is None

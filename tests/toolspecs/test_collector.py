@@ -88,7 +88,7 @@ async def test_the_last_revisions_are_kept(store, other, clock):
         assert (await fresh.get("t", number)).toolset == toolset("t", number)
     for number in (1, 15):
         with pytest.raises(
-            DroppedRevision, match=f"revision {number} .* dropped .* oldest that is kept is 16"
+            DroppedRevision, match=f"revision {number} .* dropped .* those from 16 on are kept"
         ):
             await fresh.get("t", number)
         with pytest.raises(DroppedRevision):
