@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 from msgspec import Meta
 
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from compiler.grammar.gbnf import token_choice
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.client import (

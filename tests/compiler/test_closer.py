@@ -16,7 +16,7 @@ from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
 from compiler.closing import closer as closing
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.shortest import NEVER
 from compiler.linker.linker import LinkedGrammar

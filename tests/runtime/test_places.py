@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from random_decoding import Generation
 
 from compiler import Vocabulary, compile_schema, compile_toolset
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from compiler.syntaxes import SYNTAXES
 from runtime.events import ArgumentsDelta, CallStarted, InspectedToken, TextDelta
 from runtime.inspection import MAX_POINTER, Cause, Inspection, TokenPlace

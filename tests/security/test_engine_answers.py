@@ -12,7 +12,7 @@ import pytest
 from completions_server import StandIn
 from remote_engines import REQUEST, SETTINGS, WATCH, answering, events_of, load_text, remote_over, tokens_of
 
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from runtime.engines import output_writer
 from runtime.engines.client import (
     MAX_TOKENS,

@@ -7,7 +7,7 @@ import pytest
 from dictation import Indifferent, dictate, engine_of, ids_of, spelled_vocabulary
 
 from compiler import compile_schema
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from compiler.prepared_vocabulary import prepare
 from runtime import jump_forward as jumping
 from runtime.decoding.token_writer import JUMP_PAUSE, MAX_FORCED

@@ -10,7 +10,7 @@ import pytest
 from compiler import compile_schema, compile_toolset
 from compiler.cache_entry import CacheEntry
 from compiler.closing import closer as closing
-from compiler.closing.closer import Segmentation
+from compiler.closing.segmentation import Segmentation
 from compiler.errors import MatchingTooSlow, UnsupportedGrammar, UnsupportedSchema
 from compiler.guard import guard
 from compiler.guard.candidate_tokens import CandidateTokens
