@@ -91,19 +91,19 @@ class Canary:
 
     async def _check_call(self, client: EngineClient, model: ServedModel, grammar: GrammarLookup) -> None:
         written = self._sent.of_lookup(grammar)
-        sentinel = self._sent.watch()
+        plugin_watch = self._sent.watch()
         matcher = grammar.grammar.matcher()
         num_written = 0
         async with aclosing(self._chunks(client, model, MAX_TOKENS, written)) as chunks:
             async for chunk in chunks:
                 is_last = chunk.finish_reason is not None
-                tokens = sentinel.passed(chunk.tokens, is_last=is_last) if sentinel else chunk.tokens
+                tokens = plugin_watch.passed(chunk.tokens, is_last=is_last) if plugin_watch else chunk.tokens
                 for token in tokens:
                     num_written += 1
                     if not (self._token_bytes.has(token.token_id) and matcher.accept(token.token_id)):
                         reason = f"wrote a token against its grammar as token {num_written} of an output"
                         raise EngineBroke(client.name, f"{reason}; its masks are not in force")
-                if sentinel is not None and sentinel.is_found:
+                if plugin_watch is not None and plugin_watch.is_plugin_missing:
                     raise PluginMissing(client.name)
         if not matcher.is_completed():
             raise EngineBroke(client.name, f"ended a call after {num_written} tokens, before it was complete")

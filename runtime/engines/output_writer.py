@@ -24,7 +24,7 @@ from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequests
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
 from runtime.engines.replicas import Replica, Replicas
-from runtime.engines.sent_grammars import SentGrammars, SentinelWatch
+from runtime.engines.sent_grammars import PluginWatch, SentGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
@@ -183,7 +183,7 @@ class OutputWriter:
             request, partial(self._completion_request, replica.model.model_id, request, output)
         )
         request.times.note_begun()
-        sentinel = self._grammars.watch() if request.recipe is not None else None
+        plugin_watch = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
         num_empty = 0
         async with (
@@ -202,7 +202,7 @@ class OutputWriter:
                 if chunk.num_cached is not None and output.num_requests == 1:
                     delivery.num_cached = _num_cached(chunk.num_cached, output)
                 finish_reason = chunk.finish_reason or finish_reason
-                tokens = _checked_tokens(chunk, sentinel, replica)
+                tokens = _checked_tokens(chunk, plugin_watch, replica)
                 with stall_clock.stopped():
                     await deliver_verified(
                         output, tokens, delivery, partial(self._threads.submit, request.client_id)
@@ -274,13 +274,13 @@ def _num_cached(told: int, output: VerifiedOutput) -> int:
 
 
 def _checked_tokens(
-    chunk: EngineChunk, sentinel: SentinelWatch | None, replica: Replica
+    chunk: EngineChunk, plugin_watch: PluginWatch | None, replica: Replica
 ) -> Sequence[SampledToken]:
-    """The tokens of a chunk that are not of the sentinel; raises PluginMissing once it is complete."""
-    if sentinel is None:
+    """The tokens of a chunk that are not of `PLUGIN_MISSING`; raises PluginMissing once that is complete."""
+    if plugin_watch is None:
         return chunk.tokens
-    tokens = sentinel.passed(chunk.tokens, is_last=chunk.finish_reason is not None)
-    if sentinel.is_found:
+    tokens = plugin_watch.passed(chunk.tokens, is_last=chunk.finish_reason is not None)
+    if plugin_watch.is_plugin_missing:
         replica.suspect()
         raise PluginMissing(replica.client.name)
     return tokens

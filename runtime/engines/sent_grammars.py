@@ -25,26 +25,26 @@ MAX_GRAMMAR_CHARS = 200_000
 """An engine takes seconds to read a longer grammar. It gets none then, and its wrong tokens are refused."""
 
 
-class SentinelWatch:
-    """Holds tokens back while they may begin the sentinel that an engine without the plugin writes."""
+class PluginWatch:
+    """Holds tokens back while they may begin the text that an engine without the plugin writes."""
 
     def __init__(self, token_bytes: TokenBytes) -> None:
         self._token_bytes = token_bytes
         self._text = b""
         self._held: list[SampledToken] | None = []
-        self.is_found = False
+        self.is_plugin_missing = False
 
     def passed(self, tokens: Sequence[SampledToken], *, is_last: bool = False) -> Sequence[SampledToken]:
-        """The tokens that are certainly not part of the sentinel."""
+        """The tokens that are certainly not part of that text."""
         if self._held is None:
             return tokens
         self._held += tokens
         self._text += self._token_bytes.of(t.token_id for t in tokens if self._token_bytes.has(t.token_id))
-        sentinel = PLUGIN_MISSING.encode()
-        if self._text == sentinel:
-            self.is_found = True
+        missing_text = PLUGIN_MISSING.encode()
+        if self._text == missing_text:
+            self.is_plugin_missing = True
             return ()
-        may_follow = not self._held or (self._text and sentinel.startswith(self._text))
+        may_follow = not self._held or (self._text and missing_text.startswith(self._text))
         if may_follow and not is_last:
             return ()
         released, self._held = self._held, None
@@ -75,7 +75,7 @@ class SentGrammars(Protocol):
     def of_lookup(self, lookup: GrammarLookup) -> str | None:
         """The text to send for a whole output of a grammar."""
 
-    def watch(self) -> SentinelWatch | None:
+    def watch(self) -> PluginWatch | None:
         """A watch for signs that the engine could not read the text; None if there are no such signs."""
 
     async def close(self) -> None:
@@ -150,9 +150,9 @@ class MarkedGrammars:
         parts = self._parts.parts(lookup.recipe)
         return spell_mark(lookup.recipe, is_thinking=False, secret=self._secret, parts=parts)
 
-    def watch(self) -> SentinelWatch | None:
-        """Watch for the sentinel that an engine without the plugin writes."""
-        return SentinelWatch(self._token_bytes)
+    def watch(self) -> PluginWatch | None:
+        """Watch for the text that an engine without the plugin writes."""
+        return PluginWatch(self._token_bytes)
 
     async def close(self) -> None:
         """End what is being published."""
@@ -198,7 +198,7 @@ class RestGrammars:
         closer = lookup.grammar.closer()
         return None if closer is None else self._written(closer.rest_grammar())
 
-    def watch(self) -> SentinelWatch | None:
+    def watch(self) -> PluginWatch | None:
         """Nothing to watch for."""
         return None
 
