@@ -63,8 +63,7 @@ class TokenLengths:
         """Decode all tokens now, within a second, instead of when a pattern first asks for it."""
         for lead in (*_LEADS, QUOTE):
             self._decoded(lead)
-        assert len(self._open_later) == len(self._ids)
-        assert self._open_another is not None
+        _ = self._open_later, self._open_another
 
     def opening_too_much(self, bounds: Collection[LengthBound]) -> TokenSet:
         """The tokens that might open a string and write more of it than one of the bounds allows.

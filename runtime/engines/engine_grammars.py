@@ -30,7 +30,7 @@ class EngineGrammars:
         """Compile what most grammars share, which takes seconds; `num_columns` is the width of the logits."""
         start = time.perf_counter()
         prepared = PreparedVocabulary(vocabulary)
-        assert prepared.index.last_word is not None
+        _ = prepared.index.last_word
         prime(prepared)
         self._num_columns = num_columns
         url = self._settings.store_url
