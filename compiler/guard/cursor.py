@@ -387,7 +387,12 @@ class JsonCursor(NamedTuple):
         """
         containers = tuple(
             (
-                container[1:7],
+                container.states,
+                container.is_object,
+                container.forbids_repeats,
+                container.can_run_out,
+                container.marked_keys,
+                container.is_recorded,
                 container.item_index,
                 container.key,
                 None if container.is_recorded else container.seen,
