@@ -14,14 +14,16 @@ from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
-REST = 4
-"""A client rests so many times as long as its last body took."""
+REST_FACTOR = 4
+"""A client rests this many times as long as its last body took."""
 USUAL_S = 0.002
-"""So much time of each body does not count; most bodies take no more."""
+"""A body that took no longer than this causes no rest; most take less."""
 RECENT_S = 2.0
-"""So long after its last body, another client may be expected to send the next one."""
-_LOOK_S = 0.02
-_MANY = 1_000
+"""For this long after its last body, a client is expected to send another."""
+_RECHECK_S = 0.02
+"""How often a resting client looks whether others are still there."""
+_MAX_RESTS = 1_000
+"""From this many rests on, those that are over are forgotten."""
 
 _ClientLane = tuple[str, str]
 """A client and one of its lanes."""
@@ -45,7 +47,7 @@ class ClientPace:
 
     @asynccontextmanager
     async def reading(
-        self, client_id: str, has_others: Callable[[], bool], lane: str = ""
+        self, client_id: str, has_others: Callable[[], bool], lane: str
     ) -> AsyncIterator["ReadingTime"]:
         """Wait until a body of a client may be read; the block reads it.
 
@@ -57,7 +59,7 @@ class ClientPace:
             while (rest_s := self._rests_until.get((client_id, lane), 0.0) - time.monotonic()) > 0:
                 if not (self._has_recent_others(client_id) or has_others()):
                     break
-                await asyncio.sleep(min(rest_s, _LOOK_S))
+                await asyncio.sleep(min(rest_s, _RECHECK_S))
             spent = ReadingTime()
             try:
                 yield spent
@@ -70,10 +72,10 @@ class ClientPace:
 
     def _set_rest(self, lane: _ClientLane, seconds: float) -> None:
         now = time.monotonic()
-        if len(self._rests_until) >= _MANY:
+        if len(self._rests_until) >= _MAX_RESTS:
             self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
         if seconds > USUAL_S:
-            self._rests_until[lane] = now + REST * seconds
+            self._rests_until[lane] = now + REST_FACTOR * seconds
 
 
 class ReadingTime:

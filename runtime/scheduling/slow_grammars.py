@@ -11,9 +11,9 @@ processor time is counted for each sequence: for its masks, its closer and its f
   slow tokens took least comes first.
 - Once half of a step, that of the masks or that of the tokens, has spent `STEP_S`, the other sequences wait.
   Those that have waited longest come first in the next step.
-- While other clients have quick sequences, slow ones rest for `REST` times as long as the slowest took.
-  Meanwhile a step has slow sequences of `LIGHT_STEP_S` only, of *light* clients, which took far less than
-  another one. They do not prolong the rest.
+- While other clients have quick sequences, slow ones rest for `REST_FACTOR` times as long as the slowest
+  took. Meanwhile a step has slow sequences of `LIGHT_STEP_S` only, of *light* clients, which took far less
+  than another one. They do not prolong the rest.
 - A sequence whose slow tokens took more than `MAX_SLOW_S` fails. A schema that takes as long to compile is
   refused too.
 """
@@ -30,7 +30,7 @@ from runtime.scheduling.sequence import Sequence
 
 SLOW_S = 0.01
 STEP_S = 0.1
-REST = 4
+REST_FACTOR = 4
 RECENT_S = 5.0
 FIRST_TOKENS = 4
 LIGHT = 8
@@ -126,7 +126,7 @@ class SlowGrammars:
         recent = self._recent()
         own = recent.get(client_id, _SlowTokens())
         if taken_s > LIGHT_STEP_S or not _is_light(own, recent):
-            self._resumes_at = max(self._resumes_at, now + REST * taken_s)
+            self._resumes_at = max(self._resumes_at, now + REST_FACTOR * taken_s)
         self._slow_clients = {name: slow for name, slow in self._slow_clients.items() if name in recent}
         self._slow_clients[client_id] = _SlowTokens(taken_s, own.total_s + taken_s, now)
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gateway.http import client_pace
-from gateway.http.client_pace import REST, USUAL_S, ClientPace
+from gateway.http.client_pace import REST_FACTOR, USUAL_S, ClientPace
 
 LONG_S = 0.05
 
@@ -20,7 +20,7 @@ async def read(pace, client_id, seconds, *, has_others=False):
     """Read a body that takes so long; returns how long the client had to wait before."""
     pace.note(client_id)
     start = time.monotonic()
-    async with pace.reading(client_id, lambda: has_others) as spent:
+    async with pace.reading(client_id, lambda: has_others, "small") as spent:
         waited_s = time.monotonic() - start
         spent.seconds = seconds
     return waited_s
@@ -28,13 +28,13 @@ async def read(pace, client_id, seconds, *, has_others=False):
 
 async def test_a_client_rests_while_others_wait_for_answers(pace):
     assert await read(pace, "a", LONG_S, has_others=True) < LONG_S
-    assert await read(pace, "a", LONG_S, has_others=True) > REST * LONG_S * 0.9
+    assert await read(pace, "a", LONG_S, has_others=True) > REST_FACTOR * LONG_S * 0.9
 
 
 async def test_a_client_rests_while_others_have_sent_something_lately(pace):
     await read(pace, "a", LONG_S)
     await read(pace, "b", 0)
-    assert await read(pace, "a", LONG_S) > REST * LONG_S * 0.9
+    assert await read(pace, "a", LONG_S) > REST_FACTOR * LONG_S * 0.9
 
 
 async def test_a_client_alone_does_not_rest(pace, monkeypatch):
@@ -46,7 +46,7 @@ async def test_a_client_alone_does_not_rest(pace, monkeypatch):
 
 async def test_usual_bodies_need_no_rest(pace):
     await read(pace, "a", USUAL_S, has_others=True)
-    assert await read(pace, "a", USUAL_S, has_others=True) < REST * USUAL_S
+    assert await read(pace, "a", USUAL_S, has_others=True) < REST_FACTOR * USUAL_S
 
 
 async def test_the_rest_of_one_client_holds_up_no_other(pace):
@@ -57,7 +57,7 @@ async def test_the_rest_of_one_client_holds_up_no_other(pace):
 async def test_bodies_of_a_client_are_read_one_after_another_each_with_its_rest(pace):
     start = time.monotonic()
     await asyncio.gather(*(read(pace, "a", LONG_S, has_others=True) for _ in range(3)))
-    assert time.monotonic() - start > 2 * REST * LONG_S * 0.9
+    assert time.monotonic() - start > 2 * REST_FACTOR * LONG_S * 0.9
 
 
 async def test_the_time_counts_of_a_body_that_is_refused(pace):
@@ -68,6 +68,6 @@ async def test_the_time_counts_of_a_body_that_is_refused(pace):
         raise ValueError("refused")
 
     with pytest.raises(ValueError, match="refused"):
-        async with pace.reading("a", lambda: True) as spent:
+        async with pace.reading("a", lambda: True, "small") as spent:
             spent.timed(refuse)
-    assert await read(pace, "a", 0, has_others=True) > REST * LONG_S * 0.9
+    assert await read(pace, "a", 0, has_others=True) > REST_FACTOR * LONG_S * 0.9

@@ -10,7 +10,7 @@ from compiler.errors import MatchingTooSlow
 from runtime.errors import GrammarTooSlow
 from runtime.events import FinishReason
 from runtime.scheduling.sequence import SequenceStatus
-from runtime.scheduling.slow_grammars import MAX_SLOW_S, RECENT_S, REST, SLOW_S, STEP_S
+from runtime.scheduling.slow_grammars import MAX_SLOW_S, RECENT_S, REST_FACTOR, SLOW_S, STEP_S
 
 
 def test_ten_tokens_beside_slow_grammars_take_few_times_as_long_as_alone():
@@ -190,7 +190,7 @@ def test_slow_sequences_take_turns_beside_quick_ones_of_others():
         machine.step()
     batches = machine.runner.batches[2:]
     assert max(batch.count("attacker") for batch in batches) == 1
-    assert sum("attacker" in batch for batch in batches) < 250 * 0.01 / (REST * 0.2) + 2
+    assert sum("attacker" in batch for batch in batches) < 250 * 0.01 / (REST_FACTOR * 0.2) + 2
     assert any(sequence.num_output > 1 for sequence in slow)
 
 
