@@ -63,32 +63,32 @@ class Allowance:
 
     limits: RateLimits
     grant: Grant
-    requests: Reservation | RateLimited | None = None
-    tokens: Reservation | RateLimited | None = None
+    states: dict[Limited, Reservation | RateLimited] = field(default_factory=dict)
+    """What was reserved of each limit, or why nothing was."""
 
     async def count_request(self) -> None:
         """Count the request. Raises RateLimited."""
         if self.grant.requests_per_minute is not None:
-            self.requests = await self._reserve(Limited.REQUESTS, 1, self.grant.requests_per_minute)
+            await self._reserve(Limited.REQUESTS, 1, self.grant.requests_per_minute)
 
     async def reserve_tokens(self, num_tokens: int) -> Reservation | None:
         """Reserve tokens for an answer; None if tokens are not limited. Raises RateLimited."""
         if self.grant.tokens_per_minute is None:
             return None
-        self.tokens = await self._reserve(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
-        return self.tokens
+        return await self._reserve(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
 
     async def _reserve(self, kind: Limited, amount: int, limit: int) -> Reservation:
         try:
-            return await self.limits.reserve(f"{self.grant.key_id}/{kind}", kind, amount, limit)
+            reservation = await self.limits.reserve(f"{self.grant.key_id}/{kind}", kind, amount, limit)
         except RateLimited as error:
-            setattr(self, kind, error)
+            self.states[kind] = error
             raise
+        self.states[kind] = reservation
+        return reservation
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers that say what is left, as OpenAI sends them."""
-        limits = [(Limited.REQUESTS, self.requests), (Limited.TOKENS, self.tokens)]
-        return [header for kind, state in limits if state for header in _headers(kind, state)]
+        return [header for kind, state in self.states.items() for header in _headers(kind, state)]
 
 
 def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:
