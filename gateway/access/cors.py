@@ -72,7 +72,7 @@ class Cors:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         exposed = (b"access-control-expose-headers", EXPOSED.encode())
-        await self._app(scope, receive, with_headers(send, [*shared, exposed]))
+        await self._app(scope, receive, with_headers(send, lambda: [*shared, exposed]))
 
     def _admitted(self, scope: HTTPScope) -> bytes | None:
         """The origin of the request if its pages may call, else None."""

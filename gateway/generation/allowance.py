@@ -9,13 +9,14 @@ from typing import Any
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
 from gateway.access.rate_limits import Limited, RateLimits, Reservation
 from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
 from gateway.generation.turn import Observer
+from gateway.http.headers import with_headers
 from gateway.http.problems import send_error
 from runtime.errors import DeadlineExceeded, GrammarTooSlow, RequestRefused
 from runtime.events import ArgumentsDelta, Event, Finished, GenerationStats, TextDelta, ThoughtDelta
@@ -48,7 +49,7 @@ class LimitedRequests(ASGIMiddleware):
             return
         allowance = Allowance(self._limits, grant)
         scope[ALLOWANCE] = allowance  # type: ignore[literal-required]
-        send_with_headers = _with_headers(send, allowance)
+        send_with_headers = with_headers(send, allowance.headers)
         try:
             await allowance.count_request()
         except RateLimited as error:
@@ -225,14 +226,3 @@ def _duration(seconds: float) -> str:
     """
     minutes, rest = divmod(max(0, math.ceil(seconds)), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-
-
-def _with_headers(send: Send, allowance: Allowance) -> Send:
-    """`send`, with the headers of an allowance as it is when the answer begins."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *allowance.headers()]
-        await send(message)
-
-    return sending

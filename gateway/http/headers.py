@@ -3,7 +3,7 @@
 import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from litestar import Request
@@ -37,12 +37,12 @@ class RequestIds:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        client_id = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = client_id if _USABLE_ID.fullmatch(client_id) else uuid.uuid4().hex.encode()
+        sent_id = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = sent_id if _USABLE_ID.fullmatch(sent_id) else uuid.uuid4().hex.encode()
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
         scope[ARRIVED] = time.monotonic()  # type: ignore[literal-required]
         named = [(b"x-request-id", request_id), (b"request-id", request_id)]
-        await self._app(scope, receive, with_headers(send, named))
+        await self._app(scope, receive, with_headers(send, lambda: named))
 
 
 async def name_methods(message: Message, scope: Scope) -> None:
@@ -61,12 +61,12 @@ async def name_methods(message: Message, scope: Scope) -> None:
         MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(route.methods))
 
 
-def with_headers(send: Send, headers: Iterable[tuple[bytes, bytes]]) -> Send:
-    """`send`, with some headers added to the answer."""
+def with_headers(send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]]) -> Send:
+    """`send`, with some headers added to the answer, as they are when it begins."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *headers]
+            message["headers"] = [*message["headers"], *headers()]
         await send(message)
 
     return sending
