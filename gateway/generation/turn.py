@@ -100,7 +100,7 @@ class Generation:
     has_logprobs: bool
     toolsets: tuple[RevisionSummary, ...]
     grammar: GrammarLookup | None
-    source: AsyncIterator[PromptRead | Event]
+    runtime_events: AsyncIterator[PromptRead | Event]
     observer: Observer
     deadline: Deadline
     """When it has passed, the answer ends, even if the runtime does not end it."""
@@ -115,7 +115,7 @@ class Generation:
     search_result: ToolSearchResult | None = None
     num_prompt_tokens: int = 0
     """Known once `begin` has returned; 0 if the runtime does not tell."""
-    tells_source: bool = True
+    tells_grammar_source: bool = True
     """Whether the answer may tell where the grammar was found and how long that took. It would tell a tenant
     what others have cached."""
     fingerprint: str = ""
@@ -132,11 +132,11 @@ class Generation:
         """
         try:
             async with self.deadline.enforced(GRACE_S):
-                first = await anext(self.source)
+                first = await anext(self.runtime_events)
                 if isinstance(first, PromptRead):
                     self.num_prompt_tokens = first.num_prompt_tokens
                     self.observer.prompt_read(first.num_prompt_tokens)
-                    first = await anext(self.source)
+                    first = await anext(self.runtime_events)
             assert not isinstance(first, PromptRead), "the prompt is read once"
             self._first = first
         except BaseException:
@@ -165,7 +165,7 @@ class Generation:
 
     async def _next(self) -> Event | None:
         async with self.deadline.enforced(GRACE_S):
-            event = await anext(self.source, None)
+            event = await anext(self.runtime_events, None)
         assert not isinstance(event, PromptRead), "the prompt is read once"
         return event
 
@@ -198,6 +198,6 @@ class Generation:
         await self._close()
 
     async def _close(self) -> None:
-        close = getattr(self.source, "aclose", None)
+        close = getattr(self.runtime_events, "aclose", None)
         if close:
             await close()

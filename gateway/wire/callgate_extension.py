@@ -16,7 +16,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
     stats = [finished.stats for finished in generation.finished]
     in_order = sorted(generation.finished, key=lambda finished: finished.choice)
     grammar = generation.grammar
-    shown_grammar = grammar if generation.tells_source else None
+    shown_grammar = grammar if generation.tells_grammar_source else None
     tokens = generation.inspected.take() if generation.inspected else []
     return {
         "toolset": only.get("name"),
