@@ -42,6 +42,12 @@ class Message:
     thought: str | None = None
     images: tuple[Image, ...] = ()
 
+    @property
+    def num_characters(self) -> int:
+        """The length of what a prompt shows of the message, as a measure of its tokens."""
+        calls = sum(len(call.name) + len(call.arguments) for call in self.calls)
+        return len(self.content) + len(self.thought or "") + calls
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

@@ -201,9 +201,7 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
     text = request.prompt if isinstance(request.prompt, str) else ""
     num_ids = 0 if isinstance(request.prompt, str | None) else len(request.prompt)
     characters = len(text) + sum(tool.num_bytes for tool in request.tools)
-    for message in request.messages:
-        calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
-        characters += len(message.content) + calls
+    characters += sum(message.num_characters for message in request.messages)
     budget = EXPECTED_ANSWER if request.max_tokens is None else request.max_tokens
     prompt = min(num_ids + characters // 4, context_length)
     num_answers = request.num_choices * (

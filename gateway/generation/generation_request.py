@@ -108,18 +108,12 @@ def without_oldest(
     if len(starts) < 2:
         return messages
     first, *later = starts
-    sizes = [_size(message) for message in messages]
+    sizes = [1 + message.num_characters for message in messages]
     excess = sum(sizes) * (1 - error.context_length / max(error.num_prompt_tokens, error.context_length + 1))
     up_to = list(accumulate(sizes, initial=0))
     ends = later[num_turns - 1 :]
     end = next((end for end in ends if up_to[end] - up_to[first] >= excess), later[-1])
     return messages[:first] + messages[end:]
-
-
-def _size(message: Message) -> int:
-    """The length of a message in characters, as a measure of its tokens."""
-    calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
-    return 1 + len(message.content) + len(message.thought or "") + calls
 
 
 def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, ReportEntry]]:

@@ -158,6 +158,16 @@ async def test_tokens_are_reserved_and_settled_by_what_was_answered(limited, set
         assert await remaining(client, own) == 1000 - 3 * SPENT - 1
 
 
+async def test_thoughts_in_a_conversation_count_as_prompt(limited):
+    """Prompts show them, so tokens are reserved for them."""
+    thought = {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm. " * 100}
+    asked = {**CHAT, "messages": [*CHAT["messages"], thought, *CHAT["messages"]]}
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=1000)
+        answer = await client.post("/v1/chat/completions", json=asked, headers=own)
+        assert told(answer, "tokens") == ["1000", str(1000 - (400 + len("HiHello.Hi")) // 4 - 20)]
+
+
 async def test_drafts_that_are_not_taken_count_too(limited, runtime):
     """A client that asks for drafts that all fail pays for them, however short the answer is."""
     *deltas, finished = call("get_weather", "{}")
