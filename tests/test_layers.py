@@ -51,7 +51,7 @@ PURE_RUNTIME = (
     "errors",
     "protocol",
     "text.parameters",
-    "engines.mark",
+    "engines.request_mark",
     "engines.vllm.plugin",
     "engines.sglang.plugin",
 )

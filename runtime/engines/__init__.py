@@ -16,7 +16,7 @@ In the gateway:
     delivery             delivers the events of an output to the client
     published_grammars   which grammars are in the store, where engines read them
     inline_grammars      grammars that travel with their requests
-    mark                 how a request names its grammar to the plugin inside an engine
+    request_mark         how a request names its grammar to the plugin inside an engine
 
 Inside an engine:
 

@@ -8,8 +8,8 @@ from compiler.isolation.priming import prime
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
-from runtime.engines.mark import Mark, read_mark
 from runtime.engines.masked_output import MaskedOutput
+from runtime.engines.request_mark import RequestMark, read_request_mark
 from runtime.engines.settings import PluginSettings
 from toolspecs.stores import open_store
 
@@ -57,11 +57,11 @@ class EngineGrammars:
         """
         return self._primed().prepared.vocabulary.stop_ids
 
-    def mark_of(self, specification: str) -> Mark | None:
-        """The mark in the grammar text of a request, None if there is none; raises InvalidMark."""
-        return read_mark(specification, self._settings.secret)
+    def mark_of(self, specification: str) -> RequestMark | None:
+        """The mark in the grammar text of a request, None if there is none; raises InvalidRequestMark."""
+        return read_request_mark(specification, self._settings.secret)
 
-    def output(self, mark: Mark) -> MaskedOutput:
+    def output(self, mark: RequestMark) -> MaskedOutput:
         """A masked output at its beginning; blocks until its grammar is linked.
 
         Raises:

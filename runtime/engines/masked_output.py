@@ -15,7 +15,7 @@ from compiler.matcher import Bitmask, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recipe import OwnGrammar
 from compiler.token_index import SparseMask
-from runtime.engines.mark import Mark
+from runtime.engines.request_mark import RequestMark
 
 _MIN_ROWS_FOR_THREADS = 16
 _MAX_THREADS = 8
@@ -43,7 +43,7 @@ class MaskedOutput:
     """
 
     def __init__(
-        self, grammar: OwnGrammar, mark: Mark, prepared: PreparedVocabulary, num_columns: int
+        self, grammar: OwnGrammar, mark: RequestMark, prepared: PreparedVocabulary, num_columns: int
     ) -> None:
         width = prepared.vocabulary.width
         if num_columns < width:

@@ -14,7 +14,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.grammar.plain_ebnf import is_longer
 from compiler.recipe import GrammarRecipe
 from compiler.vocabulary import Vocabulary
-from runtime.engines.mark import PLUGIN_MISSING, spell_mark
+from runtime.engines.request_mark import PLUGIN_MISSING, spell_request_mark
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import GrammarNotStored
 from runtime.request import GenerationRequest
@@ -137,7 +137,7 @@ class MarkedGrammars:
         if request.constraint is None or request.draft is not None:
             return None
         assert request.recipe is not None, "a compiled grammar comes with its recipe"
-        return spell_mark(
+        return spell_request_mark(
             request.recipe,
             is_thinking=output.is_thinking,
             secret=self._secret,
@@ -148,7 +148,7 @@ class MarkedGrammars:
     def of_lookup(self, lookup: GrammarLookup) -> str | None:
         """A mark."""
         parts = self._parts.parts(lookup.recipe)
-        return spell_mark(lookup.recipe, is_thinking=False, secret=self._secret, parts=parts)
+        return spell_request_mark(lookup.recipe, is_thinking=False, secret=self._secret, parts=parts)
 
     def watch(self) -> PluginWatch | None:
         """Watch for the text that an engine without the plugin writes."""

@@ -30,8 +30,8 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recipe import GrammarRecipe
 from compiler.vocabulary import Vocabulary
 from runtime.engines.grammar_loader import GrammarLoader
-from runtime.engines.mark import Mark
 from runtime.engines.masked_output import BatchFill, MaskedOutput
+from runtime.engines.request_mark import RequestMark
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -64,7 +64,7 @@ class Rows:
         names = self._guarded if is_guarded else self._plain
         while True:
             name = self._source.choice(names)
-            output = MaskedOutput(self._grammar, Mark(RECIPE), self._grammar.prepared, self._width)
+            output = MaskedOutput(self._grammar, RequestMark(RECIPE), self._grammar.prepared, self._width)
             header = f'<tool_call>\n{{"name": "{name}", "arguments": {{'
             assert output.accept(self._ids(header))
             for _ in range(self._source.randrange(MAX_TOKENS)):
@@ -167,7 +167,7 @@ def _loaded(recipe: GrammarRecipe, prepared: PreparedVocabulary, url: str) -> Li
     width = prepared.vocabulary.width
     start = time.perf_counter()
     grammar = loader.grammar(recipe)
-    MaskedOutput(grammar, Mark(recipe), prepared, width).fill(allocate_bitmask(1, width), 0)
+    MaskedOutput(grammar, RequestMark(recipe), prepared, width).fill(allocate_bitmask(1, width), 0)
     print(f"first mask, nothing cached but the store: {time.perf_counter() - start:.2f} s")
     loader.close()
     assert isinstance(grammar, LinkedGrammar)

@@ -32,7 +32,7 @@ from side_by_side.model import shape
 from transformers import AutoTokenizer
 
 from runtime.engines.grammar_loader import GrammarLoader
-from runtime.engines.mark import read_mark
+from runtime.engines.request_mark import read_request_mark
 from runtime.models.chatml import CHATML
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer, load_tokenizer
@@ -137,7 +137,7 @@ class Replaying(StandIn):
         prompt = spelled.of(body["prompt"]).decode()
         text = next(kind.text for kind in KINDS if f"user\n{kind.text[:40]}" in prompt)
         grammar = body["structured_outputs"]["grammar"]
-        written = spelled.of(read_mark(grammar, self.secret).written_ids).decode()
+        written = spelled.of(read_request_mark(grammar, self.secret).written_ids).decode()
         assert text.startswith(written), f"{written!r} is not how the answer begins"
         ids = self.text.tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
         stop_id = self.text.tokenizer.convert_tokens_to_ids("<|im_end|>")

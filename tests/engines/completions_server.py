@@ -11,7 +11,7 @@ from serving import served
 
 from compiler.matcher import allocate_bitmask
 from runtime.engines.grammar_loader import GrammarUnavailable
-from runtime.engines.mark import PLUGIN_MISSING, InvalidMark, read_mark
+from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, read_request_mark
 
 SECRET = b"0123456789abcdef"
 
@@ -120,7 +120,7 @@ class StandIn(EngineStandIn):
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
-        except InvalidMark as error:
+        except InvalidRequestMark as error:
             await answer(send, {"error": {"message": str(error), "code": 400}}, 400)
             return
         except GrammarUnavailable as error:
@@ -183,7 +183,7 @@ class StandIn(EngineStandIn):
             )
         matcher, num_before = None, 0
         if grammar is not None:
-            mark = read_mark(grammar, self.secret)
+            mark = read_request_mark(grammar, self.secret)
             matcher = self.linked(mark).matcher(is_thinking=mark.is_thinking)
             assert all(map(matcher.accept, mark.written_ids))
             assert body["prompt"][len(body["prompt"]) - len(mark.written_ids) :] == list(mark.written_ids)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from completions_server import StandIn, answer, body_of, event, head, more
 
 from runtime.engines.grammar_loader import GrammarUnavailable
-from runtime.engines.mark import InvalidMark
+from runtime.engines.request_mark import InvalidRequestMark
 
 
 @dataclass
@@ -43,7 +43,7 @@ class SglangStandIn(StandIn):
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
-        except (InvalidMark, GrammarUnavailable) as error:
+        except (InvalidRequestMark, GrammarUnavailable) as error:
             await send(head("text/event-stream"))
             message = f"Failed to compile ebnf grammar: Grammar compilation failed: {error}"
             await self.abort({"type": "abort", "message": message, "status_code": 400}, send)

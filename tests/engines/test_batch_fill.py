@@ -9,8 +9,8 @@ from random_decoding import flags
 
 from compiler.matcher import allocate_bitmask
 from runtime.engines import masked_output
-from runtime.engines.mark import Mark
 from runtime.engines.masked_output import BatchFill, MaskedOutput
+from runtime.engines.request_mark import RequestMark
 
 NUM_ROWS = 48
 
@@ -23,7 +23,9 @@ def lookup(tmp_path_factory):
 def begun(lookup, seed, *, extra_columns=0):
     """An output at a random place of a random text or call."""
     source, vocabulary = random.Random(seed), prepared().vocabulary
-    output = MaskedOutput(lookup.grammar, Mark(lookup.recipe), prepared(), vocabulary.width + extra_columns)
+    output = MaskedOutput(
+        lookup.grammar, RequestMark(lookup.recipe), prepared(), vocabulary.width + extra_columns
+    )
     mask = allocate_bitmask(1, vocabulary.width)
     trigger = vocabulary.markers["<tool_call>"]
     for at in range(source.randrange(40)):

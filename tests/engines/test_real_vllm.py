@@ -13,7 +13,7 @@ from corpus import corpus
 from engine_models import AUTO, REQUIRED, SECRET, TOOLS, ids, look_up, marked, prepared
 from vllm_server import PYTHON, running_vllm
 
-from runtime.engines.mark import PLUGIN_MISSING
+from runtime.engines.request_mark import PLUGIN_MISSING
 from runtime.engines.vllm.plugin import COMPILE, FILL, INIT, READ
 from toolspecs.tool import Tool, ToolChoice
 

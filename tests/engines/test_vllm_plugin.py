@@ -26,8 +26,8 @@ from compiler.errors import MatchingTooSlow
 from compiler.matcher import allocate_bitmask
 from runtime.engines.engine_hooks import UnknownEngine
 from runtime.engines.grammar_loader import GrammarUnavailable
-from runtime.engines.mark import InvalidMark
 from runtime.engines.masked_output import OutputRefused
+from runtime.engines.request_mark import InvalidRequestMark
 from runtime.engines.settings import PluginSettings
 from runtime.engines.vllm.plugin import install, register
 
@@ -190,7 +190,7 @@ def test_a_mask_that_cannot_be_filled_ends_no_engine_that_speculates(start, look
 
 
 REFUSALS = {
-    "signed with another secret": (lambda lookup: marked(lookup, secret=b"another secret, as long"), {}, InvalidMark, "CALLGATE_SECRET"),
+    "signed with another secret": (lambda lookup: marked(lookup, secret=b"another secret, as long"), {}, InvalidRequestMark, "CALLGATE_SECRET"),
     "of another vocabulary": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, vocabulary="0" * 64))), {}, GrammarUnavailable, "tokenizer"),
     "of units that nobody stored": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, tools=(("pay", "0" * 64),)))), {}, GrammarUnavailable, "the store lacks the grammar of 'pay'"),
     "in an engine with narrow logits": (marked, {"columns": 4000}, OutputRefused, "4000 columns"),

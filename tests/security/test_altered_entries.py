@@ -14,7 +14,7 @@ from compiler.cache_entry import CacheEntry
 from compiler.errors import CorruptUnit
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
-from runtime.engines.mark import InvalidMark, read_mark
+from runtime.engines.request_mark import InvalidRequestMark, read_request_mark
 from toolspecs import Tool
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.documents import parse_document
@@ -143,5 +143,5 @@ def test_no_altered_entry_has_a_signature(entry):
 @settings(max_examples=300)
 @given(st.text(max_size=200) | st.text('# calgte:{}",0123456789abcdef\n=.', max_size=200))
 def test_marks_are_read_or_invalid(text):
-    with suppress(InvalidMark):
-        assert read_mark(text, SECRET) is None
+    with suppress(InvalidRequestMark):
+        assert read_request_mark(text, SECRET) is None

@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from runtime.engines.engine_grammars import EngineGrammars
-from runtime.engines.mark import is_marked
 from runtime.engines.masked_output import BatchFill, MaskedOutput
+from runtime.engines.request_mark import has_request_mark
 
 _GRAMMAR = "ebnf"
 
@@ -91,7 +91,7 @@ class SglangBackend:
 
 def _has_mark(key: tuple[str, str]) -> bool:
     kind, specification = key
-    return kind == _GRAMMAR and is_marked(specification)
+    return kind == _GRAMMAR and has_request_mark(specification)
 
 
 class ComingGrammar(Future["SglangGrammar"]):

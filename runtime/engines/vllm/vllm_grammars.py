@@ -45,7 +45,7 @@ class VllmGrammars:
         """The grammar of a mark; None if the specification has none.
 
         Raises:
-            InvalidMark: the mark was altered, or written with another secret or by another version.
+            InvalidRequestMark: the mark was altered, or written with another secret or by another version.
             GrammarUnavailable, OutputRefused: the grammar cannot be loaded, or this engine cannot follow it.
         """
         mark = self._grammars.mark_of(grammar_spec) if request_type == _GRAMMAR else None

@@ -4,7 +4,14 @@ import pytest
 import xgrammar as xgr
 
 from compiler.recipe import FormatKey, GrammarRecipe
-from runtime.engines.mark import MAX_LINE_BYTES, PLUGIN_MISSING, InvalidMark, Mark, read_mark, spell_mark
+from runtime.engines.request_mark import (
+    MAX_LINE_BYTES,
+    PLUGIN_MISSING,
+    InvalidRequestMark,
+    RequestMark,
+    read_request_mark,
+    spell_request_mark,
+)
 from toolspecs.tool import ChoiceMode, ToolChoice
 
 SECRET = b"sixteen bytes or more"
@@ -20,17 +27,17 @@ NAMES = ["line\nbreak", "carriage\rreturn", '"quoted"', "#callgate:1:0:0", "\u20
 
 
 def spelled(recipe=RECIPE, *, is_thinking=False, secret=SECRET):
-    return spell_mark(recipe, is_thinking=is_thinking, secret=secret)
+    return spell_request_mark(recipe, is_thinking=is_thinking, secret=secret)
 
 
 @pytest.mark.parametrize("is_thinking", [True, False])
 def test_a_mark_is_read_as_it_was_written(is_thinking):
-    assert read_mark(spelled(is_thinking=is_thinking), SECRET) == Mark(RECIPE, is_thinking)
+    assert read_request_mark(spelled(is_thinking=is_thinking), SECRET) == RequestMark(RECIPE, is_thinking)
 
 
 def test_a_mark_says_what_is_written_already():
-    text = spell_mark(RECIPE, is_thinking=False, secret=SECRET, written_ids=(5, 0, 151_643))
-    assert read_mark(text, SECRET) == Mark(RECIPE, written_ids=(5, 0, 151_643))
+    text = spell_request_mark(RECIPE, is_thinking=False, secret=SECRET, written_ids=(5, 0, 151_643))
+    assert read_request_mark(text, SECRET) == RequestMark(RECIPE, written_ids=(5, 0, 151_643))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,7 +46,7 @@ def test_any_name_stays_in_the_comment(name):
     text = spelled(recipe)
     assert text.isascii()
     assert text.count("\n") == 2
-    assert read_mark(text, SECRET).recipe == recipe
+    assert read_request_mark(text, SECRET).recipe == recipe
 
 
 def test_an_engine_without_the_plugin_can_write_that_it_is_missing_only(byte_compiler):
@@ -58,7 +65,7 @@ def byte_compiler():
 
 @pytest.mark.parametrize("text", ["", 'root ::= "a"', "# a comment\nroot ::= [a-z]", " #callgate:1:0:0"])
 def test_other_grammars_have_no_mark(text):
-    assert read_mark(text, SECRET) is None
+    assert read_request_mark(text, SECRET) is None
 
 
 TEXT = spelled()
@@ -81,13 +88,13 @@ DAMAGED = {
 @pytest.mark.parametrize("case", DAMAGED)
 def test_a_damaged_mark_is_refused(case):
     text, reason = DAMAGED[case]
-    with pytest.raises(InvalidMark, match=reason):
-        read_mark(text, SECRET)
+    with pytest.raises(InvalidRequestMark, match=reason):
+        read_request_mark(text, SECRET)
 
 
 def test_a_toolset_that_is_too_large_is_refused_by_whoever_writes_the_mark():
     tools = tuple((f"tool_{i:x}", f"{i * 0x9E3779B97F4A7C15 % 2**64:064x}") for i in range(400_000))
-    with pytest.raises(InvalidMark, match="offer fewer tools"):
+    with pytest.raises(InvalidRequestMark, match="offer fewer tools"):
         spelled(GrammarRecipe("d", "hermes", tools, ToolChoice()))
 
 

@@ -1,11 +1,11 @@
-"""The mark: how a request tells the plugin inside an engine which grammar its output must follow.
+"""The request mark: how a request tells the plugin inside an engine which grammar its output must follow.
 
 A mark is a comment line above an EBNF grammar. An engine with the plugin reads the line and links the grammar
 that it names. An engine without the plugin ignores the comment and follows the grammar below it, whose only
 sentence is no call. So an engine without the plugin never writes an unchecked call.
 
 >>> recipe = GrammarRecipe("d3…", "hermes", (("pay", "5f0c…"), ("search", "91ab…")), ToolChoice())
->>> print(spell_mark(recipe, is_thinking=False, secret=b"the gateway's secret"))
+>>> print(spell_request_mark(recipe, is_thinking=False, secret=b"the gateway's secret"))
 #callgate:1:...:KLUv...
 root ::= "CALLGATE-PLUGIN-MISSING"
 
@@ -36,12 +36,12 @@ _PURPOSE = b"callgate mark %d\n" % VERSION
 """Signed with the recipe, so that no other signature of the same secret is one of a mark."""
 
 
-class InvalidMark(ValueError):
+class InvalidRequestMark(ValueError):
     """A text begins like a mark, but this secret did not sign it; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RequestMark:
     """The recipe of an output's grammar. `is_thinking`: the prompt ends inside a thought.
 
     `written_ids` are output tokens at the end of the prompt: forced tokens, or the valid tokens of an output
@@ -55,7 +55,7 @@ class Mark:
     parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def spell_mark(
+def spell_request_mark(
     recipe: GrammarRecipe,
     *,
     is_thinking: bool,
@@ -63,46 +63,46 @@ def spell_mark(
     written_ids: tuple[int, ...] = (),
     parts: Mapping[str, bytes] | None = None,
 ) -> str:
-    """The EBNF text that a request sends as its grammar; see `Mark`.
+    """The EBNF text that a request sends as its grammar; see `RequestMark`.
 
     Raises:
-        InvalidMark: the toolset is too large for a mark.
+        InvalidRequestMark: the toolset is too large for a mark.
     """
-    content = msgspec.json.encode(Mark(recipe, is_thinking, written_ids, parts or {}))
+    content = msgspec.json.encode(RequestMark(recipe, is_thinking, written_ids, parts or {}))
     written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
     line = f"{_PREFIX}{VERSION}:{_signature(written, secret)}:{written}"
     if len(line) > MAX_LINE_BYTES:
-        raise InvalidMark(
+        raise InvalidRequestMark(
             f"the mark of {len(recipe.tools)} tools has {len(line)} bytes, but at most {MAX_LINE_BYTES} are"
             " sent with a request; offer fewer tools"
         )
     return f"{line}\n{_FALLBACK_GRAMMAR}"
 
 
-def is_marked(text: str) -> bool:
-    """Whether a grammar begins like a mark; only `read_mark` checks that it is one."""
+def has_request_mark(text: str) -> bool:
+    """Whether a grammar begins like a mark; only `read_request_mark` checks that it is one."""
     return text.startswith(_PREFIX)
 
 
-def read_mark(text: str, secret: bytes) -> Mark | None:
+def read_request_mark(text: str, secret: bytes) -> RequestMark | None:
     """The mark of a grammar; None if it has none.
 
     Raises:
-        InvalidMark: it was altered, cut short, or written by another version or with another secret.
+        InvalidRequestMark: it was altered, cut short, or written by another version or with another secret.
     """
-    if not is_marked(text):
+    if not has_request_mark(text):
         return None
     line, _, below = text.partition("\n")
     version, signature, written = _parts(line)
     if version != str(VERSION):
-        raise InvalidMark(
+        raise InvalidRequestMark(
             f"the mark is of version {version[:20]!r}, and this plugin reads version {VERSION}; the gateway"
             " and the engine need the same version of callgate"
         )
     if below != _FALLBACK_GRAMMAR:
-        raise InvalidMark("the grammar below the mark was altered")
+        raise InvalidRequestMark("the grammar below the mark was altered")
     if not hmac.compare_digest(signature.encode(), _signature(written, secret).encode()):
-        raise InvalidMark(
+        raise InvalidRequestMark(
             "the signature of the mark is wrong: it was altered, or the gateway and the engine have different"
             " secrets; give both the same CALLGATE_SECRET"
         )
@@ -110,15 +110,15 @@ def read_mark(text: str, secret: bytes) -> Mark | None:
         content = zstandard.ZstdDecompressor().decompress(
             base64.b64decode(written, altchars=b"-_", validate=True), max_output_size=_MAX_RECIPE_BYTES
         )
-        return msgspec.json.decode(content, type=Mark)
+        return msgspec.json.decode(content, type=RequestMark)
     except (binascii.Error, zstandard.ZstdError, ValueError) as error:
-        raise InvalidMark(f"the mark was signed, but cannot be read: {error}") from error
+        raise InvalidRequestMark(f"the mark was signed, but cannot be read: {error}") from error
 
 
 def _parts(line: str) -> tuple[str, str, str]:
     parts = line[len(_PREFIX) :].split(":")
     if len(parts) != 3 or len(line) > MAX_LINE_BYTES:
-        raise InvalidMark("the mark is damaged, or was cut short")
+        raise InvalidRequestMark("the mark is damaged, or was cut short")
     version, signature, written = parts
     return version, signature, written
 
