@@ -51,7 +51,7 @@ class Planner:
             case None:
                 builder.same.update(inner)
 
-    def mark_string(self, state: int, bound: LengthBound | None = None, *, is_plain: bool = False) -> None:
+    def note_string(self, state: int, bound: LengthBound | None = None, *, is_plain: bool = False) -> None:
         """Note that there can be a string; a guard must keep it to `bound` if there is one.
 
         `is_plain`: what may follow inside it does not depend on the text so far, the first character aside.
@@ -60,12 +60,12 @@ class Planner:
         builder.bounds.add(bound)
         builder.is_plain &= is_plain
 
-    def mark_array(self, state: int, min_items: int, *, is_distinct: bool) -> None:
+    def note_array(self, state: int, min_items: int, *, is_distinct: bool) -> None:
         """Note that there can be an array of at least `min_items` items; `is_distinct`: they must differ."""
         self._builders[state].min_items = min_items
         self._builders[state].is_distinct = is_distinct
 
-    def mark_object(
+    def note_object(
         self,
         state: int,
         declared: Iterable[str],
@@ -82,7 +82,7 @@ class Planner:
         keys = ObjectKeys(frozenset(declared), frozenset(marked), known, is_open, is_listed=False)
         self._builders[state].objects.append(keys)
 
-    def mark_listed_object(self, state: int, keys: Iterable[str]) -> None:
+    def note_listed_object(self, state: int, keys: Iterable[str]) -> None:
         """Note that there can be one object with these keys, after which no marks are read."""
         none = frozenset[str]()
         listed = ObjectKeys(frozenset(keys), none, none, is_open=False, is_listed=True)
@@ -92,11 +92,11 @@ class Planner:
         """The pointer of a state."""
         return self._builders[state].pointer
 
-    def mark_unknown(self, state: int, containers: Iterable[ContainerType]) -> None:
+    def note_unknown(self, state: int, containers: Iterable[ContainerType]) -> None:
         """Note which containers can be there that hold anything."""
         self._builders[state].unknown |= frozenset(containers)
 
-    def mark_can_run_out(self, state: int) -> None:
+    def note_can_run_out(self, state: int) -> None:
         """Note that the keys or items there can run out (see `PathState.can_run_out`)."""
         self._builders[state].can_run_out = True
 

@@ -52,11 +52,11 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, context: Contex
     can_repeat = constraint.max_items not in (0, 1)
     is_distinct = all_distinct and can_repeat
     least = max(constraint.min_items, sum(contains.low for contains in constraint.contains))
-    lowering.planner.mark_array(context.state, least, is_distinct=is_distinct)
+    lowering.planner.note_array(context.state, least, is_distinct=is_distinct)
     if is_distinct:
         return _lower_distinct(lowering, constraint, context)
     if can_repeat:
-        lowering.mark_repeating(context.state, context.location)
+        lowering.note_repeating(context.state, context.location)
     return _ItemRules(lowering, constraint, context).lower()
 
 
@@ -64,7 +64,7 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, context: Co
     """An array whose items a guard keeps distinct; there must be enough distinct values for it."""
     has_room = is_roomy(constraint.items, guards_lengths=lowering.guards_lengths)
     if constraint.prefix_items or constraint.contains or not has_room:
-        lowering.planner.mark_can_run_out(context.state)
+        lowering.planner.note_can_run_out(context.state)
     lowering.reporter.note(context.location, "uniqueItems", Verdict.GUARDED, "an item is never repeated")
     items = _ItemRules(lowering, constraint, replace(context, is_distinct=True))
     if not items.has_enough():

@@ -54,14 +54,14 @@ def _mark(planner: Planner, state: int, value: Any) -> None:
     """Tell the planner of the strings in a value, and of the arrays that repeat an item."""
     inner: list[tuple[PathStep, Any]] = []
     if isinstance(value, str):
-        planner.mark_string(state)
+        planner.note_string(state)
     elif isinstance(value, list):
         inner = [(ItemStep(index), item) for index, item in enumerate(value)]
         if len(set(map(without_key_order, value))) < len(value):
-            planner.mark_array(state, len(value), is_distinct=False)
+            planner.note_array(state, len(value), is_distinct=False)
     elif isinstance(value, dict):
         inner = [(KeyStep(key), item) for key, item in value.items()]
-        planner.mark_listed_object(state, value)
+        planner.note_listed_object(state, value)
     for step, item in inner:
         if isinstance(item, str | dict | list):
             target = planner.new_state()

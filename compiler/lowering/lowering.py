@@ -86,7 +86,7 @@ class Lowering(ABC):
         """Arrays that may repeat items, by their states in the guards' plan."""
         self._strings: dict[tuple[StringConstraint, frozenset[tuple[str, bool]]], LoweredString | None] = {}
 
-    def mark_repeating(self, state: int, location: SchemaLocation) -> None:
+    def note_repeating(self, state: int, location: SchemaLocation) -> None:
         """Note that an array at a location may repeat items, as far as its schema is concerned."""
         self._repeating[state] = self.reporter.place(location)
 
@@ -136,7 +136,7 @@ class Lowering(ABC):
             notes = tuple((keyword, verdict, f"keys: {note}") for keyword, verdict, note in notes)
         self.reporter.note_all(context.location, notes, ("string",), constraint.values)
         if not is_key:
-            self.planner.mark_string(context.state, lowered.bound, is_plain=lowered.is_plain)
+            self.planner.note_string(context.state, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
 
     def _string(self, constraint: StringConstraint, **options: bool) -> LoweredString | None:

@@ -177,7 +177,7 @@ class ObjectLowering:
     def _plan(self, *, is_open: bool) -> None:
         """Plan what a guard must mark here; `is_open`: there can be undeclared keys."""
         readable = self.readable_keys if self.keys else None
-        self.lowering.planner.mark_object(
+        self.lowering.planner.note_object(
             self.context.state, self.keys, self.marked_keys, readable, is_open=is_open
         )
 

@@ -31,7 +31,7 @@ class Unconstrained:
         state = self._unknown_state(CONTAINERS, context.location)
         if context.is_distinct:
             note_single(self._lowering, context.location)
-        self._lowering.planner.mark_string(state, is_plain=True)
+        self._lowering.planner.note_string(state, is_plain=True)
         self._lowering.planner.link(context.state, step, [state])
         return self._rules_of(
             "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in TYPES))
@@ -90,9 +90,9 @@ class Unconstrained:
         planner = self._lowering.planner
         state = planner.new_state()
         if "array" in containers:
-            planner.mark_array(state, 0, is_distinct=False)
-            self._lowering.mark_repeating(state, location)
-        planner.mark_unknown(state, containers)
+            planner.note_array(state, 0, is_distinct=False)
+            self._lowering.note_repeating(state, location)
+        planner.note_unknown(state, containers)
         return state
 
     def _rules_of(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:

@@ -159,7 +159,7 @@ class UndeclaredLowering:
         has_all_classes = len(texts) == 2 ** len(self.constraint.pattern_properties)
         is_any = self.constraint.property_names is None and self.failing is None and has_all_classes
         if not is_any:
-            self.lowering.planner.mark_can_run_out(self.context.state)
+            self.lowering.planner.note_can_run_out(self.context.state)
         self.lowering.planner.repeats_keys = True
         text = self.lowering.rules.define("undeclared", Rule(choice(*texts)))
         return UndeclaredMember(text, math.inf if is_any else num_keys)
