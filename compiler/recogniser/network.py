@@ -46,7 +46,7 @@ from compiler.regular.utf8 import ByteRange, byte_sequences
 from compiler.scalars.char_encoding import as_json
 
 
-class _RuleMark(NamedTuple):
+class _RuleEnd(NamedTuple):
     """Stands in a completion where the rule `name` ends: its text was written from `start` on."""
 
     name: str
@@ -189,11 +189,11 @@ class Network:
     def completion(self, states: StateSet) -> bytes:  # noqa: C901 - one case per kind of state
         """Bytes that complete the rule, as few as possible."""
         text = bytearray()
-        pending: list[NetworkState | _RuleMark] = [_cheapest(states.states)]
+        pending: list[NetworkState | _RuleEnd] = [_cheapest(states.states)]
         while pending:
             state = pending.pop()
             match state:
-                case _RuleMark(name, start):
+                case _RuleEnd(name, start):
                     self._short_texts[name] = bytes(text[start:])
                 case LiteralState(literal, at, after):
                     text += literal[at:]
@@ -209,8 +209,8 @@ class Network:
                     pending.append(after)
                 case CallState(name, after):
                     is_short = state.cost - after.cost <= _MAX_SHORT_TEXT
-                    mark = [_RuleMark(name, len(text))] if is_short else []
-                    pending += [after, *mark, self._entry(name)]
+                    ends = [_RuleEnd(name, len(text))] if is_short else []
+                    pending += [after, *ends, self._entry(name)]
                 case ChoiceState(options):
                     pending.append(_cheapest(options))
                 case ProseState(after=after):
