@@ -113,7 +113,7 @@ def import_tools(
     _tell_faults(imported, is_fatal=not skip_refused)
     toolset = name or toolset_name(imported.title)
     if is_printed:
-        tools = [write_tool(tool, Shape.MCP) for tool in imported.marked()]
+        tools = [write_tool(tool, Shape.MCP) for tool in imported.with_source_ids()]
         typer.echo(json_text({"name": toolset, "tools": tools}))
         return
     with open_gateway(url, api_key) as (client, console):

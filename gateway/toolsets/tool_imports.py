@@ -257,7 +257,7 @@ class ToolImports:
                 refused += error.faults
                 remaining = good
             else:
-                toolset = await asyncio.to_thread(_marked, checked.toolset, offer.source.source_id)
+                toolset = await asyncio.to_thread(_with_source_ids, checked.toolset, offer.source.source_id)
                 return _EnforceableOffer(toolset, (*offer.faults, *refused), tuple(reports))
         raise AssertionError("the last reading raises or returns")
 
@@ -349,9 +349,9 @@ def _bundled(tools: tuple[Tool, ...], toolset: Toolset) -> tuple[Tool, ...]:
         return tools
 
 
-def _marked(toolset: Toolset, source_id: str) -> Toolset:
+def _with_source_ids(toolset: Toolset, source_id: str) -> Toolset:
     """The toolset with the id of their source in its tools, which are hashed too: a thread does that."""
     tools = tuple(with_source_id(tool, source_id) for tool in toolset)
-    marked = Toolset(toolset.name, tools, are_bundled=True)
-    _ = marked.digest
-    return marked
+    with_ids = Toolset(toolset.name, tools, are_bundled=True)
+    _ = with_ids.digest
+    return with_ids

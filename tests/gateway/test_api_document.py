@@ -43,7 +43,7 @@ def test_every_pattern_is_read_by_ecma_262_and_by_python():
 def test_the_gateway_reads_its_own_document():
     imported = import_openapi("http://gateway/openapi.json", json.dumps(document()), unreachable, EVERYTHING)
     assert not imported.faults
-    tools = parse_tools([write_tool(tool, Shape.MCP) for tool in imported.marked()])
+    tools = parse_tools([write_tool(tool, Shape.MCP) for tool in imported.with_source_ids()])
     assert len(tools) == len(imported.tools)
 
 

@@ -56,7 +56,7 @@ def test_real_documents_are_imported_whole(name):
     num_operations = sum(len(methods & item.keys()) for item in json.loads(text)["paths"].values())
     assert len(imported.tools) == num_operations
     assert not imported.faults
-    parse_tools([write_tool(tool, Shape.MCP) for tool in imported.marked()])
+    parse_tools([write_tool(tool, Shape.MCP) for tool in imported.with_source_ids()])
     for tool in imported.tools:
         compile_schema(tool.parameters)
 

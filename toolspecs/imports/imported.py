@@ -48,7 +48,7 @@ class Imported:
         """Tells this source from others, such as `mcp https://tools.example/mcp`."""
         return f"{self.kind} {self.location}"
 
-    def marked(self) -> tuple[Tool, ...]:
+    def with_source_ids(self) -> tuple[Tool, ...]:
         """The tools, each with the id of its source in `_meta`."""
         return tuple(with_source_id(tool, self.source_id) for tool in self.tools)
 
