@@ -19,9 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from toolspecs.errors import (
-    InvalidTools,
-)
+from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
@@ -29,13 +27,7 @@ from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import check_tool
-from toolspecs.toolset import (
-    Page,
-    Revision,
-    RevisionSummary,
-    Toolset,
-    ToolsetReference,
-)
+from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference
 from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
 from toolspecs.toolset_logs import Record
 from toolspecs.toolset_records import ToolsetRecords

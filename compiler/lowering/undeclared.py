@@ -120,7 +120,7 @@ class UndeclaredLowering:
                     *({"pattern": pattern} for pattern in matched),
                     *({"not": {"pattern": pattern}} for pattern in others),
                     *([{"not": {"enum": self.keys}}] if self.keys else []),
-                    {},
+                    {},  # allOf must not be empty
                 ],
             }
         )

@@ -63,7 +63,7 @@ def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText
 
 
 def _tries(node: SearchNode, planned: PlannedText) -> Iterator[bytes | None]:
-    """Texts in which the item that was planned stands where that one stood which is being written.
+    """Texts in which the planned item takes the place of the item that is being written.
 
     None is one that does not complete the output.
     """
