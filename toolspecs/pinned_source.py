@@ -27,6 +27,15 @@ import msgspec
 from toolspecs.tool import Tool
 
 
+def spell_source_id(kind: str, location: str) -> str:
+    """The id that tells a source from others.
+
+    >>> spell_source_id("mcp", "https://tools.example/mcp")
+    'mcp https://tools.example/mcp'
+    """
+    return f"{kind} {location}"
+
+
 @dataclass(frozen=True, slots=True)
 class PinnedSource:
     """A source of tools, as it was last read.
@@ -48,8 +57,8 @@ class PinnedSource:
 
     @property
     def source_id(self) -> str:
-        """Tells this source from others: `mcp https://tools.example/mcp`; its tools have it in `_meta`."""
-        return f"{self.kind} {self.location}"
+        """See `spell_source_id`; its tools have it in `_meta`."""
+        return spell_source_id(self.kind, self.location)
 
     @property
     def differing(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolspecs.errors import Fault
 from toolspecs.nearest import shorten
+from toolspecs.pinned_source import spell_source_id
 from toolspecs.tool import Tool
 
 MAX_NAME = 64
@@ -45,8 +46,8 @@ class Imported:
 
     @property
     def source_id(self) -> str:
-        """Tells this source from others, such as `mcp https://tools.example/mcp`."""
-        return f"{self.kind} {self.location}"
+        """See `spell_source_id`."""
+        return spell_source_id(self.kind, self.location)
 
     def with_source_ids(self) -> tuple[Tool, ...]:
         """The tools, each with the id of its source in `_meta`."""
