@@ -3,7 +3,7 @@
 >>> catalog = Catalog(open_store("sqlite://:memory:"))
 >>> (await catalog.put(Toolset("mail", (send,)))).number
 1
->>> (await catalog.put_tool("mail", read)).number
+>>> (await catalog.put_checked_tool("mail", read)).number
 2
 >>> (await catalog.get("mail", 1)).toolset.tool_names
 ('send',)
@@ -19,14 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from toolspecs.errors import InvalidTools
 from toolspecs.json_value import Limits
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
 from toolspecs.tool import Tool
-from toolspecs.tool_parser import check_tool
 from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference
 from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
 from toolspecs.toolset_logs import Record
@@ -120,24 +118,15 @@ class Catalog:
                 if revision := await self._append(checked, last, owner):
                     return Write(revision, is_created=last is None or last.is_deleted)
 
-    async def put_tool(
-        self, name: str, tool: Tool, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
-    ) -> Revision:
-        """Check a tool and add it to a toolset; it replaces a tool of the same name.
-
-        Raises:
-            InvalidTools: with every fault of the tool.
-            LimitExceeded: the toolset would be too large.
-            StaleRevision: the precondition does not hold.
-        """
-        if faults := await asyncio.to_thread(check_tool, tool, self.limits):
-            raise InvalidTools(faults)
-        return await self.put_checked_tool(name, tool, precondition, owner=owner)
-
     async def put_checked_tool(
         self, name: str, tool: Tool, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""
     ) -> Revision:
-        """As `put_tool`, for a checked tool."""
+        """Add a checked tool to a toolset; it replaces a tool of the same name.
+
+        Raises:
+            LimitExceeded: the toolset would be too large.
+            StaleRevision: the precondition does not hold.
+        """
 
         def with_tool(revision: Revision) -> Toolset:
             precondition.check_tool(revision, tool.name)

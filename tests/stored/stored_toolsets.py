@@ -84,7 +84,7 @@ async def write(url: str) -> dict:
     catalog = Catalog(store, clock=clock)
     await catalog.put(Toolset("payments", (REFUND,), DOCUMENTS))
     await catalog.put(Toolset("issues", (TAG, PING)))
-    await catalog.put_tool("issues", WEATHER)
+    await catalog.put_checked_tool("issues", WEATHER)
     await catalog.delete_tool("issues", "ping")
     await catalog.put(Toolset("old", (PING,)))
     await catalog.delete("old")

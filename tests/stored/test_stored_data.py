@@ -94,9 +94,9 @@ class TestStoredData:
         catalog = Catalog(store)
         current = await catalog.get("issues")
         with pytest.raises(StaleRevision):
-            await catalog.put_tool("issues", PING, Precondition('"2-345d84ba851c"'))
+            await catalog.put_checked_tool("issues", PING, Precondition('"2-345d84ba851c"'))
         assert (
-            await catalog.put_tool("issues", PING, Precondition(current.etag))
+            await catalog.put_checked_tool("issues", PING, Precondition(current.etag))
         ).number == current.number + 1
 
     async def test_grammars_are_found_or_compiled_anew(self, store, written):

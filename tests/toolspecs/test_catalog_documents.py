@@ -42,7 +42,7 @@ async def test_documents_are_content(catalog):
 
 async def test_writes_of_one_tool_keep_the_documents(catalog):
     await catalog.put(Toolset("t", (FREE,), money("integer")))
-    added = await catalog.put_tool("t", PAY)
+    added = await catalog.put_checked_tool("t", PAY)
     assert added.toolset.documents == money("integer")
     assert added.toolset["pay"].documents[MONEY]["$defs"] == {"amount": {"type": "integer"}}
     assert (await catalog.delete_tool("t", "pay")).toolset.documents == money("integer")

@@ -33,7 +33,10 @@ async def test_tools_put_at_once_all_survive(catalogs):
     await catalogs[0].put(Toolset("t"))
     written = [f"tool_{number}" for number in range(30)]
     revisions = await asyncio.gather(
-        *[catalogs[index % 3].put_tool("t", Tool(name, "", OBJECT)) for index, name in enumerate(written)]
+        *[
+            catalogs[index % 3].put_checked_tool("t", Tool(name, "", OBJECT))
+            for index, name in enumerate(written)
+        ]
     )
     assert sorted((await catalogs[0].get("t")).toolset.tool_names) == sorted(written)
     assert sorted(revision.number for revision in revisions) == list(range(2, 32))
@@ -115,7 +118,7 @@ async def main(url, name):
     catalog = Catalog(store)
     written = []
     for number in range(15):
-        revision = await catalog.put_tool("t", Tool(f"{name}{number}", "", {"type": "object"}))
+        revision = await catalog.put_checked_tool("t", Tool(f"{name}{number}", "", {"type": "object"}))
         written.append([revision.number, revision.digest])
     await store.close()
     print(json.dumps(written))
