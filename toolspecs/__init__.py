@@ -1,7 +1,7 @@
 """Tools, toolsets and their revisions: how they are read, checked and stored.
 
-`parse_tool` and `parse_tools` read a `Tool` from the shape of any API and check it. A `Toolset` is tools and
-the documents that they refer to. A `Catalog` keeps toolsets as numbered `Revision` values in a `Store`, which
+`parse_tools` reads each `Tool` from the shape of any API and checks it. A `Toolset` is tools and the
+documents that they refer to. A `Catalog` keeps toolsets as numbered `Revision` values in a `Store`, which
 `open_store` opens by its URL:
 
 >>> [send] = parse_tools([{"name": "send", "inputSchema": {"type": "object"}}])
@@ -48,7 +48,7 @@ from toolspecs.shapes import Shape, detect_shape, write_tool
 from toolspecs.store import Store
 from toolspecs.stores import SQLiteStore, open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolCall, ToolChoice
-from toolspecs.tool_parser import check_tool, parse_tool, parse_tools
+from toolspecs.tool_parser import check_tool, parse_tools
 from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference, etag_matches
 
 __all__ = [
@@ -99,7 +99,6 @@ __all__ = [
     "etag_matches",
     "near_matches",
     "open_store",
-    "parse_tool",
     "parse_tools",
     "write_tool",
 ]

@@ -55,13 +55,8 @@ def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = 
     return tuple(checked_tool.tool for checked_tool in checked)
 
 
-def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS) -> Tool:
-    """Read one tool in any shape. Raises `InvalidTools` with every fault."""
-    return read_tool(document, limits=limits).tool
-
-
 def read_tool(document: Any, *, limits: Limits, base: str = "") -> CheckedTool:
-    """As `parse_tool`, with the pointer of the schema; `base` is the JSON pointer of the tool."""
+    """Read one tool in any shape; `base` is its JSON pointer. Raises `InvalidTools` with every fault."""
     parser = _ToolParser(document, 0, base, limits)
     if parser.faults:
         raise InvalidTools(parser.faults)

@@ -41,7 +41,7 @@ from toolspecs.stores import open_store
 from toolspecs.submission import read_toolset
 from toolspecs.tool import Tool, ToolSearch
 from toolspecs.tool_index import ReadTexts, ToolIndex
-from toolspecs.tool_parser import parse_tool, read_tool, read_tools, submitted_name
+from toolspecs.tool_parser import read_tool, read_tools, submitted_name
 from toolspecs.toolset_contents import compress
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -214,7 +214,7 @@ def test_of_many_unknown_fields_few_are_compared_with_known_ones(monkeypatch):
 
     monkeypatch.setattr("toolspecs.tool_parser.near_matches", counted)
     with pytest.raises(InvalidTools):
-        parse_tool({"name": "a", **{f"unknown{number}": 0 for number in range(10_000)}})
+        read_tool({"name": "a", **{f"unknown{number}": 0 for number in range(10_000)}}, limits=Limits())
     assert len(compared) <= Limits().num_faults_per_tool
 
 
@@ -263,7 +263,7 @@ def test_after_very_many_faults_no_more_tools_are_read():
 def test_faults_of_a_schema_are_found_one_after_the_other(schema, pointer):
     """The validator lists all before it gives the first, and nothing else runs meanwhile: half a minute."""
     with pytest.raises(InvalidTools) as refused:
-        parse_tool({"name": "a", "parameters": schema})
+        read_tool({"name": "a", "parameters": schema}, limits=Limits())
     first = refused.value.faults[0]
     assert first.pointer.startswith(pointer)
     assert len(first.message) < 400
@@ -367,7 +367,7 @@ def test_all_words_are_read_of_tools_as_people_write_them():
 def test_faults_do_not_repeat_long_names(tool):
     """A tool of 0.9 MB was refused by an answer of 18 MB, which stopped the event loop for half a second."""
     with pytest.raises(InvalidTools) as refused:
-        parse_tool(tool)
+        read_tool(tool, limits=Limits())
     assert len(refused.value.faults) >= 2
     assert sum(len(str(value)) for fault in refused.value.faults for value in astuple(fault)) < 20_000
     with pytest.raises(InvalidTools) as refused:

@@ -17,11 +17,11 @@ from toolspecs import (
     Tool,
     check_tool,
     detect_shape,
-    parse_tool,
     parse_tools,
     write_tool,
 )
 from toolspecs.tool import CustomInput, custom_tool
+from toolspecs.tool_parser import read_tool
 
 SCHEMA = {
     "type": "object",
@@ -48,6 +48,10 @@ BY_SHAPE = {
 SEND = Tool("send", "Sends.", SCHEMA)
 
 
+def one_tool(document):
+    return read_tool(document, limits=Limits()).tool
+
+
 def faults(documents, **options):
     """The faults of a list of tools as rows: tool, pointer, keyword."""
     with pytest.raises(InvalidTools) as caught:
@@ -62,7 +66,7 @@ def faults(documents, **options):
 def test_every_shape_is_read_and_written(shape, document):
     before = copy.deepcopy(document)
     assert detect_shape(document) is shape
-    assert parse_tool(document) == SEND
+    assert one_tool(document) == SEND
     assert write_tool(SEND, shape) == document
     assert document == before
 
@@ -85,12 +89,12 @@ def test_what_may_be_missing(shape, missing):
             fields[field] = None
         else:
             del fields[field]
-    assert parse_tool(document) == Tool("now", "", {"type": "object", "properties": {}})
+    assert one_tool(document) == Tool("now", "", {"type": "object", "properties": {}})
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": {}}, {"type": ["object", "null"]}, {"anyOf": [{}]}])
 def test_parameters_that_admit_objects(schema):
-    assert parse_tool({"name": "a", "parameters": schema}).parameters == schema
+    assert one_tool({"name": "a", "parameters": schema}).parameters == schema
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_parameters_that_admit_objects(schema):
     ],
 )
 def test_informational_fields_are_kept_and_given_back_to_their_shape(document, shapes):
-    tool = parse_tool(document)
+    tool = one_tool(document)
     given_fields = document.get("function", document)
     kept = {field for field in given_fields if field not in {"name", "type", "inputSchema", "input_schema"}}
     assert set(tool.extras) == kept
@@ -126,7 +130,7 @@ def test_informational_fields_are_kept_and_given_back_to_their_shape(document, s
         written = write_tool(tool, shape)
         fields = set(written.get("function", written))
         assert fields & kept == (kept if shape in shapes else set())
-        assert parse_tool(written).parameters == tool.parameters
+        assert one_tool(written).parameters == tool.parameters
     assert tool.digest != Tool(tool.name, tool.description, tool.parameters).digest
 
 
@@ -173,14 +177,14 @@ SQL = custom_tool("sql", "Runs SQL.", CustomInput("lark", 'start: "SELECT"'))
 def test_a_custom_tool_is_read_and_written(shape, document):
     assert write_tool(SQL, shape) == document
     assert detect_shape(document) is shape
-    assert parse_tool(document) == SQL
+    assert one_tool(document) == SQL
 
 
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("custom", [CustomInput(), CustomInput("regex", ""), CustomInput("regex", "a+")])
 def test_custom_tools_survive_every_shape(shape, custom):
     tool = custom_tool("t", "", custom)
-    assert parse_tool(write_tool(tool, shape)) == tool
+    assert one_tool(write_tool(tool, shape)) == tool
     assert check_tool(tool) == []
 
 
@@ -215,16 +219,16 @@ def test_what_is_wrong_with_a_custom_tool(document, pointer, said):
 def test_the_order_of_keys_is_read_and_written_in_every_shape(shape):
     document = write_tool(replace(SEND, key_order="any"), shape)
     assert document.get("function", document)["callgate"] == {"key_order": "any"}
-    tool = parse_tool(document)
+    tool = one_tool(document)
     assert tool.key_order == "any"
     assert tool.digest != SEND.digest
     for default in ({"key_order": "declared"}, {"key_order": None}, {}, None):
         document.get("function", document)["callgate"] = default
-        assert parse_tool(document) == SEND
+        assert one_tool(document) == SEND
 
 
 def test_a_null_informational_field_counts_as_left_out():
-    assert parse_tool({"name": "a", "inputSchema": {}, "annotations": None, "title": None}).extras == {}
+    assert one_tool({"name": "a", "inputSchema": {}, "annotations": None, "title": None}).extras == {}
 
 
 @pytest.mark.parametrize(
@@ -336,7 +340,7 @@ def test_the_number_of_tools_and_of_faults_is_bounded():
 )
 def test_a_misspelt_field_gets_the_right_one_suggested(written, meant):
     with pytest.raises(InvalidTools) as caught:
-        parse_tool({"name": "a", written: {}})
+        one_tool({"name": "a", written: {}})
     assert f"'{meant}'" in caught.value.faults[0].suggestion
 
 
@@ -357,11 +361,11 @@ def test_real_mcp_tools_are_read_and_survive_every_shape():
     num_read = 0
     for documents in real_servers():
         for document in documents:
-            tool = parse_tool(document)
+            tool = one_tool(document)
             num_read += 1
             assert write_tool(tool, Shape.MCP) == document
             for shape in Shape:
-                again = parse_tool(json.loads(json.dumps(write_tool(tool, shape))))
+                again = one_tool(json.loads(json.dumps(write_tool(tool, shape))))
                 assert again.digest == tool.digest, "the order of keys is kept too"
     assert num_read == 473
 
@@ -373,9 +377,9 @@ def test_real_bfcl_names_are_names_and_its_types_are_explained():
             names |= {function["name"] for function in item["function"]}
     assert len(names) > 1000
     for name in names:
-        parse_tool({"name": name})
+        one_tool({"name": name})
     with pytest.raises(InvalidTools) as caught:
-        parse_tool({"name": "a", "parameters": {"type": "dict", "properties": {"x": {"type": "float"}}}})
+        one_tool({"name": "a", "parameters": {"type": "dict", "properties": {"x": {"type": "float"}}}})
     suggestions = {fault.pointer: fault.suggestion for fault in caught.value.faults}
     assert suggestions == {
         "/parameters/type": "did you mean 'object'?",
@@ -423,5 +427,5 @@ def test_anything_is_either_read_or_refused(documents):
     for tool in tools:
         assert check_tool(tool) == []
         for shape in Shape:
-            again = parse_tool(write_tool(tool, shape))
+            again = one_tool(write_tool(tool, shape))
             assert (again.parameters, again.custom) == (tool.parameters, tool.custom)
