@@ -55,15 +55,9 @@ class Backend:
     compiles faster.
     """
 
-    def __init__(
-        self,
-        tokenizer_info: xgr.TokenizerInfo,
-        *,
-        max_threads: int = 1,
-        cache_limit_bytes: int,
-    ) -> None:
+    def __init__(self, tokenizer_info: xgr.TokenizerInfo, *, cache_limit_bytes: int) -> None:
         self._compiler = xgr.GrammarCompiler(
-            tokenizer_info, max_threads=max_threads, cache_limit_bytes=cache_limit_bytes
+            tokenizer_info, max_threads=1, cache_limit_bytes=cache_limit_bytes
         )
 
     def compile_grammar(self, grammar: Grammar) -> xgr.CompiledGrammar:

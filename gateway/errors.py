@@ -287,11 +287,9 @@ class ClientGone(GatewayError):
 
 
 class NotReady(GatewayError):
-    """The gateway cannot serve right now."""
+    """The gateway cannot serve right now; the message is the reason."""
 
-    def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(reason)
+    retry_after_s = 1.0
 
 
 class KeysUnavailable(NotReady):

@@ -79,19 +79,13 @@ def load_with_sources(
     return settings, source_of
 
 
-def client_settings(
-    url: str | None, api_key: str | None, *, environment: Mapping[str, str] | None = None
-) -> tuple[str, str | None]:
+def client_settings(url: str | None, api_key: str | None) -> tuple[str, str | None]:
     """The URL of the gateway that a client command talks to, and the API key that it sends.
 
     What is not given comes from the environment. The URL may end in `/v1`, as those of OpenAI's clients do.
     """
-    environment = os.environ if environment is None else environment
-    base = url or environment.get(f"{PREFIX}URL") or DEFAULT_URL
-    return (
-        base.rstrip("/").removesuffix("/v1"),
-        api_key or environment.get(f"{PREFIX}API_KEY"),
-    )
+    base = url or os.environ.get(f"{PREFIX}URL") or DEFAULT_URL
+    return base.rstrip("/").removesuffix("/v1"), api_key or os.environ.get(f"{PREFIX}API_KEY")
 
 
 def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCredentials:
@@ -122,10 +116,9 @@ def source_access(url: str, *, is_named: bool, environment: Mapping[str, str] | 
     return SourceAccess(environment.get(variable_of("source_networks")) or "")
 
 
-def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def library_environment() -> dict[str, str]:
     """Only the variables that the libraries of a child process may need: others may be secrets."""
-    environment = os.environ if environment is None else environment
-    return {name: environment[name] for name in _LIBRARY_VARIABLES if name in environment}
+    return {name: os.environ[name] for name in _LIBRARY_VARIABLES if name in os.environ}
 
 
 def source_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:

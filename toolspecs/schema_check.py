@@ -169,12 +169,14 @@ def _root_flaws(schema: dict[str, Any]) -> Iterator[Flaw]:
         yield Flaw(("type",), "type", message, "wrap the value in a property of an object")
 
 
+_DOCUMENTS = "/documents"
+"""The JSON pointer of the object that holds them."""
 _BUILT_IN = "json-schema.org"
 _URI = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True)
 
 
-def check_documents(documents: Any, *, limits: Limits, base: str = "/documents") -> None:
-    """Check the documents of a toolset; `base` is the JSON pointer of the object that holds them.
+def check_documents(documents: Any, *, limits: Limits) -> None:
+    """Check the documents of a toolset.
 
     Raises:
         InvalidTools: with every fault of every document.
@@ -183,11 +185,11 @@ def check_documents(documents: Any, *, limits: Limits, base: str = "/documents")
     if not isinstance(documents, dict):
         type_name = TYPE_NAMES.get(type(documents), type(documents).__name__)
         message = f"documents are an object of schemas by URI, not {type_name}"
-        raise InvalidTools([Fault(None, base, "", message, 'write {"https://example.com/money": {…}}')])
+        raise InvalidTools([Fault(None, _DOCUMENTS, "", message, 'write {"https://example.com/money": {…}}')])
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))
     faults = [
-        fault_of(flaw, None, pointer(base, (uri,)))
+        fault_of(flaw, None, pointer(_DOCUMENTS, (uri,)))
         for uri, document in documents.items()
         for flaw in _flaws(uri, document, limits)
     ]

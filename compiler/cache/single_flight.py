@@ -87,21 +87,20 @@ class RecentRefusals:
     Each client has its own, so a refusal of one client never decides for another one.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._refusals: OrderedDict[tuple[str, str], tuple[LimitReached, float]] = OrderedDict()
 
     def add(self, client_id: str, key: str, refusal: LimitReached) -> None:
         """Remember a refusal; the oldest one beyond `MAX_REFUSALS` is forgotten."""
         self._refusals.pop((client_id, key), None)
-        self._refusals[client_id, key] = (refusal, self._clock() + REFUSAL_LIFETIME_S)
+        self._refusals[client_id, key] = (refusal, time.monotonic() + REFUSAL_LIFETIME_S)
         if len(self._refusals) > MAX_REFUSALS:
             self._refusals.popitem(last=False)
 
     def check(self, client_id: str, key: str) -> None:
         """Raise LimitReached if the job of `key` was refused a short time ago."""
         refusal, until = self._refusals.get((client_id, key), (None, 0.0))
-        remaining = until - self._clock()
+        remaining = until - time.monotonic()
         if refusal is not None and remaining > 0:
             again = f"{refusal.suggestion} It is not tried again for {remaining:.0f} s.".lstrip()
             raise LimitReached(refusal.pointer, refusal.keyword, refusal.reason, again)

@@ -36,6 +36,8 @@ REGISTER_TIMEOUT_S = 300.0
 ANSWER_TIMEOUT_S = 300.0
 PIPE_WIDTH = 110
 NOTHING = "-"
+MAX_SHOWN = 400
+"""Characters of an answer that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +213,9 @@ def _output(answer: ReceivedAnswer) -> Text:
     return Text("\n").join(lines)
 
 
-def _printable(text: str, limit: int = 400) -> str:
-    """`text` on one line; characters that cannot be printed are replaced."""
-    return "".join(char if char.isprintable() else "·" for char in text[:limit])
+def _printable(text: str) -> str:
+    """The beginning of a text, on one line; characters that cannot be printed are replaced."""
+    return "".join(char if char.isprintable() else "·" for char in text[:MAX_SHOWN])
 
 
 def _seconds(value: float | None) -> str:

@@ -35,6 +35,7 @@ SOCKET_TIMEOUT_S = 3
 NUM_CONNECTIONS = 64
 """At most; when all are in use, callers wait for one."""
 SCAN_COUNT = 1000
+_PREFIX = "callgate:"
 
 # ARGV cannot tell None from an empty string, so flags say which values are given.
 COMPARE_AND_SET = """
@@ -81,14 +82,13 @@ _GLOB = str.maketrans({char: f"\\{char}" for char in "*?[]\\"})
 
 
 class RedisStore:
-    """A `Store` in the Redis server at `url`; all its keys begin with `prefix`.
+    """A `Store` in the Redis server at `url`; all its keys begin with `callgate:`.
 
     Raises:
         InvalidStoreURL: the driver cannot read the URL.
     """
 
-    def __init__(self, url: str, prefix: str = "callgate:") -> None:
-        self._prefix = prefix
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._name = f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
         try:
@@ -120,27 +120,27 @@ class RedisStore:
 
     async def get(self, key: str) -> bytes | None:
         """See `Store.get`."""
-        return cast("bytes | None", await self._call(self._client.get, self._prefix + key))
+        return cast("bytes | None", await self._call(self._client.get, _PREFIX + key))
 
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Store.get_many`."""
         if not keys:
             return []
-        names = [self._prefix + key for key in keys]
+        names = [_PREFIX + key for key in keys]
         return cast("list[bytes | None]", await self._call(self._client.mget, names))
 
     async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
         """See `Store.set`."""
         px = None if ttl_s is None else _milliseconds(ttl_s)
-        await self._call(self._client.set, self._prefix + key, value, px=px)
+        await self._call(self._client.set, _PREFIX + key, value, px=px)
 
     async def delete(self, key: str) -> bool:
         """See `Store.delete`."""
-        return bool(await self._call(self._client.delete, self._prefix + key))
+        return bool(await self._call(self._client.delete, _PREFIX + key))
 
     async def scan(self, prefix: str) -> AsyncIterator[str]:
         """See `Store.scan`."""
-        pattern = (self._prefix + prefix).translate(_GLOB) + "*"
+        pattern = (_PREFIX + prefix).translate(_GLOB) + "*"
         seen: set[bytes] = set()
         cursor = 0
         while True:
@@ -149,7 +149,7 @@ class RedisStore:
                 if key not in seen:
                     seen.add(key)
                     with suppress(UnicodeDecodeError):  # another program wrote that key
-                        yield key.decode()[len(self._prefix) :]
+                        yield key.decode()[len(_PREFIX) :]
             if cursor == 0:
                 return
 
@@ -163,7 +163,7 @@ class RedisStore:
         try:
             if ttl_s is not None:
                 return int(await self._run(self._increment, key, by, _milliseconds(ttl_s)))
-            return int(await self._call(self._client.incrby, self._prefix + key, by))
+            return int(await self._call(self._client.incrby, _PREFIX + key, by))
         except StoreUnavailable as error:
             if "not an integer" in error.reason or "overflow" in error.reason:
                 raise NotACounter(key) from error
@@ -184,7 +184,7 @@ class RedisStore:
     async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
         """See `Store.touch`."""
         if keys:
-            names = [self._prefix + key for key in keys]
+            names = [_PREFIX + key for key in keys]
             await self._call(self._touch, keys=names, args=[_milliseconds(ttl_s)])
 
     async def compact(self) -> None:
@@ -218,7 +218,7 @@ class RedisStore:
         await self._client.aclose()
 
     async def _run(self, script: Callable[..., Awaitable[Any]], key: str, *arguments: Any) -> Any:
-        return await self._call(script, keys=[self._prefix + key], args=arguments)
+        return await self._call(script, keys=[_PREFIX + key], args=arguments)
 
     async def _call(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
         if self._waiting_for_answer is not None:
