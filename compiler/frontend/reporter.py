@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
@@ -170,7 +169,7 @@ class Reporter:
         location: SchemaLocation,
         notes: Iterable[Note],
         types: Collection[str],
-        values: Mapping[str, Collection[Any]] = MappingProxyType({}),
+        values: Mapping[str, Collection[Any]],
     ) -> None:
         """Record several verdicts on values of `types`; `values` are what keywords are there, if known."""
         for keyword, verdict, note in notes:

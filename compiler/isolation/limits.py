@@ -80,7 +80,7 @@ class CompileBudget:
     finished, since each has limits of its own. Jobs wait for turns of `client_id` in the compile queue.
     """
 
-    def __init__(self, limits: CompileLimits, num_workers: int, client_id: str = "") -> None:
+    def __init__(self, limits: CompileLimits, num_workers: int, client_id: str) -> None:
         self.client_id = client_id
         self.workers = asyncio.Semaphore(max(1, num_workers - 1))
         self.loads = asyncio.Semaphore(_NUM_LOADS)

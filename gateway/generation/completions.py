@@ -72,10 +72,10 @@ class Completions:
         telemetry: Telemetry,
         searcher: ToolSearcher,
         *,
-        max_choices: int = 16,
-        request_seconds: float | None = None,
-        tenant: str | None = None,
-        is_strict: bool = False,
+        max_choices: int,
+        request_seconds: float | None,
+        tenant: str | None,
+        is_strict: bool,
     ) -> None:
         self._catalog = catalog
         self._grammars = grammars

@@ -15,9 +15,9 @@ GRACE_S = 1.0
 
 
 class Deadline:
-    """The earliest of some timeouts, in seconds after `since`, by default now; None is no timeout."""
+    """The earliest of some timeouts, in seconds after `since`, or from now on. None is no timeout."""
 
-    def __init__(self, *timeouts: float | None, since: float | None = None) -> None:
+    def __init__(self, *timeouts: float | None, since: float | None) -> None:
         shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
         start = time.monotonic() if since is None else since
         self._at = None if shortest is None else start + shortest

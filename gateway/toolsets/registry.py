@@ -159,7 +159,7 @@ class Registry:
         return DryRun(tuple(reports), changes, document_changes, current)
 
     async def compare_revisions(
-        self, name: str, number: int, since: int | None = None, *, principal: Principal
+        self, name: str, number: int, since: int | None, *, principal: Principal
     ) -> RevisionChanges:
         """What changed from an earlier revision (None: the one before) to this one.
 

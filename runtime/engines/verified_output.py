@@ -85,7 +85,7 @@ class VerifiedOutput:
             output.resume()  # the engine continues prompt_ids + output.ids, by at most output.remaining
             while output.is_open and (tokens := more tokens):
                 events += output.take(tokens)
-            events += output.engine_stopped()
+            events += output.engine_stopped(is_cut=False, goes_on=False)
             if output.is_over_budget:
                 events += output.close()
 
@@ -225,7 +225,7 @@ class VerifiedOutput:
         self.num_idle = self.num_idle + 1 if len(self.ids) == self._num_at_resume else 0
         self._num_at_resume = len(self.ids)
 
-    def engine_stopped(self, *, is_cut: bool = False, goes_on: bool = False) -> list[Event]:
+    def engine_stopped(self, *, is_cut: bool, goes_on: bool) -> list[Event]:
         """The engine sends no more tokens. `is_cut`: it reached a limit, so it was not done by itself.
 
         If the grammar requires more tokens, this counts as a refused token, unless the output `goes_on` with
