@@ -195,7 +195,11 @@ class _Cases:
 
 @dataclass(frozen=True)
 class _InstanceGroup:
-    """The instances in which the key has one of the values; those that are no object, or lack it, if None."""
+    """A schema of some instances.
+
+    If `is_value`, these have `value` under the key. Else they lack the key, have another value, or are no
+    objects.
+    """
 
     schema: Any
     value: Any = None

@@ -20,7 +20,7 @@ class GrowingText:
     """
 
     _pieces: tuple[bytes, ...] = ()
-    """None is empty, and each is at least twice as long as the next one (see `num_lasting`)."""
+    """No piece is empty, and each is at least twice as long as the next one (see `num_lasting`)."""
 
     def __add__(self, more: bytes) -> "GrowingText":
         """The text with more bytes."""
@@ -58,7 +58,7 @@ class GrowingText:
         return at >= begin and self.since(at) == suffix
 
     def since(self, begin: int) -> bytes:
-        """The bytes from one on."""
+        """The bytes from the index `begin` on."""
         at, end = len(self._pieces), len(self)
         while at and end > begin:
             at -= 1
@@ -69,9 +69,9 @@ class GrowingText:
 def num_lasting(pieces: Sequence[Sized], num_added: int) -> int:
     """How many pieces stay as they are if one with `num_added` elements is appended.
 
-    It is joined with the others, so that each piece is at least twice as long as the next one. So there are
-    few, their number grows with the logarithm of the whole. Each time an element is in pieces that are
-    joined, its piece becomes half as long again at least. So it is copied as few times.
+    It is joined with the last ones, so that each piece stays at least twice as long as the next one. So there
+    are few pieces: their number grows with the logarithm of the whole. Each time an element is copied, its
+    piece becomes longer by half at least. So it is copied only few times, too.
     """
     at = len(pieces)
     while at and len(pieces[at - 1]) < 2 * num_added:

@@ -29,7 +29,7 @@ def lower_listed(lowering: Lowering, values: list[Any], context: Context) -> Exp
     if not listed:
         return None
     for value in listed:
-        _mark(lowering.planner, context.state, value)
+        _note(lowering.planner, context.state, value)
     if any(map(_has_order, listed)):
         lowering.reporter.note(context.location, "enum", Verdict.NARROWED, "keys in one order")
     order = _as_declared if context.is_distinct else _as_listed
@@ -50,7 +50,7 @@ def _has_order(value: Any) -> bool:
     return isinstance(value, list) and any(map(_has_order, value))
 
 
-def _mark(planner: Planner, state: int, value: Any) -> None:
+def _note(planner: Planner, state: int, value: Any) -> None:
     """Tell the planner of the strings in a value, and of the arrays that repeat an item."""
     inner: list[tuple[PathStep, Any]] = []
     if isinstance(value, str):
@@ -66,7 +66,7 @@ def _mark(planner: Planner, state: int, value: Any) -> None:
         if isinstance(item, str | dict | list):
             target = planner.new_state()
             planner.link(state, step, [target])
-            _mark(planner, target, item)
+            _note(planner, target, item)
 
 
 def _as_listed(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:

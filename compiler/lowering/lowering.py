@@ -97,7 +97,7 @@ class Lowering(ABC):
 
     @property
     def guards_lengths(self) -> bool:
-        """Whether no string is counted by rules because a guard could not tell it from others."""
+        """Whether guards count all long strings: no string was left to rules as ambiguous."""
         return not self.ambiguities.counted
 
     @abstractmethod

@@ -146,9 +146,10 @@ class ObjectLowering:
         return concat(formatting.text(key), mark, formatting.key_separator, value)
 
     def _left_out(self) -> list[str]:
-        """Keys of which the object says something, and which it has not since its names may not admit them.
+        """Keys that the schema names, but that `propertyNames` may forbid: they are never written.
 
-        They are no undeclared keys: what is said of them does not hold for these.
+        They must not be written as undeclared keys either, because the schemas for undeclared keys do not
+        apply to them.
         """
         constraint = self.constraint
         if constraint.property_names is None:

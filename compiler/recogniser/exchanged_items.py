@@ -1,8 +1,8 @@
-"""A completion that is known already, adapted to an item that the output has in place of the planned one.
+"""Adapts a known completion to an output that wrote another item than planned.
 
-Of forty names that a model must rank, it writes another one first than the completion has. A search for a new
-completion takes thousands of attempts there, at each item again. But two items exchanged are enough:
-`["a","b","c"]` was planned, `["c` is written, and `["c","b","a"]` completes it.
+An example: a model must rank forty names. The completion begins with one of them, and the model writes
+another one. A search for a new completion takes thousands of attempts, and again at each item. It is enough
+to exchange two items: `["a","b","c"]` was planned, `["c` is written, and `["c","b","a"]` completes it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,10 @@ it takes as long as a search, a third of a second."""
 
 
 class PlannedText(NamedTuple):
-    """A text that completes an output from `cursor` on; since then `read` was read, which may be another."""
+    """A text that completes an output from `cursor` on.
+
+    `read` is what was written instead, from the first byte that differs from the plan.
+    """
 
     cursor: Cursor
     text: bytes

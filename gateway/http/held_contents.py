@@ -25,7 +25,10 @@ VALUE_BYTES = 200
 
 
 class _Contents(list[object]):
-    """What a request holds; nothing else refers to this list, so that it is gone when the request is."""
+    """What a request holds. Nothing else refers to this list, so that it is gone when the request is.
+
+    `HeldParts` refers to it weakly, which a plain list does not allow.
+    """
 
 
 class Holding:

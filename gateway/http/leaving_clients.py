@@ -18,7 +18,7 @@ async def unless_gone(
 ) -> T:
     """Run `work`; cancel it and raise ClientGone if the client leaves. The body must have been read.
 
-    Where it ends although nobody waits for its result any more, `discard` gets that.
+    If `work` ends although nobody waits for its result any more, `discard` gets the result.
     """
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
     is_wanted = False
