@@ -10,7 +10,7 @@ documents that they refer to. A `Catalog` keeps toolsets as numbered `Revision` 
 >>> revision.number, revision.toolset.tool_names
 (1, ('send',))
 
-This package knows nothing of grammars, models or HTTP.
+This package knows nothing of grammars or models. Of HTTP it has only ETags and the preconditions of writes.
 """
 
 from toolspecs.catalog import Catalog
