@@ -19,7 +19,8 @@ Path = tuple[str | int, ...]
 
 _Items = Iterator[tuple[str | int, Any]]
 
-MAX_INTEGER_BITS = 1024  # beyond it an integer is larger than any double
+MAX_INTEGER_BITS = 1024
+"""An integer of more bits is larger than any double."""
 
 TYPE_NAMES = {
     dict: "an object",
@@ -42,16 +43,21 @@ class Limits:
     num_tools: int = 2048
     tool_bytes: int = 1024 * 1024
     num_documents: int = 256
-    num_sources: int = 64  # sources that a toolset's tools are imported from
+    num_sources: int = 64
+    """Sources that a toolset's tools are imported from."""
     document_bytes: int = 4 * 1024 * 1024
     toolset_bytes: int = 16 * 1024 * 1024
-    num_values: int = 250_000  # in a toolset; decoding a million stops everything for half a second
-    depth: int = 100  # nested objects and lists in one tool or document
+    num_values: int = 250_000
+    """In a toolset; decoding a million stops everything for half a second."""
+    depth: int = 100
+    """Nested objects and lists in one tool or document."""
     num_enum_values: int = 10_000
     tool_name_length: int = 128
     description_length: int = 32 * 1024
-    num_faults_per_tool: int = 20  # faults that are reported
-    num_faults: int = 200  # faults of all tools; no tool is read after them
+    num_faults_per_tool: int = 20
+    """Faults that are reported."""
+    num_faults: int = 200
+    """Faults of all tools; no tool is read after them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 
-# The types of JSON Schema, by the names that other languages and formats have for them.
 FOREIGN_TYPES = {
     "dict": "object",
     "map": "object",
@@ -44,6 +43,7 @@ FOREIGN_TYPES = {
     "bool": "boolean",
     "none": "null",
 }
+"""The types of JSON Schema, by the names that other languages and formats have for them."""
 
 
 def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
