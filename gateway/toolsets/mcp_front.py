@@ -48,17 +48,17 @@ _VERSION = importlib.metadata.version("callgate")
 _NOT_LISTED = frozenset({"outputSchema", "execution", "icons"})
 """Fields about running a tool or its progress; the MCP front runs no tools."""
 
-Judge = Callable[[Tool, Any], Awaitable[tuple[ArgumentFault, ...]]]
+FindFaults = Callable[[Tool, Any], Awaitable[tuple[ArgumentFault, ...]]]
 """Finds the faults in the arguments of a call of a tool; raises CompilerError if it cannot."""
 
 
-def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
+def mcp_app(revision: Revision, find_faults: FindFaults, *, max_bytes: int) -> ASGIApp:
     """An MCP server for one request: streamable HTTP, without sessions, every answer one JSON object.
 
     `max_bytes` is the size of the request's body, which has been read. The caller has checked `Host` and
     `Origin`.
     """
-    front = ToolsetFront(revision, judge)
+    front = ToolsetFront(revision, find_faults)
     toolset = revision.toolset
     server = Server(
         toolset.name,
@@ -103,7 +103,7 @@ class ToolsetFront:
     """What an MCP client sees of one revision."""
 
     revision: Revision
-    judge: Judge
+    find_faults: FindFaults
 
     @property
     def check_name(self) -> str:
@@ -152,14 +152,14 @@ class ToolsetFront:
             )
         try:
             tool = self.revision.toolset[name]
-            faults = await self.judge(tool, arguments["arguments"])
+            faults = await self.find_faults(tool, arguments["arguments"])
         except UnknownTool as error:
             return _failed(str(error))
         except UnsupportedSchema as error:
             return _failed(f"these arguments cannot be checked: {error.reason}")
         except CompilerError as error:
             return _failed(f"nothing can be checked right now: {error}")
-        return _verdict(tool.name, faults)
+        return _faults_result(tool.name, faults)
 
 
 def _num_fitting(tools: Sequence[Tool]) -> int:
@@ -244,8 +244,8 @@ def _check_tool(name: str) -> types.Tool:
     )
 
 
-def _verdict(name: str, faults: Sequence[ArgumentFault]) -> types.CallToolResult:
-    """The verdict, as text for models and JSON for programs; invalid arguments are no protocol error."""
+def _faults_result(name: str, faults: Sequence[ArgumentFault]) -> types.CallToolResult:
+    """The faults of arguments, as text for models and JSON for programs; they are no protocol error."""
     lines = [f"{fault.pointer or 'the arguments'}: {fault.message} ({fault.keyword})" for fault in faults]
     text = "\n".join(lines) or f"The arguments are valid for {name!r}."
     shown = [
