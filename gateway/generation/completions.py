@@ -183,9 +183,9 @@ class Completions:
         """The generation of a turn, whose first event has come.
 
         If the turn allows it and the prompt is too long for the model, its oldest messages are left out. Each
-        try renders the whole prompt, so each leaves out twice as many turns as the one before.
+        try renders the whole prompt, so each leaves out twice as many exchanges as the one before.
         """
-        request, num_turns = prepared.request, 1
+        request, num_exchanges = prepared.request, 1
         while True:
             request = replace(request, timeout_s=deadline.remaining_s())
             recorder.record_request(request)
@@ -195,13 +195,13 @@ class Completions:
             except PromptTooLong as error:
                 shorter = request.messages
                 if prepared.turn.truncates:
-                    shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
+                    shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_exchanges)
                 if len(shorter) == len(request.messages):
                     raise _with_remedy(
                         error, request.tools, prepared.revisions, prepared.search_result
                     ) from error
                 request = replace(request, messages=shorter)
-                num_turns *= 2
+                num_exchanges *= 2
             else:
                 return generation
 

@@ -92,12 +92,12 @@ def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
 
 
 def without_oldest(
-    messages: tuple[Message, ...], error: PromptTooLong, num_turns: int = 1
+    messages: tuple[Message, ...], error: PromptTooLong, num_exchanges: int = 1
 ) -> tuple[Message, ...]:
-    """The messages without the oldest turns: at least `num_turns`, and as many as the excess probably needs.
+    """The messages without the oldest exchanges: at least so many, and as many as the excess probably needs.
 
-    A turn begins with a message of the user and is dropped whole, so that no result loses its call. Messages
-    before the first turn are kept, and so is the last turn.
+    An exchange begins with a message of the user and is dropped whole, so that no result loses its call.
+    Messages before the first exchange are kept, and so is the last exchange.
 
     >>> asked, answered = Message("user", "Hi"), Message("assistant", "Hello")
     >>> chat = (Message("system", "Be brief."), asked, answered, asked, answered, asked)
@@ -111,7 +111,7 @@ def without_oldest(
     sizes = [1 + message.num_characters for message in messages]
     excess = sum(sizes) * (1 - error.context_length / max(error.num_prompt_tokens, error.context_length + 1))
     up_to = list(accumulate(sizes, initial=0))
-    ends = later[num_turns - 1 :]
+    ends = later[num_exchanges - 1 :]
     end = next((end for end in ends if up_to[end] - up_to[first] >= excess), later[-1])
     return messages[:first] + messages[end:]
 

@@ -120,15 +120,15 @@ def test_dropping_old_turns_takes_time_in_proportion_to_their_number():
 
     seconds(1_000)
     few, many = min(seconds(2_000) for _ in range(5)), min(seconds(40_000) for _ in range(3))
-    assert many < 100 * few  # 400 times, were each turn summed up anew
+    assert many < 100 * few  # 400 times, were each exchange summed up anew
 
 
-def test_each_try_drops_twice_as_many_turns():
+def test_each_try_drops_twice_as_many_exchanges():
     messages = tuple(Message("user", "x") for _ in range(1_000))
-    num_tries, num_turns = 0, 1
+    num_tries, num_exchanges = 0, 1
     while len(messages) > 1:  # a prompt of which every try says that it is one token too long
-        messages = without_oldest(messages, PromptTooLong(10_001, 10_000), num_turns)
-        num_tries, num_turns = num_tries + 1, 2 * num_turns
+        messages = without_oldest(messages, PromptTooLong(10_001, 10_000), num_exchanges)
+        num_tries, num_exchanges = num_tries + 1, 2 * num_exchanges
     assert num_tries <= 10
 
 
