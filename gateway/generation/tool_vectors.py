@@ -127,7 +127,9 @@ class ToolVectors:
             documents = self._stacked(group_key, tool_keys)
         if documents is None or queries is None:
             return None
-        return await asyncio.to_thread(alike, documents, dict(zip(texts, queries, strict=True)), texts)
+        return await asyncio.to_thread(
+            meaning_scores, documents, dict(zip(texts, queries, strict=True)), texts
+        )
 
     def _tool(self, tool: Tool) -> Vector:
         return self._embedder.document(described(tool))
@@ -186,7 +188,7 @@ class ToolVectors:
                 self._vectors.put(key, vector, vector.nbytes + _OWN_BYTES)
 
 
-def alike(tools: Vector, queries: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
+def meaning_scores(tools: Vector, queries: Mapping[str, Vector], texts: Mapping[str, float]) -> Scores:
     """How well tools fit some texts: `tools` has a row for each tool, `queries` the vectors of each text."""
     return fit(texts, {text: list(np.maximum(rows @ tools.T, 0)) for text, rows in queries.items()})
 

@@ -24,7 +24,7 @@ import numpy as np
 from corpus import corpus, json_lines
 
 from gateway.generation.tool_search import fused
-from gateway.generation.tool_vectors import Embedder, alike
+from gateway.generation.tool_vectors import Embedder, meaning_scores
 from runtime.sentence_embedder import SentenceEmbedder
 from toolspecs.tool import Tool
 from toolspecs.tool_index import ToolIndex, described, parts_of
@@ -94,7 +94,7 @@ class Hybrid:
     def scores(self, texts: Mapping[str, float]) -> list[float]:
         """As `ToolIndex.scores`."""
         asked = {text: self._embedder.query(parts_of(text)) for text in texts}
-        return fused(self._words.scores(texts), alike(self._vectors, asked, texts))
+        return fused(self._words.scores(texts), meaning_scores(self._vectors, asked, texts))
 
 
 Index = ToolIndex | Hybrid
