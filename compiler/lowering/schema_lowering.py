@@ -27,7 +27,6 @@ from compiler.grammar.joining import with_joined_rules
 from compiler.grammar.passes import inline_single_uses, prune
 from compiler.guard.ambiguities import Ambiguities
 from compiler.guard.path_state_builder import PathStep
-from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import (
     Context,
@@ -41,6 +40,7 @@ from compiler.lowering.constraints import (
     string_constraint,
     strings_only,
 )
+from compiler.lowering.joined_alternatives import PlacedObject, join_alternatives
 from compiler.lowering.listed_values import lower_listed
 from compiler.lowering.lowering import WRITE_OUT, Lowering
 from compiler.lowering.objects import ObjectLowering

@@ -15,8 +15,8 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Expr, union
-from compiler.lowering.alike_objects import PlacedObject, join_alternatives
 from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, Violation, intersection
+from compiler.lowering.joined_alternatives import PlacedObject, join_alternatives
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import ObjectLowering, declared_keys, value_schema
 from compiler.report import Verdict

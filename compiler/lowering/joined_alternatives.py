@@ -41,8 +41,10 @@ def join_alternatives(
     """
     joined: list[PlacedObject] = []
     rest: list[PlacedObject] = []
-    for alike in _groups(objects, lambda placed: _without_members(placed.constraint)):
-        groups = _groups(alike, lambda placed: _place(lowering, placed)) if len(alike) > 1 else [alike]
+    for joinable in _groups(objects, lambda placed: _without_members(placed.constraint)):
+        groups = (
+            _groups(joinable, lambda placed: _place(lowering, placed)) if len(joinable) > 1 else [joinable]
+        )
         for group in groups:
             decisive, left = _join([placed.constraint for placed in group])
             joined += [PlacedObject(constraint, group[0].location) for constraint in decisive]
@@ -86,11 +88,11 @@ def _join(
     while len(left) > 1:
         common = _common(left)
         keys = [_only_difference(constraint, common) for constraint in left]
-        alike = [(constraint, key) for constraint, key in zip(left, keys, strict=True) if key is not None]
-        if len(alike) < 2:
+        joinable = [(constraint, key) for constraint, key in zip(left, keys, strict=True) if key is not None]
+        if len(joinable) < 2:
             break
         left = [constraint for constraint, key in zip(left, keys, strict=True) if key is None]
-        joined.append(replace(common, decisive=_decisive(alike)))
+        joined.append(replace(common, decisive=_decisive(joinable)))
     return joined, left
 
 
@@ -116,10 +118,10 @@ def _only_difference(constraint: ObjectConstraint, common: ObjectConstraint) -> 
 
 
 def _decisive(
-    alike: Sequence[tuple[ObjectConstraint, str]],
+    joinable: Sequence[tuple[ObjectConstraint, str]],
 ) -> Mapping[str, tuple[CanonicalSchema | None, ...]]:
     """By key, the schemas of the constraints that differ there from the common one."""
     decisive: dict[str, tuple[CanonicalSchema | None, ...]] = {}
-    for constraint, key in alike:
+    for constraint, key in joinable:
         decisive[key] = (*decisive.get(key, ()), value_schema(constraint, key))
     return decisive
