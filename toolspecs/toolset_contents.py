@@ -185,38 +185,38 @@ def decompress(content: bytes, max_bytes: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class ContentLane:
+class ContentCache:
     """Decoded contents in memory, by digest; they are decoded one at a time, as the event loop waits.
 
-    The stores that share the lane take turns. Each tenant has one of its own.
+    The stores that share the cache take turns. Each tenant has one of its own.
     """
 
-    cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
+    toolsets: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
     turns: FairTurns = field(default_factory=FairTurns)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedContents:
-    """Decoded contents in two lanes: who reads many large ones delays and evicts no small ones.
+    """Decoded contents in two caches: who reads many large ones delays and evicts no small ones.
 
     The catalogs of a process may share them, even if their stores differ.
     """
 
-    small: ContentLane = field(default_factory=ContentLane)
-    large: ContentLane = field(default_factory=ContentLane)
+    small: ContentCache = field(default_factory=ContentCache)
+    large: ContentCache = field(default_factory=ContentCache)
     known_large: LruCache[bool] = field(default_factory=lambda: LruCache(KNOWN_LARGE_BYTES))
     """The digests of contents that are not even read from the store before it is their turn."""
     damaged: LruCache[tuple[bytes, str]] = field(default_factory=lambda: LruCache(KNOWN_LARGE_BYTES))
     """By digest: the hash of a stored content that was found damaged, and why. It is not unpacked again."""
 
-    def lane(self, num_bytes: int) -> ContentLane:
-        """The lane of a content that has so many bytes."""
+    def cache_of(self, num_bytes: int) -> ContentCache:
+        """The cache of a content that has so many bytes."""
         return self.large if num_bytes >= LARGE else self.small
 
     def get(self, key: str) -> Toolset | None:
         """A content in memory."""
-        toolset = self.small.cache.get(key)
-        return self.large.cache.get(key) if toolset is None else toolset
+        toolset = self.small.toolsets.get(key)
+        return self.large.toolsets.get(key) if toolset is None else toolset
 
 
 class ContentStore:
@@ -261,7 +261,7 @@ class ContentStore:
             num_bytes = unpacked_size(packed)
         except ValueError as error:
             raise _damaged(summary, error) from error
-        async with self._decoded_contents.lane(num_bytes).turns.of(self):
+        async with self._decoded_contents.cache_of(num_bytes).turns.of(self):
             return self._cached(summary) or await self._decoded(summary, packed)
 
     async def _packed(self, summary: RevisionSummary) -> bytes:
@@ -295,9 +295,9 @@ class ContentStore:
 
     def _keep(self, toolset: Toolset, digest: str, content: bytes) -> None:
         num_bytes = len(content) + VALUE_BYTES * toolset.num_values
-        lane = self._decoded_contents.lane(num_bytes)
-        lane.cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
-        if lane is self._decoded_contents.large:
+        cache = self._decoded_contents.cache_of(num_bytes)
+        cache.toolsets.put(_cache_key(toolset.name, digest), toolset, num_bytes)
+        if cache is self._decoded_contents.large:
             self._decoded_contents.known_large.put(digest, value=True, num_bytes=DIGEST_BYTES)
 
 

@@ -20,7 +20,7 @@ from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset_contents import (
     CONTENTS,
-    ContentLane,
+    ContentCache,
     ContentStore,
     DecodedContents,
     compress,
@@ -189,7 +189,7 @@ async def test_toolsets_in_memory_count_for_what_they_take():
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert read.num_values > 50_000
-    assert decoded.large.cache.num_bytes > taken / 2
+    assert decoded.large.toolsets.num_bytes > taken / 2
 
 
 async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):
@@ -228,13 +228,13 @@ async def test_small_contents_wait_for_no_large_ones_and_stay_in_memory():
         assert len((await asyncio.wait_for(fresh.get("small"), 5)).toolset) == 1
         assert not waiting.done()
     await waiting
-    assert decoded.small.cache.num_bytes < 1_000 < decoded.large.cache.num_bytes
+    assert decoded.small.toolsets.num_bytes < 1_000 < decoded.large.toolsets.num_bytes
 
 
 async def test_a_large_content_is_read_from_the_store_when_it_is_its_turn(monkeypatch):
     """A hundred reads of 12 MB each stood before the read of a small toolset, and in memory."""
     store = open_store("sqlite://:memory:")
-    decoded = DecodedContents(large=ContentLane(cache=LruCache(0)))
+    decoded = DecodedContents(large=ContentCache(toolsets=LruCache(0)))
     catalog = Catalog(store, decoded=decoded)
     large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
     await catalog.put(Toolset("large", (large,)))
@@ -250,7 +250,7 @@ async def test_a_large_content_is_read_from_the_store_when_it_is_its_turn(monkey
 
 async def test_tenants_take_turns_at_large_contents():
     """Who read many revisions of 15 MB made everybody's large toolsets wait for all of them."""
-    decoded = DecodedContents(large=ContentLane(cache=LruCache(0)))
+    decoded = DecodedContents(large=ContentCache(toolsets=LruCache(0)))
     large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
     catalogs = [Catalog(open_store("sqlite://:memory:"), decoded=decoded) for _ in range(2)]
     for catalog in catalogs:
