@@ -119,7 +119,7 @@ class Reporter:
         """Note that the value of a part stands at a location, inside the value that is being lowered."""
         self._part.uses[part, location] = None
 
-    def lowered(self, location: SchemaLocation) -> None:
+    def vouch_for(self, location: SchemaLocation) -> None:
         """Vouch for the schemas of a location: its rules admit what they demand, except what notes tell."""
         self._part.lowered.update(location.pointers)
 

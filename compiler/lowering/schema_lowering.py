@@ -177,8 +177,8 @@ class SchemaLowering(Lowering):
             except canonical.CanonicalizationError as error:
                 reason = f"combines schemas in a way that cannot be resolved: {error}"
                 raise UnsupportedSchema(location.pointer, "", reason, WRITE_OUT) from error
-            self.reporter.lowered(location)
-            self.reporter.lowered(written_at)
+            self.reporter.vouch_for(location)
+            self.reporter.vouch_for(written_at)
         self.reporter.use(part, location)
         is_first_empty = body is None and self._first_empty is None
         if is_first_empty and schema.satisfiability() != canonical.Satisfiability.NO:
@@ -210,7 +210,7 @@ class SchemaLowering(Lowering):
             return self.value(schema, inner, step)
         if inner.dependent_keys == NO_DEPENDENCIES:
             self._unconstrained.note(location if self._is_open(location) else context.location)
-            self.reporter.lowered(location)
+            self.reporter.vouch_for(location)
             return self._unconstrained.value(context, step)
         return self.value(self.form_of({}), inner, step)
 

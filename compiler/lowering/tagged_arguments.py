@@ -100,7 +100,7 @@ class TaggedArguments:
                 admitted.setdefault(key, set()).update(self._admitted_types(value_schema(constraint, key)))
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
-        self._lowering.reporter.lowered(location)
+        self._lowering.reporter.vouch_for(location)
         orders = [self._lowering.key_orders.choose(len(keys)) for _, keys in alternatives]
         self._note(location, next((order for order in orders if not order.is_any), None))
         arguments = union(
@@ -218,7 +218,7 @@ class TaggedArguments:
         types = self.types[key]
         others = possible_types(types, is_string=False)
         text = value = None
-        self._lowering.reporter.lowered(location)
+        self._lowering.reporter.vouch_for(location)
         if STRING in types:
             strings = schema if not others else self._of_types(schema, (STRING,))
             read_as = possible_types(types, is_string=True) if tags.tells_strings else types

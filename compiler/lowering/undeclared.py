@@ -137,7 +137,7 @@ class UndeclaredLowering:
         lowering = self.lowering
         options: list[Expr | None] = []
         context = replace(self.context, location=lowering.source_map.names(self.context.location))
-        lowering.reporter.lowered(context.location)
+        lowering.reporter.vouch_for(context.location)
         for strings in strings_of(schema, lambda inner: lowering.expand(inner, context.location)):
             if isinstance(strings, StringConstraint):
                 options.append(lowering.string(strings, context, is_key=True))
