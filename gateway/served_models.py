@@ -165,7 +165,7 @@ def _open_client(model: ModelSettings, address: EngineAddress, prepared: Prepare
         case "sglang":
             return SglangClient(address)
         case "vllm_stock":
-            return VllmClient(address, left_out=prepared.vocabulary.stop_ids)
+            return VllmClient(address, ending_ids=prepared.vocabulary.stop_ids)
         case _:
             return VllmClient(address)
 

@@ -27,11 +27,13 @@ class InspectedTokens:
     Each token is encoded as it comes: encoding thousands at the end would block the event loop.
     """
 
-    def __init__(self, tools: Iterable[Tool], answer: ResponseFormat | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool], response_format: ResponseFormat | None = None) -> None:
         self._schemas = {
             tool.name: PlaceSchema(tool.parameters, tool.documents) for tool in tools if tool.custom is None
         }
-        self._answer = PlaceSchema(answer.content) if answer is not None and answer.kind == SCHEMA else None
+        self._answer: PlaceSchema | None = None
+        if response_format is not None and response_format.kind == SCHEMA:
+            self._answer = PlaceSchema(response_format.content)
         self._tokens: list[msgspec.Raw] = []
 
     def add(self, token: InspectedToken) -> None:

@@ -226,7 +226,7 @@ class RemoteRuntime:
         """`generate` without selecting among drafts."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
-        outputs, affinity = await self._prompts.render(request, partial(self._begun, request))
+        outputs, affinity = await self._prompts.render(request, partial(self._outputs_and_affinity, request))
         with self._admission.admitted(request):
             queue = EventQueue(len(outputs))
             answer = _Answer(
@@ -301,7 +301,9 @@ class RemoteRuntime:
         lengths = (replica.model.context_length for replica in serving if replica.model)
         return min([self._loaded.context_length, *filter(None, lengths)])
 
-    def _begun(self, request: GenerationRequest, prompt_ids: list[int]) -> tuple[list[VerifiedOutput], bytes]:
+    def _outputs_and_affinity(
+        self, request: GenerationRequest, prompt_ids: list[int]
+    ) -> tuple[list[VerifiedOutput], bytes]:
         """The outputs of a request, and what chooses their replicas, which is a digest of long texts."""
         return self._outputs(request, prompt_ids), conversation_head(request)
 

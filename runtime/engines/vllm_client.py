@@ -80,8 +80,8 @@ class _Version(msgspec.Struct):
 class VllmClient(HttpEngine):
     """One vLLM server.
 
-    `left_out` are tokens that end an answer and do not belong to it. An engine that was sent the grammar of a
-    part ends the part with a stop token, although the output continues.
+    `ending_ids` are tokens that end an answer and do not belong to it. An engine that was sent the grammar of
+    a part ends the part with a stop token, although the output continues.
     """
 
     repeats_prompts = True
@@ -92,11 +92,11 @@ class VllmClient(HttpEngine):
         address: EngineAddress,
         limits: ClientLimits | None = None,
         *,
-        left_out: Collection[int] = (),
+        ending_ids: Collection[int] = (),
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(address, limits, transport=transport)
-        self._left_out = frozenset(left_out)
+        self._ending_ids = frozenset(ending_ids)
 
     async def version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
@@ -144,7 +144,7 @@ class VllmClient(HttpEngine):
             raise EngineRefused(self.name, "sends no token ids; it needs a vLLM that knows return_token_ids")
         prompt_ids = choice.prompt_token_ids or event.prompt_token_ids
         tokens = _tokens(choice.token_ids, choice.logprobs)
-        if choice.finish_reason == "stop" and tokens and tokens[-1].token_id in self._left_out:
+        if choice.finish_reason == "stop" and tokens and tokens[-1].token_id in self._ending_ids:
             tokens.pop()
         return EngineChunk(
             tuple(tokens),

@@ -65,7 +65,7 @@ class StockStandIn(StandIn):
 @asynccontextmanager
 async def stock_over(text, stand_in, **options):
     def client(address):
-        return VllmClient(address, left_out=text.vocabulary.stop_ids)
+        return VllmClient(address, ending_ids=text.vocabulary.stop_ids)
 
     async with remote_over(text, stand_in, client=client, write_grammar=to_plain_ebnf, **options) as remote:
         yield remote
