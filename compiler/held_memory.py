@@ -23,7 +23,7 @@ LOOK_S = 0.01
 """The system is asked after tokens that took so long together."""
 _USUAL_BYTES_PER_S = 2**30
 """What is assumed where the system does not tell."""
-_MOST_BYTES_PER_S = 4 * 2**30
+_MAX_BYTES_PER_S = 4 * 2**30
 """What else the process has grown by is not the texts' fault: no states are made faster."""
 
 
@@ -92,7 +92,7 @@ class HeldMemory:
         now_bytes = _own_bytes()
         if not now_bytes:
             return _USUAL_BYTES_PER_S * total_s
-        return min(now_bytes - self._begin_bytes, _MOST_BYTES_PER_S * total_s)
+        return min(now_bytes - self._begin_bytes, _MAX_BYTES_PER_S * total_s)
 
 
 def _is_largest(own: AcceptTime, times: list[AcceptTime]) -> bool:

@@ -25,7 +25,7 @@ from gateway.usable_cores import num_usable_cores
 from runtime.protocol import Runtime
 from toolspecs.store import Store
 
-MOST_COMPILE_WORKERS = 4
+MAX_COMPILE_WORKERS = 4
 """The number of compile workers by default, on a machine with more than two cores."""
 
 
@@ -125,7 +125,7 @@ def open_compile_pool(settings: Settings) -> CompilePool:
     """
     num_workers = settings.compile_workers
     if num_workers is None:
-        num_workers = min(num_usable_cores() + 1, MOST_COMPILE_WORKERS)
+        num_workers = min(num_usable_cores() + 1, MAX_COMPILE_WORKERS)
     limits = CompileLimits(
         seconds=settings.compile_seconds,
         memory_bytes=settings.compile_bytes,

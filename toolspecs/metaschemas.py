@@ -42,7 +42,7 @@ _SCHEMAS = frozenset(
     }
 )
 """Keywords whose value is a schema or a list of schemas."""
-_MOST_MEMBERS = 20
+_MAX_MEMBERS = 20
 """Members of a wrong list or object in which errors are looked for."""
 _NOT_CHECKED = ("uri", "uri-reference")
 
@@ -141,7 +141,7 @@ def _errors_of(part: Any, uri: str) -> Iterator[tuple[Path, str]]:
 
 def _cut(value: Any, num_levels: int = 2) -> Any:
     """The first members of a list or an object, and of those in it."""
-    most = _MOST_MEMBERS if num_levels else 0
+    most = _MAX_MEMBERS if num_levels else 0
     if isinstance(value, list):
         return [_cut(item, num_levels - 1) for item in value[:most]]
     if isinstance(value, dict):

@@ -14,7 +14,7 @@ from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
 from toolspecs.drafts import DEFAULT_DRAFT, SchemaDraft
 
-_MOST_MULTIPLIED = 8
+_MAX_MULTIPLIED = 8
 """The most keys with dependencies that canonicalization may multiply out."""
 
 Bundled = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -31,7 +31,7 @@ def covers(outer: Bundled, inner: Bundled) -> bool:
     inner_rest, inner_keys = _without_dependent_keys(*inner)
     if inner_keys.and_of(outer_keys) == inner_keys and _covers(outer_rest, inner_rest):
         return True
-    has_many = max(outer_keys.num_needing, inner_keys.num_needing) > _MOST_MULTIPLIED
+    has_many = max(outer_keys.num_needing, inner_keys.num_needing) > _MAX_MULTIPLIED
     return not has_many and _covers(outer, inner)
 
 

@@ -30,7 +30,7 @@ from compiler.grammar.grammar import (
     RuleRef,
 )
 
-_MOST_ROUNDS = 40
+_MAX_ROUNDS = 40
 """How often rules are divided into classes; rules that would need more rounds stay apart."""
 _ExprT = TypeVar("_ExprT", Expr, CharClass | RuleRef)
 
@@ -79,7 +79,7 @@ class _Classes:
     def _of_circle(self, circle: set[str]) -> Mapping[str, int]:
         """The classes of rules that refer to one another."""
         classes, num_classes = self._divided(circle, {}), 0
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             num_before, num_classes = num_classes, len(set(classes.values()))
             if num_before == num_classes:
                 together = frozenset(classes.values())

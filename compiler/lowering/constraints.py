@@ -17,7 +17,7 @@ from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 from toolspecs.drafts import NEWEST_DRAFT
 
-MOST_COUNTED = 10**9
+_MAX_COUNTED = 10**9
 """The highest number of items or keys that rules count to: more do not fit in any output."""
 
 
@@ -206,7 +206,7 @@ def number_constraint(view: canonical.NumberView, *, may_exclude: bool = True) -
 
 def _counted(bound: int | None) -> int | None:
     """A bound that rules can count to; no output has so many items."""
-    return None if bound is None else min(bound, MOST_COUNTED)
+    return None if bound is None else min(bound, _MAX_COUNTED)
 
 
 def array_constraint(view: canonical.ArrayView) -> ArrayConstraint:

@@ -30,11 +30,11 @@ An object reads marks after keys that are marked in another object at the same p
 cannot know which of them is being written. One that declares no keys reads them after every key.
 """
 _NO_KEYS = frozenset[str]()
-_MOST_MARKED_BESIDE = 10
+_MAX_MARKED_BESIDE = 10
 """How many keys that other objects at the same place mark the rules of an object may always spell."""
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
 """The keywords that name keys; the first of these that a schema has gets the report's note on their order."""
-_MOST_LISTED = 10
+_MAX_LISTED = 10
 
 
 class ObjectLowering:
@@ -102,7 +102,7 @@ class ObjectLowering:
             and not self.context.is_distinct
             and (additional is None or additional.satisfiability() != canonical.Satisfiability.NO)
             and self._pointer not in self.lowering.ambiguities.separated
-            and len(self.marked_beside.difference(self.keys)) <= max(len(self.keys), _MOST_MARKED_BESIDE)
+            and len(self.marked_beside.difference(self.keys)) <= max(len(self.keys), _MAX_MARKED_BESIDE)
         )
 
     @cached_property
@@ -157,7 +157,7 @@ class ObjectLowering:
         known = {*constraint.properties, *constraint.decisive, *constraint.dependent_keys.names}
         left_out = sorted(known.difference(self.keys))
         if left_out:
-            note = f"keys that it may not admit are never written: {', '.join(left_out[:_MOST_LISTED])}"
+            note = f"keys that it may not admit are never written: {', '.join(left_out[:_MAX_LISTED])}"
             self.lowering.reporter.note(self.location, "propertyNames", Verdict.NARROWED, note)
         return left_out
 
@@ -263,5 +263,5 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
 
 def _listed(keys: list[str], *, has_others: bool) -> str:
     """The note on the order of keys that no keyword declares."""
-    order = ", ".join([*keys[:_MOST_LISTED], *(["…"] if len(keys) > _MOST_LISTED else [])])
+    order = ", ".join([*keys[:_MAX_LISTED], *(["…"] if len(keys) > _MAX_LISTED else [])])
     return f"keys in this order: {order}" + (", then others" if has_others else "")

@@ -21,8 +21,8 @@ from compiler.recogniser.parser_state import ParserState
 
 _BLANKS = b" \t\r\n"
 _SEPARATORS = _BLANKS + b","
-_MOST_TRIED = 4
-_MOST_HEADS = 64
+_MAX_TRIED = 4
+_MAX_HEADS = 64
 MAX_PLANNED = 1 << 12
 """Bytes of a plan. It is read some eight times, at up to ten microseconds a byte where all are brackets: then
 it takes as long as a search, a third of a second."""
@@ -62,7 +62,7 @@ def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText
         return None
     node = SearchNode(b"", state, cursor, 0)
     tries = _tries(node, planned) if planned.read else iter([_if_complete(node, planned.text)])
-    return next((text for text in islice(tries, _MOST_TRIED) if text is not None), None)
+    return next((text for text in islice(tries, _MAX_TRIED) if text is not None), None)
 
 
 def _tries(node: SearchNode, planned: PlannedText) -> Iterator[bytes | None]:
@@ -94,7 +94,7 @@ def _heads(node: SearchNode) -> Iterator[bytes]:
     rest = node.state.completion()
     shortest = rest[: next(_items(node.cursor, rest), (0, 0))[1]]
     yield shortest
-    for attempt in islice(deviations(node, shortest), _MOST_HEADS):
+    for attempt in islice(deviations(node, shortest), _MAX_HEADS):
         begun = attempt.begun()
         if begun is not None:
             rest = begun.state.completion()

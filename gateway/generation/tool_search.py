@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.errors import InvalidField
-from gateway.generation.tool_vectors import PATIENCE_S, ToolVectors
+from gateway.generation.tool_vectors import MAX_WAIT_S, ToolVectors
 from gateway.generation.turn import Turn
 from runtime.fair_threads import FairThreads
 from runtime.protocol import ModelCard
@@ -140,7 +140,7 @@ class ToolSearcher:
         """How well the tools of each group fit by meaning; None if this is not known in time for all."""
         if self.vectors is None:
             return [None] * len(groups)
-        wait_s = PATIENCE_S if remaining_s is None else min(PATIENCE_S, remaining_s / 2)
+        wait_s = MAX_WAIT_S if remaining_s is None else min(MAX_WAIT_S, remaining_s / 2)
         until = time.monotonic() + wait_s
         vectors = []
         for group in groups:

@@ -26,7 +26,7 @@ Vector = NDArray[np.float32]
 """[width] of a tool; of a group of tools [tools, width]; of a request's text [parts, width], a row for each
 of its `parts_of`."""
 
-PATIENCE_S = 1.0
+MAX_WAIT_S = 1.0
 """The longest time that a search waits for vectors."""
 
 WORTH_WAITING = 32
@@ -94,7 +94,7 @@ class ToolVectors:
         key: str,
         tenant: str = "",
         client_id: str = "",
-        wait_s: float = PATIENCE_S,
+        wait_s: float = MAX_WAIT_S,
     ) -> Scores | None:
         """How well each tool fits some texts by meaning, from 0 to 1 (best), as `ToolIndex.scores` does.
 

@@ -16,7 +16,7 @@ from opentelemetry import trace
 from gateway.settings import Settings
 from gateway.telemetry.access_log import REQUEST_LOG
 
-MOST_REPEATS = 10
+MAX_REPEATS = 10
 REPEATS_S = 10.0
 _MAX_KINDS = 1000
 
@@ -91,7 +91,7 @@ class _Repeated:
 
 
 class FewRepeats(logging.Filter):
-    """A filter that passes at most `MOST_REPEATS` warnings or errors of one kind in `REPEATS_S` seconds.
+    """A filter that passes at most `MAX_REPEATS` warnings or errors of one kind in `REPEATS_S` seconds.
 
     The first line after that says how many were left out. Lines are of one kind if they have the same logger
     and text, and arguments of the same types, such as requests that fail with the same class of error.
@@ -112,7 +112,7 @@ class FewRepeats(logging.Filter):
         arguments = record.args if isinstance(record.args, tuple) else ()
         with self._lock:
             repeated, num_left_out = self._repeated((record.name, str(record.msg), *map(type, arguments)))
-            is_written = repeated.num_written < MOST_REPEATS
+            is_written = repeated.num_written < MAX_REPEATS
             repeated.num_written += is_written
             repeated.num_left_out += not is_written
         if num_left_out:

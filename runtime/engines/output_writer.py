@@ -42,7 +42,7 @@ from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 from runtime.written_token import SampledToken
 
-_MOST_EMPTY = 10_000
+_MAX_EMPTY = 10_000
 """The events without tokens that an engine may send in a row."""
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
@@ -195,8 +195,8 @@ class OutputWriter:
                 if chunk.tokens or (chunk.finish_reason and finish_reason is None):
                     stall_clock.restart()
                     num_empty = 0
-                if num_empty > _MOST_EMPTY:
-                    raise EngineBroke(name, f"sent {_MOST_EMPTY} events in a row without tokens")
+                if num_empty > _MAX_EMPTY:
+                    raise EngineBroke(name, f"sent {_MAX_EMPTY} events in a row without tokens")
                 if chunk.tokens:
                     request.times.note_token()
                 if chunk.num_cached is not None and output.num_requests == 1:

@@ -12,7 +12,7 @@ from serving import client_of
 
 from gateway.app import create_app
 from gateway.settings import Settings
-from gateway.telemetry.log_lines import MOST_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
+from gateway.telemetry.log_lines import MAX_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
 from runtime.errors import GenerationFailed
 
 URL = "/v1/chat/completions"
@@ -127,7 +127,7 @@ def test_of_many_failures_of_one_kind_some_are_written_and_the_rest_counted():
         record = logging.LogRecord("gateway", level, "", 0, "%s failed: %s", ("POST", error), exc_info)
         return few.filter(record), getattr(record, "fields", {}).get("num_left_out")
 
-    assert [is_written(ValueError(i)) for i in range(MOST_REPEATS)] == [(True, None)] * MOST_REPEATS
+    assert [is_written(ValueError(i)) for i in range(MAX_REPEATS)] == [(True, None)] * MAX_REPEATS
     assert [is_written(ValueError(i)) for i in range(3)] == [(False, None)] * 3
     assert is_written(KeyError("another kind")) == (True, None)
     assert is_written(ValueError("a fault of ours"), exc_info=(ValueError, ValueError(), None)) == (

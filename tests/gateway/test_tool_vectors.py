@@ -97,7 +97,7 @@ async def test_a_search_by_meaning_counts_words_too(client):
 
 
 async def test_a_search_that_would_wait_goes_by_words_and_says_so(client, embedder, monkeypatch):
-    monkeypatch.setattr(tool_search, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(tool_search, "MAX_WAIT_S", 0.0)
     embedder.may_go_on.clear()
     assert await search(client) == (["play_song"], "words")
     embedder.may_go_on.set()

@@ -181,7 +181,7 @@ async def test_a_flood_of_events_without_tokens_ends_its_request_and_leaves_turn
     text, monkeypatch
 ):
     """They were read without a turn for others, a read of 64 kB at a time, until the engine had stalled."""
-    monkeypatch.setattr(output_writer, "_MOST_EMPTY", 50)
+    monkeypatch.setattr(output_writer, "_MAX_EMPTY", 50)
 
     class Flooding(StandIn):
         async def paced(self, tokens, leaving, send):
