@@ -28,7 +28,8 @@ _NOT_ONLY_CHARACTERS = re.compile(rb'[\[\]{},"\\]')
 _WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
 _SEPARATORS = (b",", b":")
 _KEY_MARK = KEY_MARK.encode()
-_FEW = 4
+_NUM_WORDS_LOOKED_AT = 4
+"""Words of a row, of 32 tokens each, of which one token is compared with what was seen."""
 _MAX_CACHED_SETS = 4_096
 """A set of the few tokens that complete one key takes some hundred bytes."""
 
@@ -214,7 +215,7 @@ class CandidateTokens:
 
         That is mostly so, and known without the tokens that write a part of each of very many elements.
         """
-        for word in np.flatnonzero(row)[:_FEW].tolist():
+        for word in np.flatnonzero(row)[:_NUM_WORDS_LOOKED_AT].tolist():
             bits = int(row[word])
             token = self._spellings[32 * word + (bits & -bits).bit_length() - 1]
             is_text = not _NOT_ONLY_CHARACTERS.search(token)

@@ -26,10 +26,11 @@ _LEADS = (b"", BACKSLASH)
 """The incomplete characters for which the needs of all tokens are computed at once: none, or a backslash."""
 _SPECIAL = re.compile(rb'["\\]')
 _INCOMPLETE_ESCAPE = re.compile(rb"\\.*\Z", re.DOTALL)
-_FEW = 8
-_MANY = 4_096
+_MAX_LONG_TOKENS = 4_096
 """To find out what all tokens need from a pattern takes some 15 ms once. Up to this many long tokens, those
-that the row allows are counted first, and if they are few, each is tried."""
+that the row allows are counted first."""
+_MAX_TRIED = 8
+"""If the row allows at most so many long tokens, each is tried."""
 _MAX_CACHED_ROWS = 512
 
 Number = TypeVar("Number", np.int32, np.bool_)
@@ -120,11 +121,11 @@ class TokenLengths:
         if num_safe >= self._max_bytes:
             return
         num_long = self._num_longer(num_safe)
-        if lead in _LEADS and (automaton is None or num_long > _MANY):
+        if lead in _LEADS and (automaton is None or num_long > _MAX_LONG_TOKENS):
             row &= self._row(automaton, remaining.state, lead, remaining.num_left)
             return
         allowed = self._ids[:num_long][row[self._words[:num_long]] & self._bits[:num_long] != 0].tolist()
-        if lead in _LEADS and len(allowed) > _FEW:
+        if lead in _LEADS and len(allowed) > _MAX_TRIED:
             row &= self._row(automaton, remaining.state, lead, remaining.num_left)
         else:
             self._try(allowed, row, cursor)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compiler.grammar.grammar import CharClass, Expr, Rule, choice, concat
 from compiler.grammar.rules import RuleTable
 
-_FEW = 4
+_WRITTEN_OUT_BITS = 4
 """Up to 2 ** 4 members are written out: xgrammar then knows what follows a member and masks are faster."""
 
 
@@ -37,8 +37,8 @@ class Quantifier:
 
     def exactly(self, number: int) -> Expr:
         """Exactly so many members, without the close."""
-        powers = [power for power in range(_FEW, number.bit_length()) if number >> power & 1]
-        return concat(*[self.member] * (number % (1 << _FEW)), *map(self._block, powers))
+        powers = [power for power in range(_WRITTEN_OUT_BITS, number.bit_length()) if number >> power & 1]
+        return concat(*[self.member] * (number % (1 << _WRITTEN_OUT_BITS)), *map(self._block, powers))
 
     def _block(self, power: int) -> Expr:
         """Exactly 2 ** `power` members, without the close."""
@@ -50,7 +50,7 @@ class Quantifier:
     def _at_most(self, number: int) -> Expr:
         if not number:
             return self.close
-        if number < 1 << _FEW:
+        if number < 1 << _WRITTEN_OUT_BITS:
             return self._rule(choice(self.close, concat(self.member, self._at_most(number - 1))))
         power = number.bit_length() - 1
         more = concat(self._block(power), self._at_most(number - (1 << power)))
@@ -58,7 +58,7 @@ class Quantifier:
 
     def _fewer(self, power: int) -> Expr:
         """Fewer than 2 ** `power` members, and the close."""
-        if power == _FEW:
+        if power == _WRITTEN_OUT_BITS:
             return self._at_most((1 << power) - 1)
         half = self._fewer(power - 1)
         return self._rule(choice(half, concat(self._block(power - 1), half)))

@@ -10,7 +10,7 @@ from toolspecs.nearest import shorten
 from toolspecs.pinned_source import spell_source_id
 from toolspecs.tool import Tool
 
-MAX_NAME = 64
+MAX_TOOL_NAME = 64
 """The longest name, in characters, that every API of tools accepts."""
 MAX_TITLE = 200
 SOURCE = "callgate/source"
@@ -82,7 +82,7 @@ def valid_name(text: str) -> str:
     >>> valid_name("get /pets/{id}")
     'get_pets_id'
     """
-    return _INVALID.sub("_", text).strip("_")[:MAX_NAME] or "unnamed"
+    return _INVALID.sub("_", text).strip("_")[:MAX_TOOL_NAME] or "unnamed"
 
 
 class UniqueNames:
@@ -115,7 +115,7 @@ class UniqueNames:
 
 
 def _ended(name: str, ending: str) -> str:
-    return name[: MAX_NAME - len(ending)] + ending
+    return name[: MAX_TOOL_NAME - len(ending)] + ending
 
 
 def toolset_name(title: str) -> str:
