@@ -18,7 +18,7 @@ text so far is `{"tags": ["a", "`, and a model is about to repeat itself: `{"tag
    a quote in them, `a"`, `b"` and `b"]}`, and all that write a part of `a"`, which are `a` and `a"`.
 5. `guard` advances the cursor over each. After `a"` the array would hold `"a"` twice, so there is no cursor,
    and the bit of `a"` goes out of the mask. After `a` nothing is repeated yet, but the only string that goes
-   on is `"a"`: a dead end, which `DeadEndSearch` finds by trying. The bit of `a` goes out too.
+   on is `"a"`: a dead end, which `dead_ends` finds by trying. The bit of `a` goes out too.
 6. `b`, `b"` and `b"]}` stay. The model samples `b"]}`, and the matcher accepts it. The cursor after it is
    stored beside the matcher (`GuardState`) and dropped if the token is rolled back.
 

@@ -12,7 +12,7 @@ from compiler.cache_entry import CacheEntry
 from compiler.closing import closer as closing
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import MatchingTooSlow, UnsupportedGrammar, UnsupportedSchema
-from compiler.guard import guard
+from compiler.guard import dead_ends
 from compiler.guard.candidate_tokens import CandidateTokens
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.seen_values import SeenValues
@@ -279,7 +279,7 @@ def test_the_search_for_dead_ends_is_bounded_for_each_mask_and_token(monkeypatch
     matcher.fill_bitmask(bitmask, 0)
     comma, bracket = (VOCABULARY.vocabulary.tokens.index(token) for token in (b",", b"["))
     assert matcher.accept(comma)
-    monkeypatch.setattr(guard, "MAX_SEARCH_S", -1.0)
+    monkeypatch.setattr(dead_ends, "MAX_SEARCH_S", -1.0)
     with pytest.raises(MatchingTooSlow):
         matcher.fill_bitmask(again, 0)
     with pytest.raises(MatchingTooSlow):
