@@ -15,9 +15,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE, child
+from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE, child, references_of
 from compiler.frontend.source_map import SchemaLocation, SourceMap
-from toolspecs.bundle import REFERENCES
 
 
 class AlikeLocations:
@@ -88,12 +87,11 @@ class AlikeLocations:
         """The pointers of the places to which references lead, and of all that these are inside of."""
         pointers: set[str] = set()
         for pointer, schema in self._source_map.subschemas():
-            for keyword in REFERENCES:
-                if isinstance(uri := schema.get(keyword), str):
-                    target = self._source_map.references.target(pointer, uri)
-                    while target is not None and target not in pointers:
-                        pointers.add(target)
-                        target = target.rpartition("/")[0] if "/" in target else None
+            for _, uri in references_of(schema):
+                target = self._source_map.references.target(pointer, uri)
+                while target is not None and target not in pointers:
+                    pointers.add(target)
+                    target = target.rpartition("/")[0] if "/" in target else None
         return pointers
 
 

@@ -29,10 +29,11 @@ from compiler.frontend.keywords import (
     STRUCTURE,
     UNEVALUATED,
     inside,
+    references_of,
     transformed,
 )
 from compiler.frontend.symbolic_forms import form_of
-from toolspecs.bundle import REFERENCES, objects_in
+from toolspecs.bundle import objects_in
 from toolspecs.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 
 MAX_CHARS = 1_000_000
@@ -96,10 +97,8 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
 
 def references_in(documents: Iterable[Any]) -> frozenset[str]:
     """Everything that the documents refer to."""
-    uris = (
-        part.get(keyword) for document in documents for part in objects_in(document) for keyword in REFERENCES
-    )
-    return frozenset(uri for uri in uris if isinstance(uri, str))
+    parts = (part for document in documents for part in objects_in(document))
+    return frozenset(uri for part in parts for _, uri in references_of(part))
 
 
 def _is_definition(target: list[str]) -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, check_text
-from compiler.frontend.keywords import IDENTIFIERS, child, inside, located, split_uri
+from compiler.frontend.keywords import IDENTIFIERS, child, inside, located, references_of, split_uri
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES, pointer_keys
 
@@ -118,21 +118,19 @@ def _with_valid_references(defined: DefinedSchema) -> DefinedSchema:
 def _invalid_references(content: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
     """The schemas with a pointer that is no fragment of a URI; its keyword; and the URI as it should be."""
     for schema in inside(content):
-        for keyword in REFERENCES:
-            if isinstance(uri := schema.get(keyword), str):
-                document, _, fragment = uri.partition("#")
-                valid = f"{document}#{quote(fragment, safe=_UNQUOTED + '?%')}"
-                if fragment.startswith("/") and valid != uri:
-                    yield schema, keyword, valid
+        for keyword, uri in references_of(schema):
+            document, _, fragment = uri.partition("#")
+            valid = f"{document}#{quote(fragment, safe=_UNQUOTED + '?%')}"
+            if fragment.startswith("/") and valid != uri:
+                yield schema, keyword, valid
 
 
 def _pointer_references(
     references: References, pointer: str, schema: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """The references by pointer of one schema: the keyword, and the pointer of the target."""
-    for keyword in REFERENCES:
-        uri = schema.get(keyword)
-        if isinstance(uri, str) and "#/" in uri and (target := references.target(pointer, uri)) is not None:
+    for keyword, uri in references_of(schema):
+        if "#/" in uri and (target := references.target(pointer, uri)) is not None:
             other, inner = split_uri(target)
             yield keyword, child(f"{other}#" if other else "", *pointer_keys(inner))
 

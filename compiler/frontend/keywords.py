@@ -106,6 +106,13 @@ def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield child(pointer, keyword), value
 
 
+def references_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The references of one schema: the keyword of each, and where it leads."""
+    for keyword in REFERENCES:
+        if isinstance(uri := schema.get(keyword), str):
+            yield keyword, uri
+
+
 def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """A schema at the pointer `start` and all its subschemas in document order, with their pointers.
 

@@ -24,6 +24,7 @@ from compiler.frontend.keywords import (
     children,
     located,
     may_have_type,
+    references_of,
 )
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES
@@ -299,8 +300,7 @@ class SourceMap:
 
     def _targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
         """The pointers of the schemas that a schema refers to."""
-        references = (schema.get(keyword) for keyword in REFERENCES)
-        targets = (self.references.target(pointer, uri) for uri in references if isinstance(uri, str))
+        targets = (self.references.target(pointer, uri) for _, uri in references_of(schema))
         return [target for target in targets if target is not None]
 
     def _location(self, starts: tuple[str, ...], around: SchemaLocation) -> SchemaLocation:
