@@ -14,7 +14,7 @@ import msgspec
 from toolspecs.custom_shapes import definition_path, flaw_of, is_custom, read_custom, read_input
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
-from toolspecs.nearest import near_matches, shorten
+from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.schema_check import check_schema, fault_of
 from toolspecs.shapes import EXTRAS, KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow, detect_shape, write_tool
 from toolspecs.tool import KeyOrder, Tool, custom_tool
@@ -248,7 +248,7 @@ def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
     for field in document:
         if field not in {"type", row.wrapper}:
             suggestion = f"fields other than 'type' belong inside {row.wrapper!r}"
-            yield Flaw((field,), field, f"unknown field {shorten(field, 100)!r}", suggestion)
+            yield Flaw((field,), field, f"unknown field {shorten(field, MAX_NAME)!r}", suggestion)
 
 
 def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:
@@ -262,7 +262,7 @@ def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, t
         if field not in admitted:
             near = near_matches(field, (*known, *others), 1)
             suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            shown = shorten(field, 100)
+            shown = shorten(field, MAX_NAME)
             yield Flaw((field,), field, f"unknown field {shown!r} of a tool in {shape} shape", suggestion)
 
 
@@ -305,7 +305,7 @@ def _own_flaws(own: Any) -> Iterator[Flaw]:
         return
     for option, value in own.items():
         if option not in OWN_OPTIONS:
-            message = f"unknown option {shorten(option, 100)!r}"
+            message = f"unknown option {shorten(option, MAX_NAME)!r}"
             yield Flaw((OWN_FIELD, option), option, message, f"known are {' and '.join(OWN_OPTIONS)}")
         elif option == "key_order" and value is not None and value not in KEY_ORDERS:
             message = f"{shorten(repr(value), 60)} is not an order of keys"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from gateway.errors import InvalidField
 from toolspecs.errors import UnknownTool
 from toolspecs.imports.imported import source_id_of
-from toolspecs.nearest import shorten
+from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import Tool
 from toolspecs.toolset import Toolset
 
@@ -49,7 +49,7 @@ def _check_chosen(
             raise UnknownTool(toolset.name, name, offering)
         if len(offering[name]) > 1:
             sources = ", ".join(shorten(source_id, 300) for source_id in offering[name])
-            reason = f"several sources offer the tool {shorten(name, 100)!r}: {sources}"
+            reason = f"several sources offer the tool {shorten(name, MAX_NAME)!r}: {sources}"
             raise InvalidField("source", f"{reason}; name one of them")
 
 
@@ -60,7 +60,7 @@ def _check_own(toolset: Toolset, chosen: Iterable[tuple[str, Sequence[str]]]) ->
             served = toolset.by_name.get(name)
             if served is not None and source_id_of(served.extras.get("_meta")) != source_id:
                 reason = (
-                    f"{source_id} offers {shorten(name, 100)!r}, and the toolset has a tool of that name that"
-                    " is not from there; name it to replace it"
+                    f"{source_id} offers {shorten(name, MAX_NAME)!r}, and the toolset has a tool of that name"
+                    " that is not from there; name it to replace it"
                 )
                 raise InvalidField("tools", reason)

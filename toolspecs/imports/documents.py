@@ -16,7 +16,7 @@ import yaml
 from toolspecs.bundle import absolute, is_index, pointer_keys
 from toolspecs.errors import UnreadableSource
 from toolspecs.json_value import Limits, find_flaw, pointer
-from toolspecs.nearest import near_matches, shorten
+from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
 """What an API's description may hold; the tools made of it are checked again, each with a tool's limits."""
@@ -89,7 +89,7 @@ class LinkedDocuments:
         """
         uri, fragment = absolute(base, reference)
         if not uri or (fragment and not fragment.startswith("/")):
-            raise LookupError(f"{shorten(reference, 100)!r} is not a JSON pointer into a document")
+            raise LookupError(f"{shorten(reference, MAX_NAME)!r} is not a JSON pointer into a document")
         return uri, fragment
 
     def at(self, uri: str, fragment: str) -> Any:

@@ -30,7 +30,7 @@ from toolspecs.imports.documents import LinkedDocuments, Retrieve
 from toolspecs.imports.imported import Imported, UniqueNames, valid_name, with_source_note
 from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported, pointer_of
 from toolspecs.json_value import Flaw
-from toolspecs.nearest import near_matches, shorten
+from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.tool import Tool
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
@@ -249,7 +249,7 @@ def _parameter_schema(parameter: dict[str, Any], base: str, path: _Path, schemas
     for media_type, media in content.items() if isinstance(content, dict) else ():
         if isinstance(media, dict) and "schema" in media:
             return schemas.copy(media["schema"], base, (*path, "content", media_type, "schema"))
-    message = f"the parameter {shorten(parameter['name'], 100)!r} has no schema"
+    message = f"the parameter {shorten(parameter['name'], MAX_NAME)!r} has no schema"
     raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
 
 
@@ -264,7 +264,7 @@ def _check_route(operation: _Operation, declared: set[str]) -> None:
     for part in operation.route.split("{")[1:]:
         variable = part.partition("}")[0]
         if variable not in declared:
-            message = f"the path has {{{shorten(variable, 100)}}}, but no parameter says what it is"
+            message = f"the path has {{{shorten(variable, MAX_NAME)}}}, but no parameter says what it is"
             raise Unsupported(Flaw(operation.path, "parameters", message, "declare it with `in: path`"))
 
 
