@@ -77,7 +77,7 @@ def _read(source: LarkSource, name: str) -> Terminal:
         if any(isinstance(node, Assertion | Look) for node in _nodes(tree)):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
         written, lexed = whole_texts(inner, is_outer=False), whole_texts(outer, is_outer=True)
-        part = taken_in_part(tree)
+        part = taken_in_part(parse(inner), tree)
     except PatternError as error:
         raise source.refusal(name, str(error), error.suggestion) from error
     except TooManyStates as error:

@@ -7,59 +7,72 @@ whole, the way that is taken is always the longest: both kinds of engines split 
 The ways to match are followed at the same time, in the order in which they are tried (Pike; Cox, "Regular
 Expression Matching: the Virtual Machine Approach", 2009). One that succeeds cuts off those after it. A text
 is taken in part if only a way that was cut off reads all of it.
+
+A pattern has two readings (`compiler.regular.ecma`). Texts are written in the inner one. An engine reads
+something between it and the outer one, so that a way may cut off others if it exists in the outer one.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, TooManyStates
 from compiler.regular.ecma import PatternNode
 from compiler.regular.nfa import Nfa, sets_of
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 500_000
 _PRINTABLE = charset.of("".join(map(chr, range(0x21, 0x7F))))
 
 
 @dataclass(frozen=True, slots=True)
 class TakenInPart:
-    """A text that a pattern matches, and the beginning of it that is taken."""
+    """A text that a pattern matches, and the beginning of it that may be taken."""
 
     text: str
     taken: str
 
 
-def taken_in_part(node: PatternNode) -> TakenInPart | None:
-    """A shortest text of a pattern that is not taken whole; None if there is none.
+def taken_in_part(inner: PatternNode, outer: PatternNode) -> TakenInPart | None:
+    """A shortest text of a pattern that may not be taken whole; None if there is none.
 
     >>> from compiler.regular.ecma import parse
-    >>> taken_in_part(parse("<|<=|=")), taken_in_part(parse("<=|<|="))
-    (TakenInPart(text='<=', taken='<'), None)
+    >>> for pattern in ("<|<=|=", "<=|<|="):
+    ...     taken_in_part(parse(pattern), parse(pattern, is_outer=True))
+    TakenInPart(text='<=', taken='<')
 
-    The tree has no assertions or lookarounds.
+    The trees are of one pattern in its two readings. They have no assertions or lookarounds.
 
     Raises:
-        PatternError: it has.
+        PatternError: they have.
         TooManyStates: it takes too many steps to find out.
     """
-    nfa = _OrderedNfa(Alphabet.of(sets_of(node)))
-    ways = _Ways(nfa)
-    start = ways.closed([nfa.build(node, nfa.final)], ())
-    seen = {start}
-    pending = deque([(start, "", 0)])
+    ways = _Ways(inner, outer)
+    seen = {ways.start}
+    pending = deque([(ways.start, "", 0)])
     while pending:
-        state, text, num_taken = pending.popleft()
-        tried, cut_off = state
-        if nfa.final in tried:
+        fronts, text, num_taken = pending.popleft()
+        if ways.has_ended(fronts.tried):
             num_taken = len(text)
-        elif nfa.final in cut_off:
+        elif ways.has_surely_ended(fronts.cut_off):
             return TakenInPart(text, text[:num_taken])
-        for symbol, following in ways.successors(tried, cut_off):
+        for symbol, following in ways.successors(fronts):
             if following not in seen:
                 seen.add(following)
-                pending.append((following, text + _character(nfa.alphabet.atoms[symbol]), num_taken))
+                pending.append((following, text + _character(ways.alphabet.atoms[symbol]), num_taken))
     return None
+
+
+_Way = tuple[int, bool]
+"""The state of the NFA that a way has reached, and whether it is sure: it exists in the inner reading too."""
+
+
+class _Fronts(NamedTuple):
+    """How far all ways have come in a text: those that are tried, in their order, and those cut off."""
+
+    tried: tuple[_Way, ...]
+    cut_off: frozenset[_Way]
 
 
 class _OrderedNfa(Nfa):
@@ -77,57 +90,72 @@ class _OrderedNfa(Nfa):
         return super()._repeat(item, low, low, loop)
 
 
-_State = tuple[tuple[int, ...], frozenset[int]]
-"""The NFA's states on the ways that are tried, in their order, and those that only ways cut off have."""
-
-
 class _Ways:
     """Follows all ways to match at the same time."""
 
-    def __init__(self, nfa: Nfa) -> None:
-        self._nfa = nfa
+    def __init__(self, inner: PatternNode, outer: PatternNode) -> None:
+        self.alphabet = Alphabet.of([*sets_of(inner), *sets_of(outer)])
+        self._inner, self._outer = _OrderedNfa(self.alphabet), _OrderedNfa(self.alphabet)
+        start = self._outer.build(outer, self._outer.final)
+        # Both trees have the same shape, so that their states have the same numbers.
+        assert self._inner.build(inner, self._inner.final) == start, "one pattern, read in two ways"
+        self._final = self._outer.final
         self._num_steps = 0
+        self.start = self._closed([(start, True)], ())
 
-    def closed(self, tried: Iterable[int], cut_off: Iterable[int]) -> _State:
-        """The states that others reach without a symbol, without those that only pass on."""
-        reached: dict[int, None] = {}
-        in_order: tuple[int, ...] | None = None
-        for state in self._reached(tried, reached):
-            if state == self._nfa.final and in_order is None:
-                in_order = tuple(filter(self._is_lasting, reached))
-        if in_order is None:
-            in_order = tuple(filter(self._is_lasting, reached))
-        for _ in self._reached(cut_off, reached):
-            pass
-        return in_order, frozenset(filter(self._is_lasting, reached.keys() - set(in_order)))
+    def has_ended(self, ways: Iterable[_Way]) -> bool:
+        """Whether the text may end here by one of the ways."""
+        return any(state == self._final for state, _ in ways)
 
-    def _is_lasting(self, state: int) -> bool:
-        return state == self._nfa.final or bool(self._nfa.transitions[state][0])
+    def has_surely_ended(self, ways: Iterable[_Way]) -> bool:
+        """Whether the text is one of the inner reading, by one of the ways."""
+        return (self._final, True) in ways
 
-    def successors(self, tried: Iterable[int], cut_off: Iterable[int]) -> Iterator[tuple[int, _State]]:
-        """Each symbol that some way reads, with what it leads to."""
-        targets: dict[int, tuple[list[int], list[int]]] = {}
-        for index, states in enumerate((tried, cut_off)):
-            for state in states:
-                symbols, target = self._nfa.transitions[state]
+    def successors(self, fronts: _Fronts) -> Iterator[tuple[int, _Fronts]]:
+        """Each symbol that goes on in the inner reading, with what it leads to."""
+        targets: dict[int, tuple[list[_Way], list[_Way]]] = {}
+        for index, ways in enumerate(fronts):
+            for state, is_sure in ways:
+                symbols, target = self._outer.transitions[state]
+                sure_symbols, _ = self._inner.transitions[state]
                 self._count(len(symbols))
                 for symbol in symbols:
-                    targets.setdefault(symbol, ([], []))[index].append(target)
-        for symbol, (of_tried, of_cut_off) in targets.items():
-            yield symbol, self.closed(of_tried, of_cut_off)
+                    following = (target, is_sure and symbol in sure_symbols)
+                    targets.setdefault(symbol, ([], []))[index].append(following)
+        for symbol, (tried, cut_off) in targets.items():
+            if any(is_sure for _, is_sure in (*tried, *cut_off)):
+                yield symbol, self._closed(tried, cut_off)
 
-    def _reached(self, states: Iterable[int], reached: dict[int, None]) -> Iterator[int]:
-        """Add to `reached` what some states reach without a symbol, in order, and yield what is added."""
-        for first in states:
+    def _closed(self, tried: Iterable[_Way], cut_off: Iterable[_Way]) -> _Fronts:
+        """What some ways reach without a symbol, without the states that only pass on."""
+        reached: dict[_Way, None] = {}
+        in_order: list[_Way] = []
+        has_ended = False
+        for way in self._reached(tried, reached):
+            is_end = way[0] == self._final
+            if is_end or (self._is_lasting(way) and not has_ended):
+                in_order.append(way)
+            has_ended |= is_end
+        for _ in self._reached(cut_off, reached):
+            pass
+        lasting = filter(self._is_lasting, reached.keys() - set(in_order))
+        return _Fronts(tuple(in_order), frozenset(lasting))
+
+    def _is_lasting(self, way: _Way) -> bool:
+        return way[0] == self._final or bool(self._outer.transitions[way[0]][0])
+
+    def _reached(self, ways: Iterable[_Way], reached: dict[_Way, None]) -> Iterator[_Way]:
+        """Add to `reached` what some ways reach without a symbol, in order, and yield what is added."""
+        for first in ways:
             stack = [first]
             while stack:
-                state = stack.pop()
-                if state in reached:
+                way = state, is_sure = stack.pop()
+                if way in reached or (state, True) in reached:
                     continue
                 self._count(1)
-                reached[state] = None
-                yield state
-                stack += [target for _, target in reversed(self._nfa.epsilon[state])]
+                reached[way] = None
+                yield way
+                stack += [(target, is_sure) for _, target in reversed(self._outer.epsilon[state])]
 
     def _count(self, num_steps: int) -> None:
         self._num_steps += num_steps

@@ -6,6 +6,9 @@ In the gateway:
     replicas             chooses among the engines of a model, and watches them
     canary               shows that an engine's masks are in force
     client               what the clients of all engines share: HTTP to one server
+    engine_transport     how bytes travel to and from it
+    host_lookups         where it is
+    event_stream         the events that it streams, within limits
     vllm_client          the client of a vLLM server
     sglang_client        the client of an SGLang server
     llama_client         the client of a llama-server

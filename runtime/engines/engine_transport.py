@@ -10,14 +10,14 @@ import select
 import socket
 import ssl
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any
 from urllib.request import getproxies
 
 import httpcore
 import httpx
+
+from runtime.engines.host_lookups import HostLookups
 
 
 def engine_transport(
@@ -83,10 +83,10 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 class _Streams(httpcore.AsyncNetworkBackend):
-    """Opens connections. Threads of its own look hosts up, as a name server may not answer for long."""
+    """Opens connections."""
 
     def __init__(self) -> None:
-        self._lookups = ThreadPoolExecutor(2, thread_name_prefix="callgate-lookup")
+        self._lookups = HostLookups()
 
     async def connect_tcp(
         self,
@@ -101,24 +101,20 @@ class _Streams(httpcore.AsyncNetworkBackend):
         assert not socket_options, "nor this one"
         with _raising(httpcore.ConnectTimeout, httpcore.ConnectError):
             async with asyncio.timeout(timeout):
-                return await self._connected(await self._addresses(host, port))
-
-    async def _addresses(self, host: str, port: int) -> list[Any]:
-        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
-        return [address for *_, address in found]
-
-    async def _connected(self, addresses: list[Any]) -> _Stream:
-        """A connection to the first of the addresses that can be reached."""
-        for host, port, *_ in addresses[:-1]:
-            with suppress(OSError):
-                return _Stream(*await asyncio.open_connection(host, port))
-        host, port, *_ = addresses[-1]
-        return _Stream(*await asyncio.open_connection(host, port))
+                *others, last = await self._lookups.addresses(host, port)
+                for address in others:
+                    with suppress(OSError):
+                        return await _connected(address)
+                return await _connected(last)
 
     async def sleep(self, seconds: float) -> None:
         """Wait before another try."""
         await asyncio.sleep(seconds)
+
+
+async def _connected(address: tuple[Any, ...]) -> _Stream:
+    host, port, *_ = address
+    return _Stream(*await asyncio.open_connection(host, port))
 
 
 def _is_readable(connection: socket.socket) -> bool:

@@ -11,8 +11,8 @@ from toolspecs.json_scan import ContentLimits, scan
 
 _USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
 """Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
-_BYTES_A_TURN = 8_000
-"""The bytes of events that are read before others have a turn."""
+_BYTES_A_TURN, _LINES_A_TURN = 8_000, 64
+"""What is read of a stream before others have a turn."""
 _TOKENS_TOGETHER = 256
 """The most tokens with log probabilities in one event."""
 _VALUES_OF_CHOICE = 16
@@ -56,18 +56,18 @@ async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterat
     async for received in answer.aiter_raw():
         *ends, beginning = received.split(b"\n")
         events: list[bytes] = []
-        num_bytes = 0
+        num_bytes, num_lines = 0, 0
         for end in ends:
             line += end
-            num_bytes += len(line)
+            num_bytes, num_lines = num_bytes + len(line), num_lines + 1
             if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
                 await _measure(data, limits)
                 events.append(data)
             line.clear()
-            if num_bytes > _BYTES_A_TURN:
+            if num_bytes > _BYTES_A_TURN or num_lines >= _LINES_A_TURN:
                 if events:
                     yield events
-                events, num_bytes = [], 0
+                events, num_bytes, num_lines = [], 0, 0
                 await asyncio.sleep(0)
         if events:
             yield events

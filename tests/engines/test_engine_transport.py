@@ -5,7 +5,9 @@ import datetime as dt
 import socket
 import ssl
 import threading
+import time
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from remote_engines import REQUEST
 
+from runtime.engines import host_lookups
 from runtime.engines.client import ClientLimits, EngineAddress, EngineConnection
 from runtime.engines.engine_transport import engine_transport
 from runtime.engines.event_stream import EventLimits
@@ -160,19 +163,49 @@ async def test_a_request_that_is_left_is_not_sent_to_the_end():
     listener.close()
 
 
-async def test_hosts_are_looked_up_in_threads_of_their_own(monkeypatch):
-    """A name server that does not answer held all threads of other work."""
-    looked_up_in = []
+def answered(monkeypatch, answer):
+    """Look hosts up by `answer`, which gets the real look-up; returns the names of the threads that do."""
+    looked_up_in, look_up = [], socket.getaddrinfo
 
     def noted(*arguments, **options):
         looked_up_in.append(threading.current_thread().name)
-        return look_up(*arguments, **options)
+        return answer(partial(look_up, *arguments, **options))
 
-    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", noted)
+    return looked_up_in
+
+
+async def test_connections_that_are_opened_together_share_a_look_up_in_a_thread_of_its_own(monkeypatch):
+    """A name server that does not answer held all threads of other work."""
+
+    def slow(look_up):
+        time.sleep(0.2)
+        return look_up()
+
     async with connected(Server()) as connection:
-        monkeypatch.setattr(socket, "getaddrinfo", noted)
+        looked_up_in = answered(monkeypatch, slow)
+        answers = await asyncio.gather(*(read_events(connection) for _ in range(20)))
+    assert answers == [[b"1", b"2"]] * 20
+    assert looked_up_in == ["callgate-lookup_0"]
+
+
+async def test_a_host_that_was_found_before_is_reached_while_its_name_server_does_not_answer(monkeypatch):
+    monkeypatch.setattr(host_lookups, "_KNOWN_AFTER_S", 0.05)
+    held = threading.Event()
+
+    def lost(look_up):
+        held.wait(20)
+        return look_up()
+
+    server = Server()
+    async with connected(server) as connection:
         await read_events(connection)
-    assert [name.rpartition("_")[0] for name in looked_up_in] == ["callgate-lookup"]
+        server.writers[0].close()
+        await server.writers[0].wait_closed()
+        answered(monkeypatch, lost)
+        assert await read_events(connection) == [b"1", b"2"]
+        held.set()
+    assert len(server.writers) == 2
 
 
 async def test_a_connection_is_encrypted_if_its_certificate_is_trusted(certificate):
