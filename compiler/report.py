@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 
 from toolspecs.nearest import DID_YOU_MEAN
 
@@ -54,16 +53,17 @@ class ReportEntry:
 class EnforcementReport:
     """The verdict on every keyword of a schema, in the order of the document.
 
-    `ignored` are the first keywords that have no effect because they are not known here. They are found when
-    the report is made, since each request with this schema names them.
+    `ignored` are the first keywords that have no effect because they are not known here, and of these the
+    slips first. They are found when the report is made, since each request with this schema names them.
     """
 
     entries: tuple[ReportEntry, ...]
     ignored: tuple[ReportEntry, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        ignored = tuple(islice((entry for entry in self.entries if entry.is_ignored), MAX_IGNORED))
-        object.__setattr__(self, "ignored", ignored)
+        ignored = [entry for entry in self.entries if entry.is_ignored]
+        ignored.sort(key=lambda entry: not entry.is_slip)
+        object.__setattr__(self, "ignored", tuple(ignored[:MAX_IGNORED]))
 
     def __iter__(self) -> Iterator[ReportEntry]:
         """The entries."""

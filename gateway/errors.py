@@ -142,8 +142,8 @@ class NoEffect(GatewayError):
 
     def __init__(self, param: str, reason: str = "") -> None:
         self.param = param
-        reason = reason or "this field has no effect with this model or this response format; leave it out"
-        super().__init__(reason)
+        reason = reason or "it has no effect with this model or this response format; leave it out"
+        super().__init__(f"{param}: {reason}")
 
 
 class ToolsetConflict(InvalidField):

@@ -174,7 +174,7 @@ class Completions:
                 raise NoEffect(name)
             for path, entry in keywords:
                 if entry.is_slip:
-                    raise NoEffect(path, f"it has no effect: {entry.note}")
+                    raise NoEffect(path, entry.note)
         return (*fields, *(path for path, _ in keywords))
 
     async def _begun(

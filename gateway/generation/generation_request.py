@@ -117,7 +117,7 @@ def without_oldest(
 
 
 def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, ReportEntry]]:
-    """The keywords without effect in the schemas that the request brings, each with its path in the request.
+    """The keywords without effect in the schemas that a request brings, slips first, with their paths in it.
 
     The paths are as in Chat Completions, except that `schema` stands for the field of a tool's schema, which
     has another name in each shape. Toolsets have warned when they were registered.
@@ -129,9 +129,9 @@ def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, 
     schemas = [(f"/tools/{i}/schema", keys.get(tool.name)) for i, tool in enumerate(turn.tools)]
     if recipe.answer:
         schemas.append(("/response_format/json_schema/schema", recipe.answer.key))
-    for base, key in schemas:
-        for entry in grammar.ignored.get(key, ()) if key else ():
-            yield field_path(child(base + entry.pointer, entry.keyword)), entry
+    ignored = [(base, entry) for base, key in schemas if key for entry in grammar.ignored.get(key, ())]
+    for base, entry in sorted(ignored, key=lambda found: not found[1].is_slip):
+        yield field_path(child(base + entry.pointer, entry.keyword)), entry
 
 
 def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:

@@ -128,8 +128,8 @@ class SourceAccess:
 def origin_of_url(url: str) -> str:
     """The web origin of a URL: scheme, host, and a port that is not the default; empty if it has none.
 
-    >>> origin_of_url("HTTPS://Tools.example:443/mcp"), origin_of_url("http://tools.example:8080")
-    ('https://tools.example', 'http://tools.example:8080')
+    >>> origin_of_url("HTTPS://Tools.example:443/mcp"), origin_of_url("http://[fd00::5]:8080/a")
+    ('https://tools.example', 'http://[fd00::5]:8080')
     """
     try:
         parsed = httpx.URL(url)
@@ -137,7 +137,8 @@ def origin_of_url(url: str) -> str:
         return ""
     is_own = parsed.port in {None, {"http": 80, "https": 443}.get(parsed.scheme)}
     port = "" if is_own else f":{parsed.port}"
-    return f"{parsed.scheme}://{parsed.host}{port}" if parsed.host else ""
+    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    return f"{parsed.scheme}://{host}{port}" if host else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -26,9 +26,9 @@ from toolspecs.errors import TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import shorten
 
-MAX_PROBE_BYTES = 4 * 2**20
+MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
-_PROBE_LIMITS = ContentLimits(num_values=50_000, depth=100, num_long_numbers=1_000)
+_PROBE_LIMITS = ContentLimits(num_values=100_000, depth=100, num_long_numbers=1_000)
 MAX_ERROR_CHARACTERS = 500
 """How much of an engine's own message our error messages quote."""
 _MAX_ERROR_BYTES = 16 * MAX_ERROR_CHARACTERS
@@ -40,6 +40,8 @@ MAX_IDLE_S = 2.0
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_TOKENS = 1 << 16
 """The most tokens in one event, besides those of the prompt."""
+MAX_ALTERNATIVES = 64
+"""The most alternatives of a token; requests ask for twenty at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,12 @@ class ServedModel:
 
     model_id: str
     context_length: int | None
+
+    @classmethod
+    def told(cls, model_id: str, context_length: int | None) -> "ServedModel":
+        """A model as an engine tells of it: a context that cannot be is unknown."""
+        is_possible = context_length is not None and context_length > 0
+        return cls(model_id, context_length if is_possible else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +251,9 @@ class EngineConnection:
         return _Reading(self.name)
 
 
-ContextLength = Annotated[int, msgspec.Meta(ge=1)]
-"""As an engine tells it; the smallest of all replicas holds for all."""
-
-
 class _Model(msgspec.Struct):
     id: str
-    max_model_len: ContextLength | None = None
+    max_model_len: int | None = None
 
 
 class _Models(msgspec.Struct):
@@ -281,7 +285,7 @@ class HttpEngine:
     async def models(self) -> list[ServedModel]:
         """The models that it serves, as vLLM and SGLang list them."""
         answer = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.max_model_len) for model in answer.data]
+        return [ServedModel.told(model.id, model.max_model_len) for model in answer.data]
 
 
 async def _beginning(answer: httpx.Response) -> bytes:

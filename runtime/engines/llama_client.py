@@ -17,10 +17,10 @@ from compiler.closing.segmentation import Segmentation
 from compiler.grammar.gbnf import token_choice
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.client import (
+    MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
     ClientLimits,
-    ContextLength,
     EngineAddress,
     EngineChunk,
     HttpEngine,
@@ -39,7 +39,7 @@ _FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
 class _Meta(msgspec.Struct):
-    n_ctx: ContextLength | None = None
+    n_ctx: int | None = None
 
 
 class _Model(msgspec.Struct):
@@ -67,7 +67,7 @@ class _Alternative(msgspec.Struct):
 class _Probability(msgspec.Struct):
     id: int
     logprob: float | None = None
-    top_logprobs: list[_Alternative] = []
+    top_logprobs: Annotated[list[_Alternative], Meta(max_length=MAX_ALTERNATIVES)] = []
 
 
 class _Timings(msgspec.Struct):
@@ -110,7 +110,7 @@ class LlamaClient(HttpEngine):
     async def models(self) -> list[ServedModel]:
         """The models that it serves; the context length is that of one slot."""
         answer = await self._connection.get_json("/v1/models", _Models)
-        return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in answer.data]
+        return [ServedModel.told(model.id, model.meta.n_ctx if model.meta else None) for model in answer.data]
 
     async def num_running(self) -> int | None:
         """The number of busy slots; None if the server does not show its slots."""

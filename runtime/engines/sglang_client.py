@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from runtime.engines.client import (
+    MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
     EngineChunk,
@@ -28,6 +29,7 @@ from runtime.written_token import SampledToken
 
 _LogProbability = tuple[float | None, int, str | None]
 """The logarithm, the token's id, and its text, which is not asked for."""
+_Top = Annotated[list[_LogProbability], Meta(max_length=MAX_ALTERNATIVES)]
 
 
 _REPEATS = (
@@ -57,7 +59,7 @@ class _About(msgspec.Struct):
     completion_tokens: int = 0
     cached_tokens: int | None = None
     output_token_logprobs: list[_LogProbability] = []
-    output_top_logprobs: list[list[_LogProbability] | None] = []
+    output_top_logprobs: list[_Top | None] = []
 
 
 class _Event(msgspec.Struct):

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from runtime.engines.client import (
+    MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
     ClientLimits,
@@ -38,14 +39,17 @@ class _Alternative(msgspec.Struct):
 
 
 class _Logprob(_Alternative):
-    top_logprobs: list[_Alternative] = []
+    top_logprobs: Annotated[list[_Alternative], Meta(max_length=MAX_ALTERNATIVES)] = []
+
+
+_Top = Annotated[dict[str, float], Meta(max_length=MAX_ALTERNATIVES)]
 
 
 class _Logprobs(msgspec.Struct):
     """The log probabilities of completions, or, as `content`, of the other route."""
 
     token_logprobs: list[float | None] = []
-    top_logprobs: list[dict[str, float] | None] | None = None
+    top_logprobs: list[_Top | None] | None = None
     content: list[_Logprob] | None = None
 
 

@@ -297,6 +297,16 @@ async def test_a_keyword_that_is_no_slip_is_named_and_not_refused(settings, runt
     assert (answer.status_code, answer.headers["x-callgate-ignored"]) == (200, named)
 
 
+async def test_a_slip_is_found_behind_many_keywords_without_effect(settings, runtime):
+    properties = {f"p{number}": {"type": "string", "example": "a"} for number in range(40)}
+    own = {"type": "object", "properties": properties, "requird": ["p0"]}
+    strict = create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
+    async with client_of(strict) as client:
+        refused = await client.post(URL, json=body(tools=[{"name": "g", "parameters": own}]))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("tools[0].schema.requird: unknown keyword, ignored")
+
+
 async def test_what_was_warned_of_at_registration_or_is_never_used_is_not_named(client):
     tools = [{"name": "registered", "parameters": SLIPS}]
     registered = await client.put("/v1/toolsets/mail", json={"tools": tools})
