@@ -123,7 +123,7 @@ class Closer:
         self._segmentation = Segmentation(prepared.index)
         self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self._position = start
-        self._search = SearchBudget()
+        self._budget = SearchBudget()
         """What `fits` and `minimum` may search; shared by forks."""
         self._known: bytes | None = None
         """What completes the output from here, if that is known."""
@@ -146,7 +146,7 @@ class Closer:
         if least > _MAX_BYTES_TO_SPELL:
             return -(-least // num_bytes)
         best, text = NEVER, None
-        for text in self._position.completions(self._search):
+        for text in self._position.completions(self._budget):
             if len(text) > _MAX_BYTES_TO_COUNT:
                 best = min(best, -(-len(text) // num_bytes))
             else:
@@ -160,7 +160,7 @@ class Closer:
 
     def fits(self, remaining: int) -> bool:
         """Whether the output can be completed within `remaining` tokens; may search for seconds."""
-        is_fitting, known = self._fits(self._position, remaining, self._known, self._search)
+        is_fitting, known = self._fits(self._position, remaining, self._known, self._budget)
         self._known = known or self._known
         return is_fitting
 
@@ -173,11 +173,11 @@ class Closer:
 
     def admits_at_once(self, token_id: int, remaining: int) -> bool | None:
         """What `admits` says, as far as an event loop may find out; None if a thread should."""
-        search = SearchBudget(_ATTEMPTS_ON_LOOP, _BYTES_ON_LOOP, _GUARDED_BYTES_ON_LOOP)
-        is_admitted = self._admits(token_id, remaining, search)
-        return None if not is_admitted and search.has_given_up else is_admitted
+        budget = SearchBudget(_ATTEMPTS_ON_LOOP, _BYTES_ON_LOOP, _GUARDED_BYTES_ON_LOOP)
+        is_admitted = self._admits(token_id, remaining, budget)
+        return None if not is_admitted and budget.has_given_up else is_admitted
 
-    def _admits(self, token_id: int, remaining: int, search: SearchBudget) -> bool:
+    def _admits(self, token_id: int, remaining: int, budget: SearchBudget) -> bool:
         if token_id in self._stop_ids:
             return True
         if self._admitted is not None and self._admitted[0] == (token_id, remaining):
@@ -186,7 +186,7 @@ class Closer:
         position = self._position.after(token_id, token)
         if position is None:
             return False
-        is_fitting, known = self._fits(position, remaining - 1, self._known_after(token), search)
+        is_fitting, known = self._fits(position, remaining - 1, self._known_after(token), budget)
         if is_fitting:
             self._admitted = ((token_id, remaining), position, known)
         return is_fitting
@@ -212,8 +212,8 @@ class Closer:
         """
         known = () if self._known is None else (self._known,)
         # Any completion was known to fit, but a short search may find none: then a long one is made.
-        searches = (SearchBudget(_ATTEMPTS_WRITING), SearchBudget())
-        found = chain.from_iterable(map(self._position.completions, searches))
+        budgets = (SearchBudget(_ATTEMPTS_WRITING), SearchBudget())
+        found = chain.from_iterable(map(self._position.completions, budgets))
         for text in chain(known, found):
             if self._count(text, remaining) <= remaining:
                 return self._segmentation.ids(text)
@@ -230,27 +230,27 @@ class Closer:
     def fork(self) -> "Closer":
         """Another one at the same position."""
         twin = Closer(self._prepared, self._position)
-        twin._segmentation, twin._search, twin._known = self._segmentation, self._search, self._known
+        twin._segmentation, twin._budget, twin._known = self._segmentation, self._budget, self._known
         return twin
 
     def _fits(
-        self, position: Closable, budget: int, known: bytes | None, search: SearchBudget
+        self, position: Closable, remaining: int, known: bytes | None, budget: SearchBudget
     ) -> tuple[bool, bytes | None]:
-        """Whether some completion of a position fits the budget, and a completion there if one is known."""
-        if position.min_completion_bytes() > budget * self._prepared.index.longest:
+        """Whether some completion of a position fits the remaining tokens, and a completion there if one is known."""
+        if position.min_completion_bytes() > remaining * self._prepared.index.longest:
             return False, known
         spells_bytes = self._prepared.index.spells_bytes
-        if spells_bytes and position.max_completion_bytes() <= budget:
+        if spells_bytes and position.max_completion_bytes() <= remaining:
             return True, known
-        if known is not None and self._count(known, budget) <= budget:
+        if known is not None and self._count(known, remaining) <= remaining:
             return True, known
-        if position.min_completion_bytes() > search.num_bytes_left:
-            search.has_given_up = True
+        if position.min_completion_bytes() > budget.num_bytes_left:
+            budget.has_given_up = True
             return False, known
-        for text in position.completions(search):
-            if not search.allows(self._num_to_count(text, budget)):
+        for text in position.completions(budget):
+            if not budget.allows(self._num_to_count(text, remaining)):
                 break
-            if self._count(text, budget) <= budget:
+            if self._count(text, remaining) <= remaining:
                 return True, text
         return False, known
 
@@ -259,16 +259,16 @@ class Closer:
         known = self._known
         return known[len(token) :] if known is not None and known.startswith(token) else None
 
-    def _count(self, text: bytes, budget: int) -> int:
-        """At least as many tokens as spell a completion; more than `budget` if it is not known to fit."""
-        return len(text) if self._is_settled(text, budget) else self._segmentation.count(text, budget)
+    def _count(self, text: bytes, remaining: int) -> int:
+        """At least as many tokens as spell a completion; more than `remaining` if it is not known to fit."""
+        return len(text) if self._is_settled(text, remaining) else self._segmentation.count(text, remaining)
 
-    def _is_settled(self, text: bytes, budget: int) -> bool:
+    def _is_settled(self, text: bytes, remaining: int) -> bool:
         """Whether each byte of a completion counts as a token."""
-        is_short_or_long = len(text) <= budget or len(text) > _MAX_BYTES_TO_COUNT
+        is_short_or_long = len(text) <= remaining or len(text) > _MAX_BYTES_TO_COUNT
         return is_short_or_long and self._prepared.index.spells_bytes
 
-    def _num_to_count(self, text: bytes, budget: int) -> int:
+    def _num_to_count(self, text: bytes, remaining: int) -> int:
         """The bytes of a completion that `_count` looks at, or a part where it sees only their number."""
-        is_too_long = len(text) > budget * self._prepared.index.longest
-        return len(text) // _SEEN_BYTES if is_too_long or self._is_settled(text, budget) else len(text)
+        is_too_long = len(text) > remaining * self._prepared.index.longest
+        return len(text) // _SEEN_BYTES if is_too_long or self._is_settled(text, remaining) else len(text)

@@ -39,7 +39,7 @@ HARD = {"type": "array", "uniqueItems": True, "minItems": 30, "items": INNER}
 def test_the_search_for_a_completion_ends(monkeypatch):
     """Two requests of 300 bytes held the threads that begin a client's answers for longer than two minutes."""
     closer = compile_schema(HARD, tokenizer=VOCABULARY).closer()
-    monkeypatch.setattr(closer._search, "num_left", 500)
+    monkeypatch.setattr(closer._budget, "num_left", 500)
     with pytest.raises(UnsupportedGrammar, match="no arguments or answer without repeated"):
         closer.minimum()
 
