@@ -236,7 +236,7 @@ class Closer:
     def _fits(
         self, position: Closable, remaining: int, known: bytes | None, budget: SearchBudget
     ) -> tuple[bool, bytes | None]:
-        """Whether some completion of a position fits the remaining tokens, and a completion there if one is known."""
+        """Whether some completion of a position fits what remains, and a completion there if one is known."""
         if position.min_completion_bytes() > remaining * self._prepared.index.longest:
             return False, known
         spells_bytes = self._prepared.index.spells_bytes

@@ -13,13 +13,15 @@ _USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
 """Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
 _BYTES_A_TURN, _LINES_A_TURN = 8_000, 64
 """What is read of a stream before others have a turn."""
-_TOKENS_TOGETHER = 256
+_TOKENS_TOGETHER = 1_024
 """The most tokens with log probabilities in one event."""
 _VALUES_OF_CHOICE = 16
 """What an event says of one token that was or might have been sampled: its text and bytes too."""
 _TOKENS_OF_IMAGE = 16_384
 """An engine may repeat a prompt with the tokens that an image takes."""
 _OTHER_VALUES = 10_000
+_LONG_NUMBERS = 1_000
+"""Log probabilities near zero have many digits; a thousand of the slowest numbers take ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class EventLimits:
             + _TOKENS_OF_IMAGE * len(request.images)
             + _OTHER_VALUES
         )
-        contents = ContentLimits(num_values=num_values, depth=100, num_long_numbers=1_000)
+        num_long = _LONG_NUMBERS + _LONG_NUMBERS // 4 * num_choices
+        contents = ContentLimits(num_values=num_values, depth=100, num_long_numbers=num_long)
         return cls(contents, num_bytes=2**20 + 32 * num_values)
 
 

@@ -4,11 +4,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 from completions_server import StandIn, serving
-from remote_engines import answering, load_text, tokens_of
+from remote_engines import REQUEST, answering, load_text, tokens_of
 
 from runtime.engines import client as engine_client
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.event_stream import EventLimits
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke
 from runtime.request import Sampling
@@ -50,5 +51,5 @@ async def test_events_are_joined_from_whatever_pieces_come(size):
 
 
 async def test_an_event_longer_than_its_request_explains_is_refused():
-    with pytest.raises(EngineBroke, match="an event of more than 1499968 bytes"):
+    with pytest.raises(EngineBroke, match=f"an event of more than {EventLimits.of(REQUEST).num_bytes} bytes"):
         await tokens_of(answering(b"data: {", *[b" " * 100_000] * 20))
