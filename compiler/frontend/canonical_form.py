@@ -5,7 +5,7 @@ read differently from validators, and rewrites what it cannot model.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -48,6 +48,10 @@ MAX_CHAIN = 1_000
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 
 
+_Reading = Callable[[Any], Any]
+"""A document as some validators read it."""
+
+
 class CanonicalForm(NamedTuple):
     """The canonical form of a schema without its dependencies between keys, and those dependencies."""
 
@@ -81,7 +85,7 @@ def canonical_form(
 
 
 def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: bool) -> CanonicalSchema:
-    schema = _under_both_readings(document, documents)
+    schema = _under_all_readings(document, documents)
     if (cycle := find_cycle(document, documents)) is not None:
         reason = "refers back to itself for the same value, so it does not say what it admits"
         keyword = cycle.rpartition("/")[2]
@@ -178,7 +182,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
         raise unresolved(document, documents, str(error)) from None
 
 
-def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:
+def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:
     """The values that a schema admits however validators read dialect-dependent keywords and listed texts."""
     document = without_nested_dialects(document)
     check_nested_dialects(document)
@@ -187,17 +191,17 @@ def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> Canonic
         draft = draft_of(document)
     except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # an unknown dialect: refused here
         return _canonicalize(document, documents, registry_of(document, documents))
-    narrow = partial(inner_reading, disputed=not_valid_for_all(schemas, draft))
-    inner = _read_as(document, documents, narrow)
-    others = valid_for_some(schemas, draft)
-    if not others and not can_mislead(schemas, draft):
-        return inner
-
-    def wide(content: Any) -> Any:
-        return outer_reading(without_dialect_dependent(content, draft), others)
-
+    disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
+    rest = {name: texts for name, texts in disputed.items() if name not in others}
+    readings: list[_Reading] = [partial(inner_reading, disputed=disputed)]
+    if others:
+        readings.append(lambda content: outer_reading(inner_reading(content, rest), others))
+    if can_mislead(schemas, draft):
+        assert_less = partial(without_dialect_dependent, draft=draft)
+        readings += [_composed(reading, assert_less) for reading in readings]
+    first, *further = (_read_as(document, documents, reading) for reading in readings)
     try:
-        return inner.intersect(_read_as(document, documents, wide))
+        return reduce(CanonicalSchema.intersect, further, first)
     except canonical.CanonicalizationError:
         pointer, keyword = first_dialect_dependent(document, draft)
         if not keyword:
@@ -206,7 +210,11 @@ def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> Canonic
         raise UnsupportedSchema(pointer, keyword, reason, replacement_for(keyword)) from None
 
 
-def _read_as(document: Any, documents: Mapping[str, Any], reading: Callable[[Any], Any]) -> CanonicalSchema:
+def _composed(after: _Reading, before: _Reading) -> _Reading:
+    return lambda content: after(before(content))
+
+
+def _read_as(document: Any, documents: Mapping[str, Any], reading: _Reading) -> CanonicalSchema:
     """The canonical form of a reading of the document and of the documents that it refers to."""
     read, others = reading(document), {uri: reading(content) for uri, content in documents.items()}
     return _canonicalize(read, others, registry_of(read, others))

@@ -70,7 +70,7 @@ _PLACES = (
     (r"(?:extend|override) \w+ (\w+)", r"%(?:extend|override)\s+[?!]*{}\b", _DEFINE),
 )
 """What is said of a grammar, the line that it is about, and a way out; `{}` is what the first part found."""
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\])+/|//.*')
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|$)|/(?:\\.|[^/\\])+(?:/|$)|(?://|#).*')
 """Texts, patterns and comments: no name in them is one of the grammar's."""
 
 _ALTERNATIVE = "alternative:"

@@ -77,14 +77,17 @@ def _read(source: LarkSource, name: str) -> Terminal:
         if any(isinstance(node, Assertion | Look) for node in _nodes(tree)):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
         written, lexed = whole_texts(inner, is_outer=False), whole_texts(outer, is_outer=True)
-        part = taken_in_part(parse(inner), tree)
+        part = None if lexed.is_prefix_free else taken_in_part(parse(inner), tree)
     except PatternError as error:
         raise source.refusal(name, str(error), error.suggestion) from error
     except TooManyStates as error:
         raise source.refusal(name, str(error), "Simplify it.") from error
     if part is not None:
         reason = f"takes {part.taken!r} of {part.text!r}: `re` takes the first alternative that matches"
-        raise source.refusal(name, reason, "Put longer alternatives before shorter ones.")
+        advice = (
+            "Write one pattern, longer alternatives before shorter ones, and classes that do not overlap."
+        )
+        raise source.refusal(name, reason, advice)
     if written.accepts("") or lexed.accepts(""):
         raise source.refusal(name, "admits the empty text", "Make it optional where it is used.")
     return Terminal(name, written, lexed, _is_keyword(inner))

@@ -109,6 +109,11 @@ class Dfa:
         """Whether a minimised automaton accepts nothing."""
         return not self.accepting
 
+    @property
+    def is_prefix_free(self) -> bool:
+        """Whether a minimised automaton accepts no text that begins with another one."""
+        return all(target == DEAD for state in self.accepting for target in self.table[state])
+
     @cached_property
     def max_length(self) -> int | None:
         """The number of characters of a minimised automaton's longest text; None if there is no longest."""

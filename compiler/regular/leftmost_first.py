@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.regular import charset
-from compiler.regular.dfa import Alphabet, TooManyStates
-from compiler.regular.ecma import PatternNode
+from compiler.regular.dfa import Alphabet
+from compiler.regular.ecma import PatternError, PatternNode
 from compiler.regular.nfa import Nfa, sets_of
 
 MAX_STEPS = 500_000
@@ -45,18 +45,18 @@ def taken_in_part(inner: PatternNode, outer: PatternNode) -> TakenInPart | None:
     The trees are of one pattern in its two readings. They have no assertions or lookarounds.
 
     Raises:
-        PatternError: they have.
-        TooManyStates: it takes too many steps to find out.
+        PatternError: they have, or it takes too many steps to find out.
     """
     ways = _Ways(inner, outer)
     seen = {ways.start}
     pending = deque([(ways.start, "", 0)])
     while pending:
         fronts, text, num_taken = pending.popleft()
+        is_whole = ways.has_surely_ended(fronts.tried)
+        if not is_whole and ways.has_surely_ended(fronts.cut_off):
+            return TakenInPart(text, text[:num_taken])
         if ways.has_ended(fronts.tried):
             num_taken = len(text)
-        elif ways.has_surely_ended(fronts.cut_off):
-            return TakenInPart(text, text[:num_taken])
         for symbol, following in ways.successors(fronts):
             if following not in seen:
                 seen.add(following)
@@ -160,7 +160,7 @@ class _Ways:
     def _count(self, num_steps: int) -> None:
         self._num_steps += num_steps
         if self._num_steps > MAX_STEPS:
-            raise TooManyStates
+            raise PatternError("has too many ways to match a text", "Simplify it.")
 
 
 def _character(atom: charset.Ranges) -> str:

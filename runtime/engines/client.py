@@ -19,7 +19,7 @@ import msgspec
 
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
-from runtime.engines.event_stream import EventLimits, event_data
+from runtime.engines.event_stream import LONG_BYTES, EventLimits, event_data
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 from toolspecs.errors import TooManyValues
@@ -28,6 +28,8 @@ from toolspecs.nearest import shorten
 
 MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
+_MAX_JSON_BYTES = 4 * 2**20
+"""The largest of these that is JSON."""
 _PROBE_LIMITS = ContentLimits(num_values=100_000, depth=100, num_long_numbers=1_000)
 MAX_ERROR_CHARACTERS = 500
 """How much of an engine's own message our error messages quote."""
@@ -212,12 +214,17 @@ class EngineConnection:
         answer = await self.get(path)
         if not answer.is_success:
             raise _refusal(self.name, answer.status_code, answer.content)
-        return self.decoded(answer, kind)
+        return await self.decoded(answer, kind)
 
-    def decoded(self, answer: httpx.Response, kind: type[_Answer]) -> _Answer:
+    async def decoded(self, answer: httpx.Response, kind: type[_Answer]) -> _Answer:
         """An answer about the engine itself, read as `kind`; raises EngineBroke."""
         with self.reading():
-            scan(answer.content, _PROBE_LIMITS)
+            if len(answer.content) > _MAX_JSON_BYTES:
+                raise ValueError(f"it has more than {_MAX_JSON_BYTES} bytes")
+            if len(answer.content) > LONG_BYTES:
+                await asyncio.to_thread(scan, answer.content, _PROBE_LIMITS)
+            else:
+                scan(answer.content, _PROBE_LIMITS)
             return msgspec.json.decode(answer.content, type=kind)
 
     @asynccontextmanager

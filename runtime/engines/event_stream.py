@@ -1,16 +1,21 @@
 """Reads the events that an engine streams: none larger than its request explains, and others have turns."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import httpx
 
 from runtime.engines.completion_request import CompletionRequest
 from toolspecs.json_scan import ContentLimits, scan
 
-_USUAL_EVENT, _LONG_EVENT = 2_000, 64_000
-"""Bytes of an event from which it is measured before it is decoded, and from which a thread does that."""
+T = TypeVar("T")
+
+_USUAL_EVENT = 2_000
+"""Bytes of an event from which it is measured before it is decoded."""
+LONG_BYTES = 64_000
+"""Bytes of an answer from which a thread measures and decodes it."""
 _BYTES_A_TURN, _LINES_A_TURN = 8_000, 64
 """What is read of a stream before others have a turn."""
 _TOKENS_TOGETHER = 1_024
@@ -65,6 +70,9 @@ async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterat
             num_bytes, num_lines = num_bytes + len(line), num_lines + 1
             if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
                 await _measure(data, limits)
+                if events and len(data) > LONG_BYTES:  # which may fail to be decoded, and those before it not
+                    yield events
+                    events = []
                 events.append(data)
             line.clear()
             if num_bytes > _BYTES_A_TURN or num_lines >= _LINES_A_TURN:
@@ -79,9 +87,19 @@ async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterat
             raise ValueError(f"an event of more than {limits.num_bytes} bytes")
 
 
+async def read_in_turn(received: list[bytes], read: Callable[[list[bytes]], Iterator[T]]) -> AsyncIterator[T]:
+    """What `read` makes of the data of events; a thread makes it of long ones."""
+    if sum(map(len, received)) > LONG_BYTES:
+        for item in await asyncio.to_thread(lambda: list(read(received))):
+            yield item
+    else:
+        for item in read(received):
+            yield item
+
+
 async def _measure(data: bytes, limits: EventLimits) -> None:
     """Refuse an event that would stop the event loop for long; raises TooManyValues."""
-    if len(data) > _LONG_EVENT:
+    if len(data) > LONG_BYTES:
         await asyncio.to_thread(scan, data, limits.contents)
     elif len(data) > _USUAL_EVENT:
         scan(data, limits.contents)

@@ -117,7 +117,7 @@ class LlamaClient(HttpEngine):
         answer = await self._connection.get("/slots")
         if not answer.is_success:
             return None
-        slots = self._connection.decoded(answer, list[_Slot])
+        slots = await self._connection.decoded(answer, list[_Slot])
         return sum(slot.is_processing for slot in slots)
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ probabilities are refused: reading those of 5,000 tokens would take a minute of 
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import httpx
@@ -23,7 +24,7 @@ from runtime.engines.client import (
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
-from runtime.engines.event_stream import EventLimits
+from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
 
@@ -106,9 +107,12 @@ class SglangClient(HttpEngine):
         num_seen = 0
         with self._connection.reading():
             async for received in events:
-                for chunk in join_chunks(self._chunks_of(received, num_seen)):
+                async for chunk in read_in_turn(received, partial(self._joined, num_seen=num_seen)):
                     num_seen += len(chunk.tokens)
                     yield chunk
+
+    def _joined(self, received: list[bytes], num_seen: int) -> Iterator[EngineChunk]:
+        return join_chunks(self._chunks_of(received, num_seen))
 
     def _chunks_of(self, received: list[bytes], num_seen: int) -> Iterator[EngineChunk]:
         """The chunk of each event; `num_seen` tokens came before."""

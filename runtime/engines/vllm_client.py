@@ -5,8 +5,9 @@ well; the engine puts each image at its placeholder in the prompt.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from itertools import islice
 from typing import Annotated, Any
 
 import httpx
@@ -25,11 +26,13 @@ from runtime.engines.client import (
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
-from runtime.engines.event_stream import EventLimits
+from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
 
 _RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}\n]*\})? ([0-9.e+]{1,20})$", re.MULTILINE)
+_MAX_COUNTS = 256
+"""The most engines of one server whose counts are added up."""
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
 
 
@@ -105,13 +108,13 @@ class VllmClient(HttpEngine):
     async def version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
         answer = await self._connection.get("/version")
-        return self._connection.decoded(answer, _Version).version[:40] if answer.is_success else ""
+        return (await self._connection.decoded(answer, _Version)).version[:40] if answer.is_success else ""
 
     async def num_running(self) -> int | None:
         """The number of running requests, by its metrics; None if it has no such metric."""
         answer = await self._connection.get("/metrics")
-        counts = _RUNNING.findall(answer.text)
-        return int(sum(map(float, counts))) if answer.is_success and counts else None
+        counts = [float(found[1]) for found in islice(_RUNNING.finditer(answer.text), _MAX_COUNTS)]
+        return int(sum(counts)) if answer.is_success and counts else None
 
     @asynccontextmanager
     async def completion(
@@ -131,8 +134,11 @@ class VllmClient(HttpEngine):
     async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
         with self._connection.reading():
             async for received in events:
-                for chunk in join_chunks(map(self._chunk, received)):
+                async for chunk in read_in_turn(received, self._joined):
                     yield chunk
+
+    def _joined(self, received: list[bytes]) -> Iterator[EngineChunk]:
+        return join_chunks(map(self._chunk, received))
 
     def _chunk(self, data: bytes) -> EngineChunk:
         event = msgspec.json.decode(data, type=_Event)

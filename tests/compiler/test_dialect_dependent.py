@@ -237,14 +237,24 @@ def test_other_listed_texts_change_nothing():
 @pytest.mark.parametrize(
     "outer", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"]
 )
-def test_another_dialect_beside_a_reference_is_refused_where_it_would_be_dropped(outer):
+@pytest.mark.parametrize("named", [{}, {"$id": "http://r.test/x"}, {"id": "x"}], ids=str)
+def test_another_dialect_beside_a_reference_is_refused_where_it_would_be_dropped(outer, named):
     """Validators take what stands beside the reference for assertions then, and canonicalization does not."""
     inner = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$ref": "#/definitions/s",
         "minLength": 3,
     }
-    schema = {"$schema": outer, "properties": {"a": inner}, "definitions": {"s": {"type": "string"}}}
+    schema = {"$schema": outer, "properties": {"a": inner | named}, "definitions": {"s": {"type": "string"}}}
     with pytest.raises(UnsupportedSchema) as refused:
         compile_schema(schema)
     assert refused.value.pointer == "/properties/a/$schema"
+
+
+def test_a_disputed_text_meets_a_condition_that_only_some_assert():
+    """To jsonschema-rs it is a date, to Python's `jsonschema` none; ajv asserts `uuid` in draft 7, too."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "enum": ["0000-01-01", "zz"]}
+    schema |= {"if": {"format": "date"}, "then": {"format": "uuid"}, "else": {"minLength": 2}}
+    compiled = compile_schema(schema)
+    assert not compiled.accepts('"0000-01-01"')
+    assert compiled.accepts('"zz"')

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from compiler.regular.dfa import TooManyStates
-from compiler.regular.ecma import parse
+from compiler.regular.ecma import PatternError, parse
+from compiler.regular.language import whole_texts
 from compiler.regular.leftmost_first import taken_in_part
 
 TEXTS = ["".join(chars) for length in range(6) for chars in product("abc", repeat=length)]
@@ -72,6 +72,23 @@ def test_an_engine_may_read_more_characters_as_a_shorthand_than_are_written_for_
     assert re.match(r"\w|é+", found.text)[0] == found.taken
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_taken_of_shorthands_is_what_python_takes(seed):
+    rng = random.Random(seed)
+    atoms = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "[^a]", "[^é]", "a", "é", "7", " "]
+    texts = ["".join(chars) for length in range(5) for chars in product("aé7 ٣", repeat=length)]
+    num_whole = 0
+    for _ in range(150):
+        options = ("".join(rng.choices(atoms, k=rng.randint(1, 3))) for _ in range(rng.randint(2, 3)))
+        pattern = "|".join(option + rng.choice(["", "", "+", "?"]) for option in options)
+        if in_part(pattern) is None:
+            written, read = whole_texts(pattern, is_outer=False), re.compile(pattern)
+            num_whole += 1
+            for text in filter(written.accepts, texts):
+                assert read.match(text)[0] == text, (pattern, text)
+    assert num_whole > 10
+
+
 def test_it_takes_only_so_many_steps_to_find_out():
-    with pytest.raises(TooManyStates):
+    with pytest.raises(PatternError, match="too many ways"):
         in_part("(?:.{0,200}x){3}")

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import threading
 import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
@@ -133,6 +134,23 @@ async def test_a_token_has_a_bounded_number_of_alternatives():
     logprobs = b'"logprobs": {"token_logprobs": [-1], "top_logprobs": [{' + top + b"}]}"
     with pytest.raises(EngineBroke, match="length <= 64"):
         await tokens_of(answering(b'data: {"choices": [{"token_ids": [5], ' + logprobs + b"}]}\n\n"))
+
+
+async def test_a_long_event_is_decoded_in_a_thread_and_those_before_it_come_first(monkeypatch):
+    read_in = []
+    chunk = VllmClient._chunk
+
+    def noted(self, data):
+        read_in.append((len(data) > 64_000, threading.current_thread() is threading.main_thread()))
+        return chunk(self, data)
+
+    monkeypatch.setattr(VllmClient, "_chunk", noted)
+    short, long = (
+        {"choices": [{"token_ids": [number], "text": " " * size}]} for number, size in ((5, 1), (6, 70_000))
+    )
+    sent = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in (short, long, short))
+    assert await tokens_of(answering(sent)) == [5, 6, 5]
+    assert read_in == [(False, True), (True, False), (False, True)]
 
 
 async def test_empty_lines_leave_turns_to_others(monkeypatch):
