@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain, dropwhile, takewhile
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarLookup
@@ -129,9 +129,15 @@ def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, 
     schemas = [(f"/tools/{i}/schema", keys.get(tool.name)) for i, tool in enumerate(turn.tools)]
     if recipe.answer:
         schemas.append(("/response_format/json_schema/schema", recipe.answer.key))
-    ignored = [(base, entry) for base, key in schemas if key for entry in grammar.ignored.get(key, ())]
-    for base, entry in sorted(ignored, key=lambda found: not found[1].is_slip):
+    ignored = [(base, grammar.ignored[key]) for base, key in schemas if key in grammar.ignored]
+    slips = ((base, entry) for base, entries in ignored for entry in takewhile(_is_slip, entries))
+    others = ((base, entry) for base, entries in ignored for entry in dropwhile(_is_slip, entries))
+    for base, entry in chain(slips, others):
         yield field_path(child(base + entry.pointer, entry.keyword)), entry
+
+
+def _is_slip(entry: ReportEntry) -> bool:
+    return entry.is_slip
 
 
 def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:

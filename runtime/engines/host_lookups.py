@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 _KNOWN_AFTER_S = 1.0
-"""After so long a look-up, the addresses that were found last are taken."""
+"""What is a long look-up, if the host was found before."""
 
 _Host = tuple[str, int]
 _Address = tuple[Any, ...]
@@ -17,7 +17,8 @@ _Address = tuple[Any, ...]
 class HostLookups:
     """The addresses of hosts. Connections that are opened at the same time share a look-up.
 
-    Threads of its own look up, since each may wait for long.
+    Threads of its own look up, since each may wait for long. Where a look-up takes long, or can only be tried
+    again, the addresses that were found last are taken.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,12 @@ class HostLookups:
             await asyncio.wait({looking}, timeout=_KNOWN_AFTER_S)
             if not looking.done():
                 return self._known[host]
-        return _addresses_in(await asyncio.shield(looking))
+        try:
+            return _addresses_in(await asyncio.shield(looking))
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_AGAIN and host in self._known:
+                return self._known[host]
+            raise
 
     def _note(self, host: _Host, looking: asyncio.Future[list[Any]]) -> None:
         del self._running[host]

@@ -189,11 +189,16 @@ async def test_connections_that_are_opened_together_share_a_look_up_in_a_thread_
     assert looked_up_in == ["callgate-lookup_0"]
 
 
-async def test_a_host_that_was_found_before_is_reached_while_its_name_server_does_not_answer(monkeypatch):
+@pytest.mark.parametrize("is_silent", [True, False])
+async def test_a_host_that_was_found_before_is_reached_while_its_name_server_cannot_answer(
+    monkeypatch, is_silent
+):
     monkeypatch.setattr(host_lookups, "_KNOWN_AFTER_S", 0.05)
     held = threading.Event()
 
     def lost(look_up):
+        if not is_silent:
+            raise socket.gaierror(socket.EAI_AGAIN, "try again")
         held.wait(20)
         return look_up()
 
