@@ -126,7 +126,7 @@ def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, 
         return
     recipe = grammar.recipe
     keys = dict(recipe.tools)
-    schemas = [(f"/tools/{i}/schema", keys.get(tool.name)) for i, tool in enumerate(turn.tools)]
+    schemas = [(f"/tools/{i}/schema", keys.get(tool.name, "")) for i, tool in enumerate(turn.tools)]
     if recipe.answer:
         schemas.append(("/response_format/json_schema/schema", recipe.answer.key))
     ignored = [(base, grammar.ignored[key]) for base, key in schemas if key in grammar.ignored]
