@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from compiler.cache import single_flight
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.cache.single_flight import REFUSAL_LIFETIME_S
 from compiler.errors import (
@@ -221,14 +222,14 @@ async def pool():
 
 @pytest.fixture
 def clock(monkeypatch):
-    return SimpleNamespace(now=0.0)
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(single_flight, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 @pytest.fixture
-def cache(pool, clock):
-    cache = GrammarCache(None, secret=b"secret", compile_pool=pool)
-    cache._entries._refusals._clock = lambda: clock.now
-    return cache
+def cache(pool):
+    return GrammarCache(None, secret=b"secret", compile_pool=pool)
 
 
 async def test_a_refused_schema_is_not_compiled_again_for_some_minutes(cache, pool, clock):

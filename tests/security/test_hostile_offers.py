@@ -110,7 +110,7 @@ async def test_offers_are_compared_and_accepted_in_threads(client, monkeypatch):
 
         return noted
 
-    for name in ("_differing", "accepting", "_marked"):
+    for name in ("_differing", "accepting", "_with_source_ids"):
         monkeypatch.setattr(tool_imports, name, noting(getattr(tool_imports, name)))
     for description in ("One.", "Two."):
         await client.post("/v1/toolsets/x/import", json=offer([{**GOOD, "description": description}]))
