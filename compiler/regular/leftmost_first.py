@@ -76,17 +76,22 @@ class _Fronts(NamedTuple):
 
 
 class _OrderedNfa(Nfa):
-    """An NFA whose moves without a symbol are in the order in which engines try them."""
+    """An NFA whose moves without a symbol are in the order in which engines try them.
+
+    `after_loops` has the state that follows each loop. If an item of a loop was empty, engines do not repeat
+    it: they try what follows, and only then other ways to read the item.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.after_loops: dict[int, int] = {}
 
     def _repeat(self, item: PatternNode, low: int, high: int | None, following: int) -> int:
         if high is not None:
             return super()._repeat(item, low, high, following)
-        # An item that was empty is not repeated: what follows is tried then, before other ways to read it.
-        again = self.new_state()
-        entry = self.build(item, again)
-        self.epsilon[again] = [("", entry), ("", following)]
         loop = self.new_state()
-        self.epsilon[loop] = self.epsilon[again]
+        self.epsilon[loop] = [("", self.build(item, loop)), ("", following)]
+        self.after_loops[loop] = following
         return super()._repeat(item, low, low, loop)
 
 
@@ -151,6 +156,8 @@ class _Ways:
             while stack:
                 way = state, is_sure = stack.pop()
                 if way in reached or (state, True) in reached:
+                    if state in self._outer.after_loops:
+                        stack.append((self._outer.after_loops[state], is_sure))
                     continue
                 self._count(1)
                 reached[way] = None
