@@ -8,6 +8,7 @@ from typing import TypeVar
 import httpx
 
 from runtime.engines.completion_request import CompletionRequest
+from toolspecs.errors import TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 
 T = TypeVar("T")
@@ -69,10 +70,11 @@ async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterat
             line += end
             num_bytes, num_lines = num_bytes + len(line), num_lines + 1
             if line.startswith(b"data:") and (data := bytes(line[5:]).strip()) != b"[DONE]":
-                await _measure(data, limits)
-                if events and len(data) > LONG_BYTES:  # which may fail to be decoded, and those before it not
+                try:
+                    await _measure(data, limits)
+                except TooManyValues:
                     yield events
-                    events = []
+                    raise
                 events.append(data)
             line.clear()
             if num_bytes > _BYTES_A_TURN or num_lines >= _LINES_A_TURN:
@@ -88,13 +90,23 @@ async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterat
 
 
 async def read_in_turn(received: list[bytes], read: Callable[[list[bytes]], Iterator[T]]) -> AsyncIterator[T]:
-    """What `read` makes of the data of events; a thread makes it of long ones."""
-    if sum(map(len, received)) > LONG_BYTES:
-        for item in await asyncio.to_thread(lambda: list(read(received))):
-            yield item
-    else:
+    """What `read` makes of the data of events; a thread makes it of long ones.
+
+    If it fails, what it had made before comes first.
+    """
+    if sum(map(len, received)) <= LONG_BYTES:
         for item in read(received):
             yield item
+        return
+    items: list[T] = []
+    try:
+        await asyncio.to_thread(lambda: items.extend(read(received)))
+    except Exception:
+        for item in items:
+            yield item
+        raise
+    for item in items:
+        yield item
 
 
 async def _measure(data: bytes, limits: EventLimits) -> None:
