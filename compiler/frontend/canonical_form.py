@@ -4,8 +4,9 @@
 read differently from validators, and rewrites what it cannot model.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
+from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ from toolspecs.drafts import DEFAULT_DRAFT
 
 MAX_CHAIN = 1_000
 """The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""
+_MAX_COMBINED = 4
+"""The most disputed texts that are read in every combination: each doubles the readings."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -192,10 +195,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # an unknown dialect: refused here
         return _canonicalize(document, documents, registry_of(document, documents))
     disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
-    rest = {name: texts for name, texts in disputed.items() if name not in others}
-    readings: list[_Reading] = [partial(inner_reading, disputed=disputed)]
-    if others:
-        readings.append(lambda content: outer_reading(inner_reading(content, rest), others))
+    readings = list(_readings_of_texts(disputed, others))
     if can_mislead(schemas, draft):
         assert_less = partial(without_dialect_dependent, draft=draft)
         readings += [_composed(reading, assert_less) for reading in readings]
@@ -208,6 +208,23 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
             raise _disputed_listing(document, others) from None
         reason = "is not asserted by all validators, and the schema cannot be enforced under both readings"
         raise UnsupportedSchema(pointer, keyword, reason, replacement_for(keyword)) from None
+
+
+def _readings_of_texts(disputed: TextsByFormat, others: TextsByFormat) -> Iterator[_Reading]:
+    """A reading for each choice of the texts in `others` that a validator may take for valid.
+
+    Where there are many, only the readings that take none and all of them.
+    """
+    pairs = [(name, text) for name, texts in others.items() for text in texts]
+    sizes = range(len(pairs) + 1) if len(pairs) <= _MAX_COMBINED else (0, len(pairs))
+    for taken in chain.from_iterable(combinations(pairs, size) for size in sizes):
+        wide = {name: tuple(text for at, text in taken if at == name) for name, _ in taken}
+        narrow = {name: tuple(set(texts) - set(wide.get(name, ()))) for name, texts in disputed.items()}
+        yield partial(_read_texts, narrow=narrow, wide=wide)
+
+
+def _read_texts(content: Any, narrow: TextsByFormat, wide: TextsByFormat) -> Any:
+    return outer_reading(inner_reading(content, narrow), wide)
 
 
 def _composed(after: _Reading, before: _Reading) -> _Reading:

@@ -167,7 +167,7 @@ def check_nested_dialects(document: Any) -> None:
     if outer is None or outer > LAST_WITH_REF_ALONE:
         return
     for pointer, schema in islice(located(document), 1, None):
-        if "$ref" in schema and "$schema" in schema and draft_named(schema["$schema"]) != outer:
+        if "$ref" in schema and draft_named(schema.get("$schema")) not in (None, outer):
             reason = "names another dialect beside $ref, which has no force there, but validators obey it"
             suggestion = "Leave it out, or write the whole schema in that dialect."
             raise UnsupportedSchema(child(pointer, "$schema"), "$schema", reason, suggestion)

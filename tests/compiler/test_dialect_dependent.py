@@ -258,3 +258,16 @@ def test_a_disputed_text_meets_a_condition_that_only_some_assert():
     compiled = compile_schema(schema)
     assert not compiled.accepts('"0000-01-01"')
     assert compiled.accepts('"zz"')
+
+
+def test_disputed_texts_of_two_formats_are_read_in_every_combination():
+    """Of an address and a date, some validators take only the one, and others only the other."""
+    listed = [{"a": "a@b", "b": "0000-01-01"}, {"a": "x"}]
+    schema = {"enum": listed, "if": {"properties": {"a": {"format": "email"}}}}
+    schema |= {
+        "then": {"properties": {"b": {"format": "date"}}},
+        "else": {"not": {"properties": {"b": {"format": "date"}}, "required": ["b"]}},
+    }
+    compiled = compile_schema(schema)
+    assert not compiled.accepts(json.dumps(listed[0]))
+    assert compiled.accepts(json.dumps(listed[1]))
