@@ -65,6 +65,12 @@ def test_patterns_that_take_the_longest_match(pattern):
     assert in_part(pattern) is None
 
 
+@pytest.mark.parametrize("pattern", ["ba*(?:c*|a)*", "[a-z]+(?:_?|[a-z])*", "x(?:(?:a?)*|b)*"])
+def test_an_item_that_was_empty_ends_its_loop(pattern):
+    found = in_part(pattern)
+    assert re.match(pattern, found.text)[0] == found.taken
+
+
 def test_an_engine_may_read_more_characters_as_a_shorthand_than_are_written_for_it():
     """Python takes `é` for a word's, so that it takes one of two; ECMA-262 does not."""
     found = in_part(r"\w|é+")
