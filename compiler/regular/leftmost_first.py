@@ -13,7 +13,7 @@ something between it and the outer one, so that a way may cut off others if it e
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,8 +52,7 @@ def taken_in_part(inner: PatternNode, outer: PatternNode) -> TakenInPart | None:
     pending = deque([(ways.start, "", 0)])
     while pending:
         fronts, text, num_taken = pending.popleft()
-        is_whole = ways.has_surely_ended(fronts.tried)
-        if not is_whole and ways.has_surely_ended(fronts.cut_off):
+        if ways.has_surely_ended(fronts.cut_off) and not ways.has_surely_ended(fronts.tried):
             return TakenInPart(text, text[:num_taken])
         if ways.has_ended(fronts.tried):
             num_taken = len(text)
@@ -112,7 +111,7 @@ class _Ways:
         """Whether the text may end here by one of the ways."""
         return any(state == self._final for state, _ in ways)
 
-    def has_surely_ended(self, ways: Iterable[_Way]) -> bool:
+    def has_surely_ended(self, ways: Collection[_Way]) -> bool:
         """Whether the text is one of the inner reading, by one of the ways."""
         return (self._final, True) in ways
 
