@@ -22,11 +22,13 @@ from runtime.settings import EngineSettings
 from runtime.study.judging import Judgement, judge
 from runtime.study.output_grammars import AllowsEverything, OutputGrammar
 from runtime.study.questions import Question
-from runtime.study.strategies import Strategy
+from runtime.study.strategies import STRATEGIES, Strategy
 from runtime.study.studied_model import StudiedModel
 
 ATTEMPT_SEEDS = 1 << 32
 """The distance between the seeds of one attempt and the next."""
+_MOST_TOGETHER = max(strategy.selection.size for strategy in STRATEGIES)
+"""The most sequences that one answer is selected from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,11 @@ class Asker:
     def __init__(self, subject: StudiedModel, *, num_at_once: int) -> None:
         loaded = subject.loaded
         settings = EngineSettings(
-            max_batch_tokens=2048, max_sequences=num_at_once, device=str(loaded.model.device)
+            max_batch_tokens=max(2048, num_at_once),
+            max_sequences=num_at_once,
+            max_waiting=num_at_once,
+            max_sequences_per_client=num_at_once * _MOST_TOGETHER,
+            device=str(loaded.model.device),
         )
         self._num_at_once = num_at_once
         self._stop_ids = loaded.vocabulary.stop_ids

@@ -196,6 +196,11 @@ def test_answers_are_selected_above_temperature_0_and_all_their_sequences_count(
     assert greedy[0] == greedy[1]
 
 
+def test_answers_of_several_sequences_can_be_asked_for_many_at_once(subject):
+    questions = [asked(subject, "particles", number=number, max_tokens=64) for number in range(40)]
+    assert len(list(Asker(subject, num_at_once=40).answer(questions))) == 40
+
+
 def test_inserted_tokens_are_every_key_in_order_and_values_know_their_type_alone(subject):
     answers = answered(subject, "insert", 6)
     whole = [arguments_of(answer) for answer in answers if answer.verdict.is_json]
