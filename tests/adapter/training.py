@@ -60,7 +60,9 @@ class AdapterRecipe:
 RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
     {
         "cpu": AdapterRecipe(),
-        "gpu": AdapterRecipe(batch_tokens=16_384, pool_size=768, learning_rate=8e-4, warmup_steps=60),
+        "gpu": AdapterRecipe(
+            batch_tokens=16_384, pool_size=768, learning_rate=8e-4, warmup_steps=60, synthetic=0.3
+        ),
     }
 )
 """Recipes by the device that they are for; the adapter has the same shape."""

@@ -24,6 +24,7 @@ PACKAGES = (
     "lark",
     "msgspec",
     "opentelemetry-api",
+    "peft",
     "pydantic",
     "pydantic_core",
     "PyStemmer",
