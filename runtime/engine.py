@@ -90,6 +90,7 @@ class Engine:
         jump_forward: JumpForward | None = None,
     ) -> None:
         self.runner = runner
+        prepared.guarded.prepare()  # now, as it takes up to a second, and else a sequence's token would
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         fills = prepared.timed_fills

@@ -3,6 +3,7 @@
 What loads torch is imported by the functions, because every command imports this file.
 """
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,6 +119,8 @@ def _run(settings: Settings, asked: "StudySettings", folder: Path, console: Cons
         dtype=settings.dtype,
         adapter=source.adapter,
     )
+    gc.collect()
+    gc.freeze()  # as a gateway does, so that collections are short
     with _progress(console) as say:
         findings = run_study(loaded, asked, say, folder)
     if not findings.cells:

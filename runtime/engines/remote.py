@@ -167,6 +167,7 @@ class RemoteRuntime:
     ) -> None:
         self._settings = settings or RemoteSettings()
         self._loaded = loaded
+        loaded.prepared.guarded.prepare()  # now, as it takes up to a second, and else the event loop's
         self._token_bytes = TokenBytes(loaded.vocabulary)
         self._admission = Admission(self._settings)
         self._prompts = PromptRenderer(

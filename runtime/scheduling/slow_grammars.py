@@ -4,9 +4,10 @@ A mask usually takes a tenth of a millisecond. If very many derivations fit a te
 grammar is ambiguous, perhaps by malice. All sequences share the engine's only thread. So the thread's
 processor time is counted for each sequence: for its masks, its closer and its forced tokens.
 
-- A sequence is slow if its last token took more than `SLOW_S`. So are its `FIRST_TOKENS`, if its client had a
-  slow one less than `RECENT_S` ago: a short answer ends before it is known that it is slow. So are all of its
-  tokens, if that one took more than `STEP_S`: an output may fail with its first slow token.
+- A sequence is slow if its last token took more than `SLOW_S`. Beside sequences of other clients, so are its
+  `FIRST_TOKENS`, if its client had a slow one less than `RECENT_S` ago: a short answer ends before it is
+  known that it is slow. So are all of its tokens, if that one took more than `STEP_S`: an output may fail
+  with its first slow token.
 - A step has only as many slow sequences as take `STEP_S` together, but at least one. The client whose recent
   slow tokens took least comes first.
 - Once half of a step, that of the masks or that of the tokens, has spent `STEP_S`, the other sequences wait.
@@ -136,23 +137,25 @@ class SlowGrammars:
         recent = {client_id: tokens.at(now) for client_id, tokens in self._slow_clients.items()}
         return {client_id: tokens for client_id, tokens in recent.items() if tokens.total_s}
 
-    def expected_s(self, sequence: Sequence) -> float:
+    def expected_s(self, sequence: Sequence, *, is_client_alone: bool = False) -> float:
         """What the next token of a slow sequence will take; 0 for a quick one."""
         last_slow_s = sequence.grammar_time.last_slow_s
-        if last_slow_s or sequence.matcher is None:
+        if last_slow_s or sequence.matcher is None or is_client_alone:
             return last_slow_s
         recent_s = self._slow_clients.get(sequence.client_id, _SlowTokens()).at(self._clock()).last_s
         return recent_s if recent_s > STEP_S or sequence.num_output < FIRST_TOKENS else 0.0
 
     def resting(self, due: Several[Sequence], others: Iterable[Sequence]) -> Collection[Sequence]:
         """The sequences that sit out the next step, of those with tokens to compute."""
-        expected_s = {sequence: self.expected_s(sequence) for sequence in due}
+        everyone = (*due, *others)
+        is_alone = len({sequence.client_id for sequence in everyone}) == 1
+        expected_s = {sequence: self.expected_s(sequence, is_client_alone=is_alone) for sequence in due}
         slow = [sequence for sequence in due if expected_s[sequence]]
         if not slow:
             return ()
         quick_clients = {
             sequence.client_id
-            for sequence in (*due, *others)
+            for sequence in everyone
             if not expected_s.get(sequence, sequence.grammar_time.last_slow_s)
         }
         recent = self._recent()

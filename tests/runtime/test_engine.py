@@ -8,6 +8,7 @@ import pytest
 import torch
 from scripted import Digits
 
+from compiler.guard.candidate_tokens import GuardedTokens
 from runtime import engine as engine_module
 from runtime.decoding import step_sampler
 from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong, Unforeseen
@@ -23,6 +24,13 @@ PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
 def outputs_of(engine, finish, sequences):
     finish(engine, *sequences)
     return [sequence.output_ids for sequence in sequences]
+
+
+def test_what_guards_look_at_is_found_before_there_are_sequences(make_engine):
+    """It took a tenth of a second and more, as if a sequence's token had, so that its client was slow."""
+    with patch.object(GuardedTokens, "prepare") as prepare:
+        make_engine()
+    prepare.assert_called_once_with()
 
 
 def test_chunked_prefill_writes_what_whole_prefill_writes(make_engine, make_sequence, finish):
