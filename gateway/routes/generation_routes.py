@@ -201,6 +201,11 @@ class _ItemPage:
         ]
         return cls(items, has_more=start + limit < len(order))
 
+    def encoded(self) -> bytes:
+        """The answer with this page."""
+        ends = {"first_id": self.items[0]["id"], "last_id": self.items[-1]["id"]} if self.items else {}
+        return msgspec.json.encode({"object": "list", "data": self.items, "has_more": self.has_more, **ends})
+
 
 def _item_ids(stored: StoredResponse) -> list[str]:
     """The ids of the items; where one is missing or repeated, the id is made from the place."""
@@ -215,7 +220,7 @@ def _item_ids(stored: StoredResponse) -> list[str]:
     return list(ids)
 
 
-@get("/v1/responses/{response_id:str}/input_items")
+@get("/v1/responses/{response_id:str}/input_items", media_type=MediaType.JSON)
 async def list_input_items(
     request: HttpRequest,
     response_id: FromPath[str],
@@ -225,17 +230,15 @@ async def list_input_items(
     order: FromQuery[Literal["asc", "desc"]] = "desc",
     after: FromQuery[str | None] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
-) -> dict[str, Any]:
+) -> bytes:
     """A page of the input that a stored response answered, with what came before in its conversation."""
 
-    async def load_page(turn: ReadingTurn) -> _ItemPage:
+    async def load_page(turn: ReadingTurn) -> bytes:
         stored = await services.responses.load(principal.owner, response_id, turn)
         page_of = partial(_ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc")
-        return await turn.run(page_of)
+        return await turn.run(lambda: page_of().encoded())
 
-    page = await in_turn(request, services, principal.client_id, load_page)
-    ends = {"first_id": page.items[0]["id"], "last_id": page.items[-1]["id"]} if page.items else {}
-    return {"object": "list", "data": page.items, "has_more": page.has_more, **ends}
+    return await in_turn(request, services, principal.client_id, load_page)
 
 
 @post(MESSAGES, status_code=200)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import REGISTRY
 from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
-from gateway.routes.transport import check_query, read_registry_body
+from gateway.routes.transport import check_query, json_answer, read_registry_body
 from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
@@ -150,9 +151,11 @@ class ImportController(Controller):
     @get("/{toolset:str}/differences")
     async def list_differences(
         self,
+        request: HttpRequest,
         toolset: FromPath[str],
         services: WiredServices,
         principal: RequestPrincipal,
+        *,
         revision: RevisionNumber = None,
         source: FromQuery[str | None] = None,
     ) -> Response[Any]:
@@ -163,7 +166,11 @@ class ImportController(Controller):
         resolved, differences = await services.imports.differences(
             toolset, revision, source, principal=principal
         )
-        return tagged(resolved, differences_json(resolved, differences))
+        make = partial(differences_json, resolved, differences)
+        size = resolved.toolset.num_bytes * len(resolved.toolset.sources)  # each may repeat all tools
+        return await json_answer(
+            request, services, principal.client_id, make, num_bytes=size, etag=resolved.etag
+        )
 
     @post("/{toolset:str}/accept", status_code=200)
     async def accept_tools(

@@ -9,19 +9,21 @@ from typing import Any
 import msgspec
 from litestar import post
 from litestar.params import FromPath
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.principal import RequestPrincipal
 from gateway.errors import ExtraMissing
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import read_json
 from gateway.http.problems import MCP
-from gateway.routes.transport import check_query, read_held
+from gateway.routes.transport import check_query, in_turn, read_held
 from gateway.services import WiredServices
 from toolspecs.toolset import ToolsetReference
 
 MAX_VALUES = 25_000
 """JSON values of a message. The SDK takes microseconds for each, on the event loop."""
+LARGE_LIST = 20_000
+"""Bytes of a toolset from which its client must have a turn to list it: the SDK takes long for each."""
 
 
 class McpMessage(msgspec.Struct, omit_defaults=True):
@@ -46,11 +48,16 @@ async def mcp_message(
     reference = ToolsetReference.parse(toolset)
     contents = services.bodies.contents
     limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
-    raw = await read_held(request, services, principal.client_id, partial(_checked, limits=limits))
+    read = partial(_checked, limits=limits)
+    raw, is_listing = await read_held(request, services, principal.client_id, read)
     revision = await services.registry.catalog.resolve(reference)
     judge = partial(services.registry.faults, principal=principal)
-    app: ASGIApp = front.mcp_app(revision, judge, max_bytes=len(raw))
-    return _with_body(app, raw)
+    app = _with_body(front.mcp_app(revision, judge, max_bytes=len(raw)), raw)
+    if not is_listing or revision.toolset.num_bytes < LARGE_LIST:
+        return app
+    listing = partial(_sent_by, app, request.scope)
+    sent = await in_turn(request, services, principal.client_id, lambda turn: turn.run(listing))
+    return _sending(sent)
 
 
 def _front() -> ModuleType:
@@ -62,10 +69,13 @@ def _front() -> ModuleType:
     return mcp_front
 
 
-def _checked(raw: bytes, **limits: Any) -> bytes:
-    """The raw body, after a check with our own reader: the SDK accepts NaN and any depth."""
-    read_json(raw, **limits)
-    return raw
+def _checked(raw: bytes, **limits: Any) -> tuple[bytes, bool]:
+    """The raw body, and whether it asks for a list of tools.
+
+    Our own reader checks it before: the SDK accepts NaN and any depth.
+    """
+    message = read_json(raw, **limits)
+    return raw, isinstance(message, dict) and message.get("method") == "tools/list"
 
 
 def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:
@@ -78,6 +88,33 @@ def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:
             return messages.pop() if messages else await receive()
 
         await app(scope, receive_again, send)
+
+    return answer
+
+
+def _sent_by(app: ASGIApp, scope: Scope) -> list[Message]:
+    """What an application sends that needs nothing of the gateway's event loop: this thread runs it."""
+    sent: list[Message] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()  # whether the client leaves is noticed elsewhere
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(run())
+    return sent
+
+
+def _sending(messages: list[Message]) -> ASGIApp:
+    """An ASGI application that sends these messages."""
+
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        for message in messages:
+            await send(message)
 
     return answer
 

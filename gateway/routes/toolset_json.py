@@ -20,6 +20,9 @@ MAX_LISTED_DESCRIPTION = 300
 MAX_REPORT = 16_000_000
 """Characters of the reports of one answer. Real tools have some hundred keywords of a hundred characters."""
 
+_REPORT_ENTRY_BYTES = 200
+"""What an entry of a report usually takes."""
+
 MAX_WARNINGS = 10_000
 
 
@@ -73,6 +76,11 @@ def reports_json(reports: Iterable[ToolReport]) -> list[JSON]:
         num_left -= report.report.num_characters
         documents.append(_report_json(report, has_entries=num_left >= 0))
     return documents
+
+
+def reports_size(reports: Iterable[ToolReport]) -> int:
+    """About how many bytes `reports_json` has."""
+    return _REPORT_ENTRY_BYTES * sum(1 + len(report.report.entries) for report in reports)
 
 
 def _report_json(report: ToolReport, *, has_entries: bool) -> JSON:

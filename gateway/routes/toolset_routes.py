@@ -8,7 +8,7 @@ import msgspec
 from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from gateway.access.principal import RequestPrincipal
+from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
@@ -17,13 +17,14 @@ from gateway.routes.toolset_json import (
     listed_tool_json,
     registration_json,
     reports_json,
+    reports_size,
     revision_changes_json,
     revision_json,
     summary_json,
     tool_json,
 )
-from gateway.routes.transport import PageSize, check_query, in_turn, read_registry_body
-from gateway.services import WiredServices
+from gateway.routes.transport import PageSize, check_query, in_turn, json_answer, read_registry_body
+from gateway.services import Services, WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
@@ -86,6 +87,7 @@ class ToolsetController(Controller):
         toolset: FromPath[str],
         request: HttpRequest,
         services: WiredServices,
+        principal: RequestPrincipal,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """The current revision; 304 if `If-None-Match` names it."""
@@ -93,7 +95,7 @@ class ToolsetController(Controller):
         known = request.headers.get("if-none-match")
         if known is not None and etag_matches(known, revision.etag, allows_weak=True):
             return Response(None, status_code=304, headers={"ETag": revision.etag})
-        return tagged(revision, revision_json(revision, shape))
+        return await _revision_answer(request, services, principal, revision, shape)
 
     @put("/{toolset:str}")
     async def put_toolset(
@@ -158,15 +160,22 @@ class ToolsetController(Controller):
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
         self,
+        request: HttpRequest,
         toolset: FromPath[str],
         tool: FromPath[str],
         services: WiredServices,
+        principal: RequestPrincipal,
+        *,
         shape: FromQuery[Shape] = Shape.OPENAI,
         revision: RevisionNumber = None,
     ) -> Response[Any]:
         """One tool of the current revision, or of the one of that number."""
         resolved = await services.registry.catalog.get(toolset, revision)
-        return tagged(resolved, tool_json(resolved.toolset[_name(tool)], shape))
+        found = resolved.toolset[_name(tool)]
+        make, size = partial(tool_json, found, shape), found.num_bytes
+        return await json_answer(
+            request, services, principal.client_id, make, num_bytes=size, etag=resolved.etag
+        )
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
@@ -232,12 +241,15 @@ class ToolsetController(Controller):
         self,
         toolset: FromPath[str],
         number: FromPath[int],
+        request: HttpRequest,
         services: WiredServices,
+        principal: RequestPrincipal,
+        *,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """One revision."""
         revision = await services.registry.catalog.get(toolset, number)
-        return tagged(revision, revision_json(revision, shape))
+        return await _revision_answer(request, services, principal, revision, shape)
 
     @get("/{toolset:str}/revisions/{number:int}/changes")
     async def changes(
@@ -275,20 +287,27 @@ class ToolsetController(Controller):
     @get("/{toolset:str}/report")
     async def report(
         self,
+        request: HttpRequest,
         toolset: FromPath[str],
         services: WiredServices,
         principal: RequestPrincipal,
+        *,
         revision: RevisionNumber = None,
         tool: FromQuery[str | None] = None,
-    ) -> JSON:
+    ) -> Response[Any]:
         """How every keyword of every tool is enforced, and the size and compile time of its grammar.
 
         With `tool`, only of that tool. If there are very many tools, the last ones have no entries.
         """
         resolved, reports = await services.registry.report(toolset, revision, tool, principal=principal)
         unguarded = [model.model_id for model in await services.runtime.models() if not model.applies_guards]
-        tools = await asyncio.to_thread(reports_json, reports)
-        return summary_json(resolved.summary) | {"tools": tools, "unguarded_models": unguarded}
+
+        def make() -> JSON:
+            tools = reports_json(reports)
+            return summary_json(resolved.summary) | {"tools": tools, "unguarded_models": unguarded}
+
+        size = reports_size(reports)
+        return await json_answer(request, services, principal.client_id, make, num_bytes=size)
 
     @post("/{toolset:str}/check", status_code=200)
     async def check(
@@ -297,7 +316,7 @@ class ToolsetController(Controller):
         request: HttpRequest,
         services: WiredServices,
         principal: RequestPrincipal,
-    ) -> JSON:
+    ) -> Response[Any]:
         """What `PUT` would do, without storing anything."""
         body = await _read_body(request, services, principal.client_id, toolset)
         dry_run = await services.registry.check(
@@ -308,7 +327,15 @@ class ToolsetController(Controller):
             prompt_tools=body.prompt_tools,
             tool_search=body.search,
         )
-        return await asyncio.to_thread(dry_run_json, dry_run)
+        make, size = partial(dry_run_json, dry_run), reports_size(dry_run.reports)
+        return await json_answer(request, services, principal.client_id, make, num_bytes=size)
+
+
+async def _revision_answer(
+    request: HttpRequest, services: Services, principal: Principal, revision: Revision, shape: Shape
+) -> Response[Any]:
+    make, size = partial(revision_json, revision, shape), revision.toolset.num_bytes
+    return await json_answer(request, services, principal.client_id, make, num_bytes=size, etag=revision.etag)
 
 
 async def _read_body(

@@ -1,4 +1,4 @@
-"""HTTP code that the routes share: reading requests, in turns of their clients, and server-sent events."""
+"""HTTP code that the routes share: reading requests and large answers in turns, and server-sent events."""
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from litestar import MediaType, Response
 from litestar.background_tasks import BackgroundTask
 from litestar.params import QueryParameter
 from litestar.response import Stream
@@ -37,6 +38,9 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 _MAX_HEADER = 2_000
 """Characters of one header; some clients refuse answers with longer lines."""
+
+LARGE_ANSWER = 100_000
+"""Bytes of an answer from which its client must have a turn for it."""
 
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
@@ -204,6 +208,30 @@ async def in_turn(
             return await work(turn)
 
     return await unless_gone(request, taking_turn())
+
+
+async def json_answer(
+    request: HttpRequest,
+    services: Services,
+    client_id: str,
+    make: Callable[[], JSON],
+    *,
+    num_bytes: int,
+    etag: str | None = None,
+) -> Response[bytes]:
+    """The JSON that `make` returns, of about `num_bytes`, as an answer.
+
+    A large one is made and encoded in a turn of its client; the event loop only sends it. Raises ClientGone.
+    """
+
+    def encoded() -> bytes:
+        return msgspec.json.encode(make())
+
+    if num_bytes < LARGE_ANSWER:
+        content = encoded()
+    else:
+        content = await in_turn(request, services, client_id, lambda turn: turn.run(encoded))
+    return Response(content, media_type=MediaType.JSON, headers={"ETag": etag} if etag else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ Each request gets a server of its own, with the revision that its key sees. Noth
 so any replica can answer any of them. This module needs the extra `mcp`.
 """
 
-import asyncio
 import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,8 +34,8 @@ CHECK = "check_arguments"
 PAGE, PAGE_BYTES, PAGE_VALUES = 500, 256_000, 25_000
 """Tools on one page of the list, their size together, and how many JSON values they are made of.
 
-The SDK takes microseconds for each value, on the event loop. A tool of more values is listed without its
-schema, and a larger one has a page of its own.
+The SDK takes microseconds for each value. A tool of more values is listed without its schema, and a larger
+one has a page of its own.
 """
 
 _log = logging.getLogger(__name__)
@@ -117,10 +116,7 @@ class ToolsetFront:
         self, _context: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """One page of the tools in their order; the first page begins with our own tool."""
-        return await asyncio.to_thread(self._page, params.cursor if params else None)
-
-    def _page(self, cursor: str | None) -> types.ListToolsResult:
-        """The page after a cursor. This may take long, as it measures the tools."""
+        cursor = params.cursor if params else None
         try:
             page = self.revision.toolset.page(after=cursor, limit=PAGE)
         except UnknownTool as error:

@@ -1,0 +1,120 @@
+"""What is large to read is written in a turn of its client, in a thread: the event loop only sends it."""
+
+import threading
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from fake_runtime import FakeRuntime
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.http.request_bodies import RequestBodies
+from gateway.routes.transport import LARGE_ANSWER
+from gateway.toolsets.mcp_front import ToolsetFront
+
+NUMBER = {"type": "integer", "minimum": 1, "maximum": 9}
+SMALL = {"name": "small", "inputSchema": {"properties": {"a": NUMBER}}}
+LARGE = {
+    "name": "large",
+    "inputSchema": {
+        "description": "x" * LARGE_ANSWER,
+        "properties": {f"n{number}": NUMBER for number in range(200)},
+    },
+}
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+READINGS = {
+    "toolset": ("GET", "/v1/toolsets/{}", None),
+    "revision": ("GET", "/v1/toolsets/{}/revisions/1", None),
+    "tool": ("GET", "/v1/toolsets/{0}/tools/{0}", None),
+    "report": ("GET", "/v1/toolsets/{}/report", None),
+    "differences": ("GET", "/v1/toolsets/{}/differences", None),
+    "MCP list": ("POST", "/mcp/{}", LIST),
+}
+
+
+@pytest.fixture
+async def client(settings):
+    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
+        client.headers["Accept"] = "application/json, text/event-stream"
+        for tool in (SMALL, LARGE):
+            for description in ("old", "new"):
+                source = {"kind": "test", "location": "here", "tools": [tool | {"description": description}]}
+                answer = await client.post(f"/v1/toolsets/{tool['name']}/import", json={"listing": source})
+                assert answer.is_success, answer.text
+        yield client
+
+
+@pytest.fixture
+def lanes(monkeypatch):
+    """The lanes in which clients have had turns."""
+    lanes, turn = [], RequestBodies.turn
+
+    @asynccontextmanager
+    async def noted(bodies, client_id, has_others, lane):
+        lanes.append(lane)
+        async with turn(bodies, client_id, has_others, lane) as taken:
+            yield taken
+
+    monkeypatch.setattr(RequestBodies, "turn", noted)
+    return lanes
+
+
+@pytest.fixture
+def encoded_in(monkeypatch):
+    """The names of the threads that have encoded something large."""
+    threads, encode = set(), msgspec.json.encode
+
+    def noted(value, **options):
+        content = encode(value, **options)
+        if len(content) > LARGE_ANSWER:
+            threads.add(threading.current_thread().name)
+        return content
+
+    monkeypatch.setattr(msgspec.json, "encode", noted)
+    return threads
+
+
+async def read(client, reading, name):
+    method, path, body = READINGS[reading]
+    answer = await client.request(method, path.format(name), json=body)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+@pytest.mark.parametrize("reading", READINGS)
+async def test_a_large_reading_takes_a_turn_and_a_small_one_does_not(client, lanes, reading):
+    """Eight clients that read a report of 10 MB made ten tokens of others take 19 times as long as alone."""
+    await read(client, reading, "small")
+    assert not lanes
+    answer = await read(client, reading, "large")
+    assert len(answer.content) > 20_000
+    assert lanes == ["stored"]
+
+
+@pytest.mark.parametrize("reading", ["toolset", "revision", "tool", "differences"])
+async def test_a_large_reading_is_encoded_in_the_thread_of_its_turn(client, encoded_in, reading):
+    await read(client, reading, "large")
+    assert [name.startswith("stored") for name in encoded_in] == [True]
+
+
+async def test_the_sdk_lists_a_large_toolset_in_the_thread_of_its_turn(client, monkeypatch):
+    listed_in, list_tools = [], ToolsetFront.list_tools
+
+    async def noted(front, *arguments):
+        listed_in.append(threading.current_thread().name.partition("_")[0])
+        return await list_tools(front, *arguments)
+
+    monkeypatch.setattr(ToolsetFront, "list_tools", noted)
+    answer = await read(client, "MCP list", "large")
+    assert [tool["name"] for tool in answer.json()["result"]["tools"]] == ["check_arguments", "large"]
+    assert listed_in == ["stored"]
+
+
+async def test_items_of_stored_responses_are_encoded_in_the_thread_of_their_turn(client, encoded_in):
+    body = {"model": "tiny", "input": "x" * LARGE_ANSWER}
+    stored = (await client.post("/v1/responses", json=body)).json()
+    encoded_in.clear()
+    answer = await client.get(f"/v1/responses/{stored['id']}/input_items")
+    assert answer.json()["first_id"] == answer.json()["last_id"]
+    assert [name.startswith("stored") for name in encoded_in] == [True]
