@@ -19,7 +19,7 @@ import msgspec
 
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
-from runtime.engines.event_stream import LONG_BYTES, EventLimits, event_data
+from runtime.engines.event_stream import LONG_BYTES, EventLimits, event_data, read_pieces
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 from toolspecs.errors import TooManyValues
@@ -203,7 +203,7 @@ class EngineConnection:
         with self.reading():
             async with asyncio.timeout(self._whole_probe_s), self._http.stream("GET", path) as answer:
                 content = bytearray()
-                async for received in answer.aiter_raw():
+                async for received in read_pieces(answer):
                     content += received
                     if len(content) > MAX_PROBE_BYTES:
                         raise ValueError(f"{path} has more than {MAX_PROBE_BYTES} bytes")
@@ -298,7 +298,7 @@ class HttpEngine:
 async def _beginning(answer: httpx.Response) -> bytes:
     """The beginning of an error's body."""
     beginning = b""
-    async for received in answer.aiter_raw():
+    async for received in read_pieces(answer):
         beginning += received
         if len(beginning) > _MAX_ERROR_BYTES:
             break

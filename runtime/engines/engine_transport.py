@@ -2,10 +2,12 @@
 
 By default httpx reads through anyio, which stops and resumes reading the socket at each read. An engine sends
 each token by itself, and this would be a third of what reading one costs. asyncio's streams go on reading, up
-to a bound.
+to a bound. What has come is handed on in small pieces, with turns for others between them: each chunk of an
+answer takes microseconds to parse, and may be a single byte.
 """
 
 import asyncio
+import re
 import select
 import socket
 import ssl
@@ -18,6 +20,13 @@ import httpcore
 import httpx
 
 from runtime.engines.host_lookups import HostLookups
+
+_READ_BYTES = 4096
+"""What is handed on at once."""
+_INTERIM_BYTES = 16 * 1024
+"""The most bytes of interim answers (1xx) before an answer; engines send none."""
+_INTERIM = re.compile(rb"(?:HTTP/\d\.\d 1\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*+\r?\n)*+")
+_FINAL = re.compile(rb"(?!HTTP/\d\.\d 1).{10}", re.DOTALL)
 
 
 def engine_transport(
@@ -39,17 +48,27 @@ class _Stream(httpcore.AsyncNetworkStream):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._beginning: bytes | None = None
+        """What has come of an answer, until more than interim answers have; then None."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the protocol's
-        """What has come, once something has; empty at the end."""
+        """The beginning of what has come, once something has; empty at the end."""
+        size = min(max_bytes, _READ_BYTES)
         with _raising(httpcore.ReadTimeout, httpcore.ReadError):
             if timeout is None:
-                return await self._reader.read(max_bytes)
-            async with asyncio.timeout(timeout):
-                return await self._reader.read(max_bytes)
+                received = await self._reader.read(size)
+            else:
+                async with asyncio.timeout(timeout):
+                    received = await self._reader.read(size)
+        if len(received) == size:  # perhaps more is here, and the next read will not wait
+            await asyncio.sleep(0)
+        if self._beginning is not None:
+            self._beginning = _after_interim(self._beginning + received)
+        return received
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the protocol's
         """Send."""
+        self._beginning = b""
         with _raising(httpcore.WriteTimeout, httpcore.WriteError):
             async with asyncio.timeout(timeout):
                 self._writer.write(buffer)
@@ -115,6 +134,17 @@ class _Streams(httpcore.AsyncNetworkBackend):
 async def _connected(address: tuple[Any, ...]) -> _Stream:
     host, port, *_ = address
     return _Stream(*await asyncio.open_connection(host, port))
+
+
+def _after_interim(beginning: bytes) -> bytes | None:
+    """The beginning of an answer while it may consist of interim answers; raises RemoteProtocolError."""
+    interim = _INTERIM.match(beginning)
+    assert interim is not None, "it matches nothing as well"
+    if _FINAL.match(beginning, interim.end()):
+        return None
+    if len(beginning) > _INTERIM_BYTES:
+        raise httpcore.RemoteProtocolError(f"more than {_INTERIM_BYTES} bytes of interim answers (1xx)")
+    return beginning
 
 
 def _is_readable(connection: socket.socket) -> bool:

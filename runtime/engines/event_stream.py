@@ -17,8 +17,11 @@ _USUAL_EVENT = 2_000
 """Bytes of an event from which it is measured before it is decoded."""
 LONG_BYTES = 64_000
 """Bytes of an answer from which a thread measures and decodes it."""
-_BYTES_A_TURN, _LINES_A_TURN = 8_000, 64
+_BYTES_A_TURN, _LINES_A_TURN, _PIECES_A_TURN = 8_000, 64, 64
 """What is read of a stream before others have a turn."""
+PIECE_BYTES = 16
+"""Bytes that pieces must have on average, after the first `FREE_PIECES`: each takes microseconds to parse."""
+FREE_PIECES = 1024
 _TOKENS_TOGETHER = 1_024
 """The most tokens with log probabilities in one event."""
 _VALUES_OF_CHOICE = 16
@@ -53,19 +56,35 @@ class EventLimits:
         return cls(contents, num_bytes=2**20 + 32 * num_values)
 
 
+async def read_pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
+    """The content of an answer as it comes, with turns for others.
+
+    Raises:
+        ValueError: it comes in tiny pieces. Engines send an event or more in each.
+    """
+    num_pieces = num_bytes = 0
+    async for piece in answer.aiter_raw():
+        num_pieces, num_bytes = num_pieces + 1, num_bytes + len(piece)
+        if num_pieces > FREE_PIECES + num_bytes / PIECE_BYTES:
+            raise ValueError(f"it comes in chunks of less than {PIECE_BYTES} bytes on average")
+        yield piece
+        if num_pieces % _PIECES_A_TURN == 0:
+            await asyncio.sleep(0)
+
+
 async def event_data(answer: httpx.Response, limits: EventLimits) -> AsyncIterator[list[bytes]]:
     """The data of server-sent events: of those that come together, at once. Engines write each as one line.
 
     It reads to the end, after `[DONE]` too: only then can the connection be used again.
 
     Raises:
-        ValueError, TooManyValues: an event exceeds the limits.
+        ValueError, TooManyValues: an event exceeds the limits, or the answer comes in tiny pieces.
     """
     line = bytearray()
-    async for received in answer.aiter_raw():
+    num_bytes = num_lines = 0
+    async for received in read_pieces(answer):
         *ends, beginning = received.split(b"\n")
         events: list[bytes] = []
-        num_bytes, num_lines = 0, 0
         for end in ends:
             line += end
             num_bytes, num_lines = num_bytes + len(line), num_lines + 1

@@ -245,6 +245,53 @@ async def test_an_engine_without_an_answer(probe_s, reason):
             await connection.get("/health")
 
 
+class Whole(Server):
+    """Answers with these bytes."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.content = content
+
+    async def __call__(self, reader, writer):
+        self.tasks.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(self.content)
+        writer.close()
+
+
+async def test_others_have_turns_while_much_is_read(monkeypatch):
+    """64 kB of tiny chunks were parsed without a turn for others, in nearly a second, and then the next ones."""
+    num_turns, sleep = 0, asyncio.sleep
+
+    def noted(seconds):
+        nonlocal num_turns
+        num_turns += seconds == 0
+        return sleep(seconds)
+
+    content = b"x" * 100_000
+    async with connected(Whole(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + content)) as connection:
+        monkeypatch.setattr(asyncio, "sleep", noted)
+        answer = await connection.get("/")
+    assert answer.content == content
+    assert num_turns > 10
+
+
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: HTTP/1.1 200 OK\r\n\r\n"
+
+
+async def test_a_few_interim_answers_are_passed_over_and_a_flood_of_them_is_refused():
+    """They came without end, and were parsed without a turn for others, a third of a second at a time."""
+    final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    async with connected(Whole(INTERIM + final)) as connection:
+        for _ in range(2):
+            assert (await connection.get("/")).content == b"ok"
+    async with connected(Whole(INTERIM * 300)) as connection:
+        with pytest.raises(EngineBroke, match="interim answers"):
+            await connection.get("/")
+
+
 def test_a_proxy_of_the_environment_is_used(monkeypatch):
     assert engine_transport(verify=True, limits=httpx.Limits()) is not None
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")

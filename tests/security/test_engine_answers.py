@@ -175,6 +175,28 @@ async def test_empty_lines_leave_turns_to_others(monkeypatch):
     assert len(turns) == 100
 
 
+async def test_small_pieces_leave_turns_to_others(monkeypatch):
+    """Lines were counted anew for each piece that came, and no piece had enough of them."""
+    turns = []
+
+    async def note(seconds):
+        turns.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    event = b'data: {"token": 12}\n'
+    events = [data async for data in event_data(Sent(*[event] * 6_400), EventLimits.of(REQUEST))]
+    assert len(events) == 6_400
+    assert len(turns) >= 100
+
+
+async def test_an_answer_in_tiny_chunks_is_refused():
+    """Each byte took as long to parse as an event: an engine that dripped had the gateway to itself, for good."""
+    with pytest.raises(EngineBroke, match="chunks of less than 16 bytes"):
+        await tokens_of(answering(*[b":"] * 2_000))
+    with pytest.raises(EngineBroke, match="chunks of less than 16 bytes"):
+        await answering(*[b" "] * 2_000).models()
+
+
 async def test_cookies_of_engines_are_not_sent_back():
     """They were kept for ever, went with the requests of all clients, and odd ones broke each of them."""
     sent = []
