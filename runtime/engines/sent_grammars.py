@@ -44,7 +44,8 @@ class PluginWatch:
         if self._text == missing_text:
             self.is_plugin_missing = True
             return ()
-        may_follow = not self._held or (self._text and missing_text.startswith(self._text))
+        are_few = len(self._held) <= len(self._text)  # tokens without bytes could follow without end
+        may_follow = not self._held or (are_few and missing_text.startswith(self._text))
         if may_follow and not is_last:
             return ()
         released, self._held = self._held, None

@@ -25,6 +25,8 @@ from runtime.engines.client import (
 from runtime.engines.event_stream import EventLimits, event_data
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import _served
+from runtime.engines.request_mark import PLUGIN_MISSING
+from runtime.engines.sent_grammars import PluginWatch
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
     MAX_REASON,
@@ -359,3 +361,22 @@ def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
     sampled = SampledToken(token_id, -0.5, ((width + 7, -0.1), (token_id, -0.5), (-1, -2.0)))
     [delta] = transcript.feed(WrittenToken(sampled))
     assert [top.token for top in delta.logprobs[0].top] == ["a"]
+
+
+def test_tokens_without_bytes_are_not_held_back(text):
+    """They were held without end, 4 GB in a minute, as they added nothing to what an engine may have begun."""
+    watch = PluginWatch(TokenBytes(text.vocabulary))
+    begun = SampledToken(text.tokenizer(PLUGIN_MISSING)["input_ids"][0])
+    stop = SampledToken(text.vocabulary.stop_ids[0])
+    assert watch.passed([]) == ()
+    assert watch.passed([begun]) == ()
+    assert sum(len(watch.passed([stop])) for _ in range(1_000)) == 1_001
+
+
+def test_a_stop_token_after_the_text_of_an_engine_without_the_plugin_is_part_of_it(text):
+    watch = PluginWatch(TokenBytes(text.vocabulary))
+    ids = [*text.tokenizer(PLUGIN_MISSING)["input_ids"], text.vocabulary.stop_ids[0]]
+    for token_id in ids[:-2]:
+        assert watch.passed([SampledToken(token_id)]) == ()
+    assert watch.passed([SampledToken(token_id) for token_id in ids[-2:]], is_last=True) == ()
+    assert watch.is_plugin_missing
