@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -42,6 +42,8 @@ MAX_IDLE_S = 2.0
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_TOKENS = 1 << 16
 """The most tokens in one event, besides those of the prompt."""
+ModelId = Annotated[str, msgspec.Meta(max_length=1_000)]
+"""A model's name at an engine, which each request to it repeats."""
 MAX_ALTERNATIVES = 64
 """The most alternatives of a token; requests ask for twenty at most."""
 
@@ -259,7 +261,7 @@ class EngineConnection:
 
 
 class _Model(msgspec.Struct):
-    id: str
+    id: ModelId
     max_model_len: int | None = None
 
 

@@ -5,8 +5,9 @@ its text. The bytes are then tokenized here, perhaps into other tokens. The text
 whether the grammar allows it, are the same.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import httpx
@@ -24,11 +25,12 @@ from runtime.engines.client import (
     EngineAddress,
     EngineChunk,
     HttpEngine,
+    ModelId,
     ServedModel,
     engine_message,
 )
 from runtime.engines.completion_request import CompletionRequest
-from runtime.engines.event_stream import EventLimits
+from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, RequestRefused
 from runtime.written_token import SampledToken
 
@@ -43,7 +45,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Model(msgspec.Struct):
-    id: str
+    id: ModelId
     meta: _Meta | None = None
 
 
@@ -134,27 +136,35 @@ class LlamaClient(HttpEngine):
         body = llama_body(request)
         async with (
             self._connection.events("/completion", body, headers, EventLimits.of(request)) as events,
-            aclosing(self._chunks(events)) as chunks,
+            aclosing(self._chunks(events, request.max_tokens)) as chunks,
         ):
             yield chunks
 
-    async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
+    async def _chunks(
+        self, events: AsyncIterator[list[bytes]], max_tokens: int
+    ) -> AsyncGenerator[EngineChunk, None]:
         """The chunks of an answer, without the token that ended it, which may be outside our vocabulary."""
         held_back: EngineChunk | None = None
         with self._connection.reading():
             async for received in events:
-                for data in received:
-                    event = msgspec.json.decode(data, type=_Event)
-                    if event.error is not None:
-                        raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
+                async for event, chunk in read_in_turn(received, partial(self._read, max_tokens=max_tokens)):
                     if held_back is not None and event.stop_type != "eos":
                         yield held_back
-                    chunk = self._chunk(event)
                     held_back = chunk if self._may_end(chunk) else None
                     if held_back is None:
                         yield chunk
                     if event.stop:
                         return
+
+    def _read(self, received: list[bytes], *, max_tokens: int) -> Iterator[tuple[_Event, EngineChunk]]:
+        """Events, each with its tokens; raises ValueError if it has more than all of the answer may have."""
+        for data in received:
+            event = msgspec.json.decode(data, type=_Event)
+            if event.error is not None:
+                raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
+            if len(event.tokens) > max_tokens:
+                raise ValueError(f"an event has {len(event.tokens)} tokens, and {max_tokens} were asked for")
+            yield event, self._chunk(event)
 
     def _may_end(self, chunk: EngineChunk) -> bool:
         """Whether a chunk is a token without text, which may have ended the answer."""
@@ -178,15 +188,10 @@ class LlamaClient(HttpEngine):
             segmentation = Segmentation(self._index)
             if segmentation.count(text) < len(text) + 1:
                 ids = segmentation.ids(text)
-        probabilities = {sampled.id: sampled for sampled in event.completion_probabilities}
-        return [
-            SampledToken(
-                token_id,
-                probabilities[token_id].logprob if token_id in probabilities else None,
-                _top(probabilities[token_id]) if token_id in probabilities else (),
-            )
-            for token_id in ids
-        ]
+        logprobs = {
+            sampled.id: (sampled.logprob, _top(sampled)) for sampled in event.completion_probabilities
+        }
+        return [SampledToken(token_id, *logprobs.get(token_id, (None, ()))) for token_id in ids]
 
 
 def _top(probability: _Probability) -> tuple[tuple[int, float], ...]:

@@ -30,7 +30,11 @@ from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
 
-_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}\n]*\})? ([0-9.e+]{1,20})$", re.MULTILINE)
+_RUNNING = re.compile(
+    rb"\nvllm:num_requests_running(?:\{[^}\n]{0,1000}+\})? (\d{1,15}(?:\.\d{1,15})?(?:e\+\d\d)?)$",
+    re.MULTILINE,
+)
+"""A line of the metrics. It begins with a constant text, for which Python searches quickly."""
 _MAX_COUNTS = 256
 """The most engines of one server whose counts are added up."""
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
@@ -113,7 +117,8 @@ class VllmClient(HttpEngine):
     async def num_running(self) -> int | None:
         """The number of running requests, by its metrics; None if it has no such metric."""
         answer = await self._connection.get("/metrics")
-        counts = [float(found[1]) for found in islice(_RUNNING.finditer(answer.text), _MAX_COUNTS)]
+        lines = _RUNNING.finditer(b"\n" + answer.content)
+        counts = [float(found[1]) for found in islice(lines, _MAX_COUNTS)]
         return int(sum(counts)) if answer.is_success and counts else None
 
     @asynccontextmanager

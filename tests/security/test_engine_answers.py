@@ -59,6 +59,32 @@ async def test_metrics_of_a_hostile_engine_are_read_in_linear_time():
     assert await answering(lines).num_running() is None
 
 
+@pytest.mark.parametrize(
+    ("content", "number"),
+    [
+        (b"vllm:num_requests_running 3.0\n", 3),
+        (b'# TYPE\nvllm:num_requests_running{engine="0"} 2\nvllm:num_requests_running{engine="1"} 1e+01', 12),
+        (b"other 1\nvllm:num_requests_running .\n", None),
+        (b"vllm:num_requests_running 9e999\n", None),
+        (b"vllm:num_requests_running{" + b"x" * 2_000 + b"} 1\n", None),
+        (b"\xff", None),
+    ],
+)
+async def test_metrics_are_read_as_bytes(content, number, monkeypatch):
+    """Of 16 MB all was decoded and each line was tried, in a quarter of a second, 50 times a canary."""
+    monkeypatch.setattr(httpx.Response, "text", None)
+    assert await answering(content).num_running() == number
+
+
+async def test_the_name_of_a_model_is_short():
+    """Each request to an engine would repeat it, of up to 4 MB."""
+    names = ["m" * 1_000, "m" * 1_001]
+    short, long = (b'{"data":[{"id":"%s"}]}' % name.encode() for name in names)
+    assert [model.model_id for model in await answering(short).models()] == names[:1]
+    with pytest.raises(EngineBroke, match="length <= 1000"):
+        await answering(long).models()
+
+
 async def test_an_event_has_a_bounded_number_of_tokens():
     ids = b"5," * MAX_TOKENS
     with pytest.raises(EngineBroke, match="gives an answer that cannot be read"):
@@ -332,6 +358,17 @@ def test_cached_tokens_that_cannot_be_are_not_counted():
     assert [output_writer._num_cached(told, output) for told in (-5_000_000, 2, 9)] == [0, 2, 3]
 
 
+def llama_answering(text, *sent):
+    """A client of a llama-server that answers everything with these events."""
+
+    async def pieces():
+        for event in sent:
+            yield b"data: " + json.dumps(event).encode() + b"\n\n"
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
+    return LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
+
+
 @pytest.mark.parametrize("size", [MAX_RESPELLED, 1_000_000])
 async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_limit(
     text, size, monkeypatch
@@ -342,15 +379,44 @@ async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_
     monkeypatch.setattr(Segmentation, "ids", lambda own, read: spelled.append(len(read)) or ids(own, read))
     token_id = text.vocabulary.tokens.index(b"a")
     sent = {"content": "a" * size, "tokens": [token_id], "stop": True, "stop_type": "limit"}
-
-    async def pieces():
-        yield b"data: " + json.dumps(sent).encode() + b"\n\n"
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
-    client = LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
+    client = llama_answering(text, sent)
     is_spelled = size <= MAX_RESPELLED
     assert (await tokens_of(client) == [token_id]) is not is_spelled
     assert spelled == [size] * is_spelled
+
+
+async def test_an_event_of_a_llama_server_has_no_more_tokens_than_were_asked_for(text):
+    """65,536 in an event of 133 kB stopped the event loop for a second and took 400 MB."""
+    end = {"stop": True, "stop_type": "limit"}
+    most = REQUEST.max_tokens
+    assert await tokens_of(llama_answering(text, {"tokens": [5] * most} | end)) == [5] * most
+    with pytest.raises(EngineBroke, match=f"an event has {most + 1} tokens, and {most} were asked for"):
+        await tokens_of(llama_answering(text, {"tokens": [5] * (most + 1)} | end))
+
+
+async def test_the_alternatives_of_a_token_that_comes_often_are_made_once(text):
+    top = [{"id": 5, "logprob": -0.5}, {"id": 6, "logprob": -1.5}]
+    probabilities = [{"id": 5, "logprob": -0.5, "top_logprobs": top}]
+    sent = {"tokens": [5, 5, 6], "completion_probabilities": probabilities, "stop": True}
+    async with llama_answering(text, sent).completion(REQUEST) as chunks:
+        [first, second, third] = (await anext(chunks)).tokens
+    assert first.top == ((5, -0.5), (6, -1.5))
+    assert second.top is first.top
+    assert third == SampledToken(6)
+
+
+async def test_a_long_event_of_a_llama_server_is_decoded_in_a_thread(text, monkeypatch):
+    read_in, chunk = [], LlamaClient._chunk
+
+    def noted(self, event):
+        read_in.append(threading.current_thread() is threading.main_thread())
+        return chunk(self, event)
+
+    monkeypatch.setattr(LlamaClient, "_chunk", noted)
+    short, long = ({"tokens": [5], "content": " " * size} for size in (1, 70_000))
+    client = llama_answering(text, short, long, short | {"stop": True, "stop_type": "limit"})
+    assert len(await tokens_of(client)) == 3
+    assert read_in == [True, False, True]
 
 
 def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
