@@ -231,7 +231,8 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
             exc_info=error if problem.is_bug else None,
         )
     if problem.param and problem.kind != "invalid_field":
-        problem = replace(problem, param=wire_name(path, problem.param))
+        name = wire_name(path, problem.param)
+        problem = replace(problem, param=name, detail=_renamed(problem.detail, problem.param, name))
     if has_problem_details(path):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
     content = writer_of(path)(problem)
@@ -275,6 +276,11 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 def _no_such_route(method: str, path: str) -> str:
     hint = next((hint for end, hint in _ROUTE_HINTS.items() if path.endswith(end)), "")
     return f"there is no route {method} {path}{hint}"
+
+
+def _renamed(message: str, param: str, name: str) -> str:
+    """A message that may begin with a field, with another name for it."""
+    return name + message.removeprefix(param) if message.startswith(f"{param}: ") else message
 
 
 def wire_name(path: str, name: str) -> str:

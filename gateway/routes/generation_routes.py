@@ -26,6 +26,7 @@ from gateway.http.problems import MESSAGES, wire_name
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.transport import (
     AnswerWriter,
+    check_query,
     ignored_header,
     in_turn,
     read_body,
@@ -157,14 +158,18 @@ async def create_response(
     return await _answer(request, services, principal, wire_request, writer_of)
 
 
-@get("/v1/responses/{response_id:str}", media_type=MediaType.JSON)
+@get("/v1/responses/{response_id:str}", media_type=MediaType.JSON, before_request=check_query)
 async def get_response(
     request: HttpRequest,
     response_id: FromPath[str],
     services: WiredServices,
     principal: RequestPrincipal,
+    *,
+    stream: FromQuery[bool] = False,
 ) -> bytes:
-    """A stored response."""
+    """A stored response, whole: `stream` can only be false."""
+    if stream:
+        raise InvalidField("stream", "a stored response is not sent as events; leave it out")
     loading = partial(services.responses.load_json, principal.owner, response_id)
     return await in_turn(request, services, principal.client_id, loading)
 

@@ -120,6 +120,17 @@ async def test_it_is_read_listed_and_deleted(client):
     assert error["param"] == "previous_response_id"
 
 
+async def test_one_that_is_asked_for_as_a_stream_or_with_what_has_no_effect_is_refused(client):
+    """OpenAI's client made a stream without any event of the whole response."""
+    stored = await ask(client)
+    path = f"{URL}/{stored['id']}"
+    assert (await client.get(f"{path}?stream=false")).json() == stored
+    for query in ("stream=true", "include[]=reasoning.encrypted_content"):
+        refused = await client.get(f"{path}?{query}")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_field")
+        assert refused.json()["error"]["param"] == query.partition("=")[0]
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_each_item_is_listed_once_whatever_ids_the_client_sent(client, order):
     """OpenAI's client never came to an end, or stopped after the first page."""
