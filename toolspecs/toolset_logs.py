@@ -148,11 +148,12 @@ class ToolsetLogs:
 
     async def record(self, name: str, number: int) -> Record | None:
         """The record of that number. Raises `DamagedEntry`."""
-        key = record_key(name, number)
-        record = _decode(key, name, await self._store.get(key))
-        if record is not None and record.summary.number != number:
-            raise DamagedEntry(key, f"it is the record of revision {record.summary.number}")
-        return record
+        return _numbered(name, number, await self._store.get(record_key(name, number)))
+
+    async def records(self, name: str, numbers: Sequence[int]) -> list[Record | None]:
+        """The records of these numbers, read in one round trip. Raises `DamagedEntry`."""
+        contents = await self._store.get_many([record_key(name, number) for number in numbers])
+        return [_numbered(name, number, content) for number, content in zip(numbers, contents, strict=True)]
 
     async def readable(self, name: str, numbers: Sequence[int]) -> list[Record]:
         """The records with these numbers, without missing ones; a damaged record is logged and left out."""
@@ -242,6 +243,15 @@ def record_key(name: str, number: int) -> str:
     return f"{RECORDS}{name}/{number:010}"
 
 
+def _numbered(name: str, number: int, content: bytes | None) -> Record | None:
+    """The record of that number; raises `DamagedEntry`."""
+    key = record_key(name, number)
+    record = _decode(key, name, content)
+    if record is not None and record.summary.number != number:
+        raise DamagedEntry(key, f"it is the record of revision {record.summary.number}")
+    return record
+
+
 def number_in(text: str) -> int | None:
     """The number that a text consists of; None if it is not one that a revision may have, or 0."""
     return int(text) if _DIGITS.fullmatch(text) else None
@@ -278,6 +288,11 @@ class RestrictedLogs(ToolsetLogs):
         """See `ToolsetLogs.record`."""
         self._check(name)
         return await super().record(name, number)
+
+    async def records(self, name: str, numbers: Sequence[int]) -> list[Record | None]:
+        """See `ToolsetLogs.records`."""
+        self._check(name)
+        return await super().records(name, numbers)
 
     async def first_kept(self, name: str) -> int:
         """See `ToolsetLogs.first_kept`."""

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 
 from toolspecs.errors import (
     DamagedEntry,
@@ -39,7 +39,7 @@ _NAMES_FOR_S = 5.0
 """How long the names of all toolsets are cached for error messages: there may be very many of them."""
 
 READ_AT_ONCE = 500
-"""Heads that a listing reads together."""
+"""Heads, or records, that a listing reads together."""
 
 MAX_MISSING = 1000
 """Missing records after which a listing of revisions ends. Few are missing, unless the head is forged."""
@@ -154,19 +154,16 @@ class ToolsetRecords:
         last = head.summary.number if before is None else min(before - 1, head.summary.number)
         first = await self._logs.first_kept(name)
         older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
-        for number in chain(range(last, first - 1, -1), reversed(older)):
-            if number > last:
-                continue
-            record = await self._logs.record(name, number)
-            num_missing += record is None
+        numbers = chain(range(last, first - 1, -1), (number for number in reversed(older) if number <= last))
+        while together := tuple(islice(numbers, min(READ_AT_ONCE, limit + 1 - len(items)))):
+            records = await self._logs.records(name, together)
+            num_missing += records.count(None)
             if num_missing > MAX_MISSING:
                 _log.warning("over %d revisions of toolset %r are missing before %d", MAX_MISSING, name, last)
                 break
-            if record is None or record.is_deleted:
-                continue
-            if len(items) == limit:
-                return Page(tuple(items), str(number + 1))
-            items.append(record.summary)
+            items += [record.summary for record in records if record and not record.is_deleted]
+            if len(items) > limit:
+                return Page(tuple(items[:limit]), str(items[limit].number + 1))
         return Page(tuple(items))
 
     async def is_deleted(self, name: str) -> bool:
