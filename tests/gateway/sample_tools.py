@@ -21,6 +21,13 @@ TIME = {
         "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
     },
 }
+
+
+def chat_tool(name="a", **parameters):
+    """A tool in the shape of Chat Completions."""
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
 TOOL_REQUIRED = {
     "/v1/responses": {
         "model": "tiny",
