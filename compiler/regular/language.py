@@ -141,8 +141,14 @@ def is_valid_for_all(name: str, text: str) -> bool:
 
 
 def may_be_valid(name: str, text: str) -> bool:
-    """Whether some validator may take a text for one of a format in `FORMATS`."""
-    return language([PatternCondition(OUTER_LISTED[name])]).accepts(text)
+    """Whether some validator may take a text for one of a format in `FORMATS`.
+
+    >>> may_be_valid("date", "0000-01-01"), may_be_valid("date", "7d")
+    (True, False)
+    """
+    # Where `\d` is not that of ASCII, digits of other scripts are digits.
+    digits = "".join("0" if char.isdigit() else char for char in text) if not text.isascii() else text
+    return language([PatternCondition(OUTER_LISTED[name])]).accepts(digits)
 
 
 def union_of(languages: Iterable[Dfa]) -> Dfa:

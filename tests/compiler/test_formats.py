@@ -1,6 +1,7 @@
 """Formats: every text that is written is valid for every validator, and what all agree on is written."""
 
 import random
+from contextlib import suppress
 from datetime import date
 from functools import cache
 from itertools import pairwise
@@ -9,13 +10,14 @@ import jsonschema
 import jsonschema_rs
 import pytest
 from automaton_samples import sample
+from fuzz import pools
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler import compile_schema
 from compiler.regular.dfa import Dfa
 from compiler.regular.formats import BASE64, FORMATS, OUTER, Format
-from compiler.regular.language import PatternCondition, language
+from compiler.regular.language import PatternCondition, is_valid_for_all, language, may_be_valid
 from compiler.report import Verdict
 
 FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
@@ -39,6 +41,13 @@ def judges(name: str):
     rust = jsonschema_rs.validator_for({"format": name}, validate_formats=True)
     python = jsonschema.Draft202012Validator({"format": name}, format_checker=FORMAT_CHECKER)
     return rust.is_valid, python.is_valid
+
+
+def takes(judge, text: str) -> bool:
+    """Whether a validator takes a text; Python's `jsonschema` fails on some digits."""
+    with suppress(ValueError):
+        return judge(text)
+    return False
 
 
 def judged_alike(name: str, text: str) -> bool:
@@ -216,6 +225,67 @@ def test_nothing_that_a_validator_takes_for_a_format_is_written_where_it_may_not
     texts = [text for _ in range(3_000) if dfa.accepts(text := near(NEAR_FORMATS[name], rng))]
     assert [text for text in texts if any(judge(text) for judge in judges(name))] == []
     assert texts or name == "uri-reference"
+
+
+ODD_TEXTS = {
+    "date": ["0000-01-01", "+12345-01-01", "20240101", "2024-W01-1", "20,4-01-01"],
+    "time": ["24:00:00Z", "12:00:00", "12:00", "1:2:3", "12:00:00+0100", "23:59:60Z", "12:00:00Z\n", "1-:00:00Z"],
+    "date-time": ["2024-01-01 12:00:00Z", "2024-01-01", "12:00:00", "5:00:00Z", "2024-01-01T24:00:00Z", "20240101T120000Z", "*991-12-31T00:00:00Z"],
+    "duration": ["-P1D", "+P1D", "p1d", "P1,5D", "P-1D", "P1S1M", "P6,T5H", "P0003-06-04T12:30:05"],
+    "email": ["a@b", "@here", "Ann <a@b.c>"],
+    "hostname": ["a.", "a_b", "xn--a", "a\n", "\u212a", "\u0661", "m\u00fcller.de"],
+    "idn-hostname": ["A.de", "\u00c9", "a\u3002b"],
+    "ipv4": ["1", "127.1", "0x7f.1", "01.2.3.4"],
+    "ipv6": ["::ffff:1.2.3.4", "::1%eth0", "[::1]", "::1/64", " ::1 ", "1:2:3:4:5:6:1.2.3.4"],
+    "uuid": ["2eb8aa08aa9811eab4aa73b441d16380", "{2eb8aa08-aa98-11ea-b4aa-73b441d16380}", "urn:uuid:2eb8aa08-aa98-11ea-b4aa-73b441d16380",
+        "1-1-1-1-1", "0xb8aa08-aa98-11ea-b4aa-73b441d16380", "2eb8aa08-aa98-11ea-b4aa-73b441d1638\u0661", "{0x00000000,0x0000"],
+    "uri": ["a: b", "//a", "mailto:", "http://{a}", "a:%"],
+    "uri-reference": ["50%", "<x>", "{id}", "a|b", "a\n"],
+    "relative-json-pointer": ["101", "0+1/a", "\u00b2"],
+    "regex": ["C++", "(?i)a", "{"],
+}  # fmt: skip
+"""Texts that some validator takes: Python's, Rust's, ajv's with its fast formats, Go's, Java's, .NET's."""
+PLAIN_TEXTS = {
+    "date": ["1h", "24h", "7d", "30d", "5m", "2024", "2024-Q1", "12345", "1.0.0", "9780306406157"],
+    "time": ["1h", "24h", "7d", "16:9", "4:3", "noon", "any:any"],
+    "date-time": ["1h", "24h", "7d", "30d", "16:9", "90210", "1.0.0"],
+    "duration": ["P0", "P1", "PM", "PST", "Premium", "prepaid", "P"],
+    "email": ["me", "a b"],
+    "hostname": ["*", "C#", "C++", "a b", "", "-", "N/A", "a:b", "(a)"],
+    "idn-hostname": ["*", "C#", ""],
+    "ipv4": ["", ".", "v1", "1.2.3.4.5", "\u65e5"],
+    "ipv6": ["user:read", "16:9", "a:b", "12:00:00", "std::string", "a:b:c:d", "10:20:30"],
+    "uuid": ["current-user", "en-US", "not-started", "a-b-c-d", "a-b-c-d-x", "-", "us-east-1"],
+    "uri": ["16:9", ":", "a b:c", "a_b:c", "12:00"],
+    "uri-reference": ["Not Started", "a b"],
+    "relative-json-pointer": ["7d", "1h", "1.0", "\u65e5"],
+    "regex": ["*", "+1", "?"],
+}
+"""Texts that people list beside a format, and that no validator takes for it."""
+
+
+@pytest.mark.parametrize("name", sorted(ODD_TEXTS))
+def test_a_listed_text_may_be_of_a_format_where_some_validator_takes_it(name):
+    assert [text for text in ODD_TEXTS[name] if not may_be_valid(name, text)] == []
+    assert [text for text in ODD_TEXTS[name] if is_valid_for_all(name, text)] == []
+
+
+@pytest.mark.parametrize("name", sorted(PLAIN_TEXTS))
+def test_a_listed_text_is_not_of_a_format_where_no_validator_takes_it(name):
+    assert [text for text in PLAIN_TEXTS[name] if may_be_valid(name, text)] == []
+    assert [text for text in PLAIN_TEXTS[name] if any(judge(text) for judge in judges(name))] == []
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_whatever_a_validator_takes_may_be_of_the_format(name):
+    rng = random.Random(name)
+    known, dfa = FORMATS[name], texts_of(FORMATS[name])
+    samples = [text for _ in range(200) if (text := sample(dfa, rng, known.max_length or 60)) is not None]
+    assert [text for text in samples if not may_be_valid(name, text)] == []
+    starts = [*samples[:20], *pools.FORMATS[name], NEAR_FORMATS.get(name, "a")]
+    texts = [near(rng.choice(starts), rng) for _ in range(3_000)]
+    missed = [text for text in texts if not may_be_valid(name, text)]
+    assert [text for text in missed if any(takes(judge, text) for judge in judges(name))] == []
 
 
 def test_base64_is_what_a_strict_decoder_takes():
