@@ -37,7 +37,8 @@ from compiler.frontend.disputed_texts import (
 from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
-from compiler.frontend.keywords import child, inside, located
+from compiler.frontend.keywords import child, located
+from compiler.frontend.last_steps import applied_schemas
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.symbolic_forms import form_of
@@ -189,14 +190,14 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     """The values that a schema admits however validators read dialect-dependent keywords and listed texts."""
     document = without_nested_dialects(document)
     check_nested_dialects(document)
-    schemas = [schema for content in (document, *documents.values()) for schema in inside(content)]
+    schemas = applied_schemas(document, documents)
     try:
         draft = draft_of(document)
     except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # an unknown dialect: refused here
         return _canonicalize(document, documents, registry_of(document, documents))
     disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
     readings = list(_readings_of_texts(disputed, others))
-    if can_mislead(schemas, draft):
+    if can_mislead([each.schema for each in schemas], draft):
         assert_less = partial(without_dialect_dependent, draft=draft)
         readings += [_composed(reading, assert_less) for reading in readings]
     first, *further = (_read_as(document, documents, reading) for reading in readings)
@@ -239,8 +240,9 @@ def _read_as(document: Any, documents: Mapping[str, Any], reading: _Reading) -> 
 
 def _disputed_listing(document: Any, disputed: TextsByFormat) -> UnsupportedSchema:
     """The refusal of a schema that cannot be enforced for every validator, with a format and a text."""
-    pointer = next((at for at, schema in located(document) if schema.get("format") in disputed), "")
-    text = next(iter(disputed.values()))[0]
+    formats = ((at, schema["format"]) for at, schema in located(document) if "format" in schema)
+    pointer, name = next(((at, name) for at, name in formats if name in disputed), ("", next(iter(disputed))))
+    text = disputed[name][0]
     reason = (
         f"is read differently by validators, such as for the listed {text!r}, and cannot be enforced for all"
     )

@@ -17,32 +17,36 @@ ways, as the lowering reads formats for all other texts:
 None of the keywords evaluates anything, so `unevaluated*` sees the same.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import jsonschema_rs
 
-from compiler.frontend.dialect_dependent import NEGATIVE
-from compiler.frontend.keywords import inside, transformed
-from compiler.frontend.literals import listed_keys, listed_texts
+from compiler.frontend.keywords import transformed
+from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, listed_strings
+from compiler.frontend.literals import listed_keys
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
 from toolspecs.bundle import REFERENCES
 from toolspecs.drafts import draft_named
 
-_Schema = Mapping[str, Any]
 TextsByFormat = Mapping[str, tuple[str, ...]]
+_LastSteps = Mapping[str, set[LastStep]]
+"""By each text or format, the last steps of the paths to the values that it is listed for, or asked about."""
 
 
-def not_valid_for_all(schemas: Collection[_Schema], draft: int) -> TextsByFormat:
+def not_valid_for_all(schemas: Collection[AppliedSchema], draft: int) -> TextsByFormat:
     """The listed texts, by format, that canonicalization takes for valid and some validator may not.
 
-    The schemas are all those of a document in `draft` and of what it refers to.
+    The schemas are all those of a document in `draft` and of what it refers to. Texts that a format is never
+    asked about are left out.
 
-    >>> not_valid_for_all([{"enum": ["P1D", "x-1"], "format": "duration"}], draft=7)
+    >>> from compiler.frontend.last_steps import applied_schemas
+    >>> not_valid_for_all(applied_schemas({"enum": ["P1D", "x-1"], "format": "duration"}, {}), draft=7)
     {'duration': ('x-1',)}
     """
-    oldest = min((draft, *(draft_named(schema.get("$schema")) or draft for schema in schemas)))
+    oldest = min((draft, *(draft_named(each.schema.get("$schema")) or draft for each in schemas)))
 
     def disputed(name: str, text: str) -> bool:
         is_taken = not is_known(name, oldest) or _is_valid_for_one(name, text)
@@ -51,22 +55,52 @@ def not_valid_for_all(schemas: Collection[_Schema], draft: int) -> TextsByFormat
     return _by_format(_formats(schemas), _texts(schemas), disputed)
 
 
-def valid_for_some(schemas: Collection[_Schema], draft: int) -> TextsByFormat:
+def valid_for_some(schemas: Collection[AppliedSchema], draft: int) -> TextsByFormat:
     """The listed texts, by format, that some validator may take for valid and others not.
 
-    Of the formats that the draft knows, and that stand where asserting more may admit more.
+    Of the formats that the draft knows, and that stand where asserting more may admit more. What the inner
+    reading forbids for such a format is among them, wherever the text is: there, forbidding may admit more.
 
-    >>> valid_for_some([{"enum": ["a@b", "c"], "not": {"format": "email"}}, {"format": "email"}], draft=7)
+    >>> from compiler.frontend.last_steps import applied_schemas
+    >>> schema = {"enum": ["a@b", "c"], "not": {"format": "email"}, "allOf": [{"format": "email"}]}
+    >>> valid_for_some(applied_schemas(schema, {}), draft=7)
     {'email': ('a@b',)}
     """
-    below = [part for schema in schemas for held in _negative(schema) for part in inside(held)]
-    reached = schemas if any(part.keys() & REFERENCES for part in below) else below
-    names = {name for name in _formats(reached) if is_known(name, draft)}
 
     def disputed(name: str, text: str) -> bool:
         return may_be_valid(name, text) and not is_valid_for_all(name, text)
 
-    return _by_format(names, _texts(schemas), disputed) if below else {}
+    negative = _negative_formats(schemas, draft)
+    formats = {name: steps for name, steps in _formats(schemas).items() if name in negative}
+    return _by_format(formats, _texts(schemas), disputed)
+
+
+def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[str, str], list[str]]:
+    """What a report tells of disputed texts, by pointer and keyword.
+
+    At a format, these are the texts that it may be asked about. At `enum` and `const`, they are those that a
+    format may be asked about where asserting more may admit more, each with the format.
+
+    >>> from compiler.frontend.last_steps import applied_schemas
+    >>> left_out(applied_schemas({"oneOf": [{"const": "24:00"}, {"format": "time"}]}, {}), draft=2020)
+    {('/oneOf/0', 'const'): ["'24:00' (time)"], ('/oneOf/1', 'format'): ["'24:00'"]}
+    """
+    narrow, wide = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
+    texts, formats = _texts(schemas), _negative_formats(schemas, draft)
+    disputed_by: dict[str, list[str]] = defaultdict(list)
+    for name, disputed in wide.items():
+        for text in disputed:
+            disputed_by[text].append(name)
+    told: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in schemas if narrow or wide else ():
+        name, step = str(each.schema.get("format")), each.last_step
+        asked = {*narrow.get(name, ()), *(wide.get(name, ()) if step in formats.get(name, ()) else ())}
+        told[each.pointer, "format"] += [repr(t) for t in sorted(asked) if _can_meet(texts[t], {step})]
+        for keyword, text, step in listed_strings(each):
+            told[each.pointer, keyword] += [
+                f"{text!r} ({name})" for name in disputed_by.get(text, ()) if _can_meet({step}, formats[name])
+            ]
+    return {where: descriptions for where, descriptions in told.items() if descriptions}
 
 
 def inner_reading(document: Any, disputed: TextsByFormat) -> Any:
@@ -93,40 +127,54 @@ def outer_reading(document: Any, disputed: TextsByFormat) -> Any:
     return transformed(document, change) if disputed else document
 
 
-def _disputed_in(schema: _Schema, disputed: TextsByFormat) -> tuple[str, ...]:
+def _disputed_in(schema: Mapping[str, Any], disputed: TextsByFormat) -> tuple[str, ...]:
     name = schema.get("format")
     if not isinstance(name, str) or not isinstance(schema.get("allOf", []), list):
         return ()
     return disputed.get(name, ())
 
 
-def _by_format(
-    names: Iterable[str], texts: Iterable[str], disputed: Callable[[str, str], bool]
-) -> TextsByFormat:
+def _by_format(formats: _LastSteps, texts: _LastSteps, disputed: Callable[[str, str], bool]) -> TextsByFormat:
     texts_by_format = {
-        name: tuple(sorted(text for text in texts if disputed(name, text))) for name in sorted(names)
+        name: tuple(sorted(text for text in texts if _can_meet(texts[text], steps) and disputed(name, text)))
+        for name, steps in sorted(formats.items())
     }
     return {name: disputed_texts for name, disputed_texts in texts_by_format.items() if disputed_texts}
 
 
-def _formats(schemas: Iterable[_Schema]) -> set[str]:
+def _can_meet(first: set[LastStep], second: set[LastStep]) -> bool:
+    """Whether paths to the same value may end with a step of each."""
+    return None in first or None in second or not first.isdisjoint(second)
+
+
+def _formats(schemas: Iterable[AppliedSchema]) -> _LastSteps:
     """The formats with force that schemas name."""
-    return {s["format"] for s in schemas if isinstance(s.get("format"), str)} & FORMATS.keys()
+    steps: dict[str, set[LastStep]] = defaultdict(set)
+    for each in schemas:
+        name = each.schema.get("format")
+        if isinstance(name, str) and name in FORMATS:
+            steps[name].add(each.last_step)
+    return steps
 
 
-def _texts(schemas: Collection[_Schema]) -> set[str]:
+def _negative_formats(schemas: Collection[AppliedSchema], draft: int) -> _LastSteps:
+    """The formats that the draft knows, and that stand where asserting more may admit more."""
+    below = [each for each in schemas if each.is_negative]
+    reached = schemas if any(each.schema.keys() & REFERENCES for each in below) else below
+    return {name: steps for name, steps in _formats(reached).items() if is_known(name, draft)}
+
+
+def _texts(schemas: Collection[AppliedSchema]) -> _LastSteps:
     """The texts that a format may be asked about: listed ones, and keys where `propertyNames` asks."""
-    texts = {text for schema in schemas for text in listed_texts(schema)}
-    if any("propertyNames" in schema for schema in schemas):
-        texts |= {key for schema in schemas for key in listed_keys(schema)}
-    return texts
-
-
-def _negative(schema: _Schema) -> Iterator[Any]:
-    """The subschemas for which asserting more may admit more."""
-    for keyword in NEGATIVE & schema.keys():
-        held = schema[keyword]
-        yield from held if isinstance(held, list) else [held]
+    steps: dict[str, set[LastStep]] = defaultdict(set)
+    for each in schemas:
+        for _, text, step in listed_strings(each):
+            steps[text].add(step)
+    if any("propertyNames" in each.schema for each in schemas):
+        for each in schemas:
+            for key in listed_keys(each.schema):
+                steps[key].add(KEY_STEP)
+    return steps
 
 
 def _is_valid_for_one(name: str, text: str) -> bool:

@@ -12,9 +12,10 @@ from typing import Any
 from compiler.digraph import reachable
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
-from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
+from compiler.frontend.disputed_texts import left_out
 from compiler.frontend.idle_keywords import idle_keywords
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child, short_pointer
+from compiler.frontend.last_steps import applied_schemas
 from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SourceMap
 from compiler.regular.formats import FORMATS
@@ -23,6 +24,7 @@ from toolspecs.nearest import did_you_mean, near_matches, shorten
 
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
 _DISPUTED = "of listed values, those are left out on which validators disagree, such as {}"
+_DISPUTED_HERE = "texts are left out of which validators disagree whether they are of a format, such as {}"
 _NULLABLE = (
     f"{IGNORED}, since JSON Schema does not have it: null is never written;"
     ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
@@ -51,7 +53,8 @@ def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int)
     schemas = dict(source_map.subschemas())
     idle = {pointer: idle_keywords(schema, draft) for pointer, schema in schemas.items()}
     verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), idle)
-    disputed = not_valid_for_all(schemas.values(), draft)
+    references = source_map.references
+    disputed = left_out(applied_schemas(references.document, references.documents), draft)
     entries = [
         entry
         for pointer, schema in schemas.items()
@@ -82,7 +85,11 @@ def _moved_parts(parts: Iterable[ReportPart]) -> Iterator[ReportPart]:
 
 
 def _entries(
-    pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts", draft: int, disputed: TextsByFormat
+    pointer: str,
+    schema: Mapping[str, Any],
+    verdicts: "_Verdicts",
+    draft: int,
+    disputed: Mapping[tuple[str, str], Sequence[str]],
 ) -> Iterator[ReportEntry]:
     """The entries of one schema: on the whole of it, then on its keywords."""
     verdict, texts = verdicts.noted.get((pointer, ""), _UNNOTED)
@@ -90,7 +97,6 @@ def _entries(
     if own_texts := [text for text in texts if text not in of_keywords]:
         yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
     dependent = dialect_dependent(schema, draft)
-    disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
     for keyword, value in schema.items():
         if keyword in STRUCTURE:
             continue
@@ -103,8 +109,9 @@ def _entries(
             continue
         if keyword in dependent:
             found = _narrowed(found, _NOT_ASSERTED_BY_ALL)
-        if keyword == "format" and disputed_here:
-            found = _narrowed(found, _DISPUTED.format(", ".join(map(repr, disputed_here[:3]))))
+        elif disputed_here := disputed.get((pointer, keyword)):
+            note = _DISPUTED if keyword == "format" else _DISPUTED_HERE
+            found = _narrowed(found, note.format(", ".join(disputed_here[:3])))
         yield ReportEntry(pointer, keyword, found[0], "; ".join(found[1]))
 
 

@@ -271,3 +271,119 @@ def test_disputed_texts_of_two_formats_are_read_in_every_combination():
     compiled = compile_schema(schema)
     assert not compiled.accepts(json.dumps(listed[0]))
     assert compiled.accepts(json.dumps(listed[1]))
+
+
+BESIDE = [
+    ("uuid", "current-user"),
+    ("date-time", "7d"),
+    ("date", "30d"),
+    ("ipv6", "user:read"),
+    ("hostname", "*"),
+    ("duration", "permanent"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), BESIDE)
+@pytest.mark.parametrize("keyword", ["oneOf", "anyOf"])
+def test_a_listed_text_that_all_validators_reject_is_written_beside_the_format(keyword, name, text):
+    schema = {keyword: [{"type": "string", "format": name}, {"const": text}]}
+    compiled = compile_schema(schema)
+    assert compiled.accepts(json.dumps(text))
+    assert [entry.verdict for entry in compiled.report if entry.keyword == "const"] == [Verdict.EXACT]
+
+
+def notes_on(compiled, keyword):
+    """The pointers and notes of the entries on a keyword that is narrowed."""
+    return {
+        e.pointer: e.note for e in compiled.report if (e.keyword, e.verdict) == (keyword, Verdict.NARROWED)
+    }
+
+
+def test_the_report_tells_of_a_listed_text_that_only_some_validators_take():
+    """Canonicalization rejects `24:00`, so that nothing but the report would say why it is never written."""
+    schema = {
+        "properties": {
+            "at": {"oneOf": [{"enum": ["24:00", "noon"]}, {"type": "string", "format": "time"}]},
+            "end": {"enum": ["24:00"]},
+        },
+        "additionalProperties": False,
+    }
+    compiled = compile_schema(schema)
+    texts = ['{"at": "noon"}', '{"at": "24:00"}', '{"end": "24:00"}']
+    assert [compiled.accepts(text) for text in texts] == [True, False, True]
+    (listed,) = notes_on(compiled, "enum").items()
+    assert listed[0] == "/properties/at/oneOf/0"
+    assert listed[1].endswith("such as '24:00' (time)")
+    assert notes_on(compiled, "format")["/properties/at/oneOf/1"].endswith("such as '24:00'")
+
+
+def tree(**properties):
+    """A recursive schema, of which no two readings can be intersected."""
+    children = {"type": "array", "items": {"$ref": "#"}}
+    return {"type": "object", "properties": {"title": {"type": "string"}, **properties, "subtasks": children}}
+
+
+DUE = {"oneOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize("listed", ["1d", "24:00"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda texts: {"repeat": {"enum": texts}},
+        lambda texts: {"repeat": {"items": {"enum": texts}}},
+        lambda texts: {"repeat": {"enum": [[text] for text in texts]}},
+        lambda texts: {"repeat": {"enum": [{"at": text} for text in texts]}},
+        lambda texts: {"repeat": {"anyOf": [{"not": {"not": {"enum": texts}}}, {"type": "null"}]}},
+    ],
+)
+def test_a_text_is_no_matter_of_dispute_where_the_format_is_never_asked_about_it(listed, place):
+    compiled = compile_schema(tree(due=DUE, **place([listed])))
+    assert compiled.accepts('{"due": null, "subtasks": [{"due": "2024-01-01T00:00:00Z"}]}')
+    assert not notes_on(compiled, "enum")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        tree(due={"oneOf": [*DUE["oneOf"], {"const": "24:00"}]}),
+        tree(due=DUE, repeat={"allOf": [{"$ref": "#/properties/due"}, {"enum": [None, "24:00"]}]}),
+        tree(due={"$ref": "#/$defs/due"}, repeat={"enum": ["24:00"]}) | {"$defs": {"due": DUE}},
+        tree(due=DUE) | {"additionalProperties": {"enum": ["24:00"]}},
+    ],
+)
+def test_where_the_format_may_be_asked_about_the_text_the_refusal_names_both(schema):
+    with pytest.raises(UnsupportedSchema, match="such as for the listed '24:00'") as refused:
+        compile_schema(schema)
+    assert refused.value.keyword == "format"
+
+
+def test_a_text_meets_a_format_through_a_reference_to_it():
+    """Wherever the reference leads from, the listed text is the value that the format is asked about."""
+    schema = {
+        "properties": {"due": DUE, "repeat": {"enum": ["24:00", "x"], "not": {"$ref": "#/properties/due"}}},
+        "additionalProperties": False,
+    }
+    compiled = compile_schema(schema)
+    assert [compiled.accepts(text) for text in ('{"repeat": "24:00"}', '{"repeat": "x"}')] == [False, True]
+
+
+def test_a_text_in_a_listed_object_meets_the_format_of_its_key():
+    schema = {
+        "enum": [{"due": "24:00"}, {"end": "24:00"}],
+        "not": {"properties": {"due": {"format": "time"}}},
+    }
+    schema["not"]["required"] = ["due"]
+    compiled = compile_schema(schema)
+    assert [compiled.accepts(text) for text in ('{"due": "24:00"}', '{"end": "24:00"}')] == [False, True]
+
+
+def test_what_is_forbidden_for_a_format_at_one_place_is_not_admitted_by_its_negation_at_another():
+    """The listed text is left out of `b`; that makes it no item that is no mailbox."""
+    schema = {
+        "properties": {"b": {"enum": ["a@b", "a@b.de"]}, "c": {"contains": {"not": {"format": "email"}}}},
+        "patternProperties": {"^[ab]$": {"format": "email"}},
+    }
+    compiled = compile_schema(schema)
+    texts = ['{"b": "a@b"}', '{"b": "a@b.de"}', '{"c": ["a@b"]}', '{"c": ["a"]}']
+    assert [compiled.accepts(text) for text in texts] == [False, True, False, True]
