@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet
-from compiler.regular.ecma import PatternError, PatternNode
+from compiler.regular.ecma import Alternation, Concat, PatternError, PatternNode, Repetition
 from compiler.regular.nfa import Nfa, sets_of
 
 MAX_STEPS = 500_000
@@ -77,21 +77,66 @@ class _Fronts(NamedTuple):
 class _OrderedNfa(Nfa):
     """An NFA whose moves without a symbol are in the order in which engines try them.
 
-    `after_loops` has the state that follows each loop. If an item of a loop was empty, engines do not repeat
-    it: they try what follows, and only then other ways to read the item.
+    Once a repetition has as many items as it needs, an item that has read nothing ends it: engines try what
+    follows then, and only later other ways to read the item. So a fragment may go on at two places.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.after_loops: dict[int, int] = {}
+    def build(self, node: PatternNode, following: int, if_empty: int | None = None) -> int:
+        """As in `Nfa`; the fragment continues at `if_empty` if it has read nothing."""
+        if if_empty is None or not _may_be_empty(node):
+            if_empty = following
+        match node:
+            case Concat(items):
+                for item in reversed(items):
+                    following, if_empty = self._entries(item, following, if_empty)
+                return if_empty
+            case Alternation(options):
+                entry = self.new_state()
+                self.epsilon[entry] = [("", self.build(option, following, if_empty)) for option in options]
+                return entry
+            case Repetition(item, low, high):
+                return self._repeated(item, low, high, following, if_empty)
+            case _:
+                return super().build(node, following)
 
-    def _repeat(self, item: PatternNode, low: int, high: int | None, following: int) -> int:
-        if high is not None:
-            return super()._repeat(item, low, high, following)
-        loop = self.new_state()
-        self.epsilon[loop] = [("", self.build(item, loop)), ("", following)]
-        self.after_loops[loop] = following
-        return super()._repeat(item, low, low, loop)
+    def _repeated(self, item: PatternNode, low: int, high: int | None, following: int, if_empty: int) -> int:
+        # The entries where one more item may come, the last of them first.
+        entries = [following]
+        if high is None:
+            loop = self.new_state()
+            entries = [loop, self._optional(loop, item, loop, following)]
+        for _ in range(low, low if high is None else high):
+            entries.append(self._optional(self.new_state(), item, entries[-1], following))
+        has_read = has_not_read = entries[-1]
+        if len(entries) == 1:
+            has_not_read = if_empty
+        elif if_empty != following:
+            has_not_read = self._optional(self.new_state(), item, entries[-2], if_empty)
+        for _ in range(low):
+            has_read, has_not_read = self._entries(item, has_read, has_not_read)
+        return has_not_read
+
+    def _optional(self, entry: int, item: PatternNode, again: int, following: int) -> int:
+        """The entry of an item that leads to `again`, or of none; an empty item is the last one."""
+        self.epsilon[entry] = [("", self.build(item, again, following)), ("", following)]
+        return entry
+
+    def _entries(self, node: PatternNode, following: int, if_empty: int) -> tuple[int, int]:
+        """The entry of a fragment before which something was read, and the entry if nothing was."""
+        entry = self.build(node, following)
+        return entry, entry if following == if_empty else self.build(node, following, if_empty)
+
+
+def _may_be_empty(node: PatternNode) -> bool:
+    match node:
+        case Concat(items):
+            return all(map(_may_be_empty, items))
+        case Alternation(options):
+            return any(map(_may_be_empty, options))
+        case Repetition(item, low):
+            return low == 0 or _may_be_empty(item)
+        case _:
+            return False
 
 
 class _Ways:
@@ -155,8 +200,6 @@ class _Ways:
             while stack:
                 way = state, is_sure = stack.pop()
                 if way in reached or (state, True) in reached:
-                    if state in self._outer.after_loops:
-                        stack.append((self._outer.after_loops[state], is_sure))
                     continue
                 self._count(1)
                 reached[way] = None

@@ -11,7 +11,7 @@ from compiler.regular.language import whole_texts
 from compiler.regular.leftmost_first import taken_in_part
 
 TEXTS = ["".join(chars) for length in range(6) for chars in product("abc", repeat=length)]
-COUNTS = ["*", "+", "?", "{1,2}", "{2,3}", "{0,2}", "{2,}"]
+COUNTS = ["*", "+", "?", "{1,2}", "{2,3}", "{0,2}", "{2,}", "{0,3}", "{2}", "{0}"]
 
 
 def in_part(pattern):
@@ -22,13 +22,18 @@ def made_up(rng, depth=3):
     """A pattern over three letters, with alternatives and counts of what may be empty, too."""
     kind = rng.random()
     if depth == 0 or kind < 0.3:
-        return rng.choice(["a", "b", "c", "[ab]", "[bc]"])
+        return rng.choice(["a", "b", "c", "[ab]", "[bc]", "aa", "ab"])
     if kind < 0.55:
         return "".join(made_up(rng, depth - 1) for _ in range(rng.randint(1, 3)))
-    if kind < 0.8:
+    if kind < 0.75:
         options = [made_up(rng, depth - 1) if rng.random() < 0.9 else "" for _ in range(rng.randint(2, 3))]
         return f"(?:{'|'.join(options)})"
-    return f"(?:{made_up(rng, depth - 1)}){rng.choice(COUNTS)}"
+    item = made_up(rng, depth - 1)
+    if rng.random() < 0.5:
+        options = ["", item, made_up(rng, depth - 1)]
+        rng.shuffle(options)
+        item = "|".join(options)
+    return f"(?:{item}){rng.choice(COUNTS)}"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -54,6 +59,8 @@ def test_what_is_taken_is_what_python_takes(seed):
         "[a-z]{1,1000}",
         "(?:a*)*",
         "(?:x?){50}x{50}",
+        "(?:b||ab){0,3}b",
+        "[bc](?:(?:ab)?|a|){0,3}ab",
         r'"(?:\\.|[^"\\])*"',
         r"\w+|\W+",
         r"\s+|\S+",
@@ -65,10 +72,25 @@ def test_patterns_that_take_the_longest_match(pattern):
     assert in_part(pattern) is None
 
 
-@pytest.mark.parametrize("pattern", ["ba*(?:c*|a)*", "[a-z]+(?:_?|[a-z])*", "x(?:(?:a?)*|b)*"])
-def test_an_item_that_was_empty_ends_its_loop(pattern):
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "ba*(?:c*|a)*",
+        "[a-z]+(?:_?|[a-z])*",
+        "x(?:(?:a?)*|b)*",
+        "(?:|aa|a){0,2}(?:aaabc|b)",
+        "b(?:(?:|a){0,2}|aab)(?:aac)?",
+    ],
+)
+def test_an_item_that_was_empty_ends_its_repetition(pattern):
     found = in_part(pattern)
     assert re.match(pattern, found.text)[0] == found.taken
+
+
+def test_an_empty_item_that_the_count_needs_does_not_end_it():
+    pattern = "(?:|a){2,3}b"
+    assert re.match(pattern, "aaab")[0] == "aaab"
+    assert in_part(pattern) is None
 
 
 def test_an_engine_may_read_more_characters_as_a_shorthand_than_are_written_for_it():
