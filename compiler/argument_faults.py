@@ -21,7 +21,7 @@ from compiler.frontend.canonical_form import draft_of
 from compiler.frontend.definitions import with_definitions
 from compiler.frontend.keywords import child
 from compiler.frontend.undeclared_dialects import in_declared_dialect
-from compiler.lark.lark_source import import_common
+from compiler.lark.lark_source import load
 from toolspecs.json_value import TYPE_NAMES
 from toolspecs.metaschemas import deepest_error
 from toolspecs.nearest import shorten
@@ -80,7 +80,7 @@ def _short_pointer(path: Iterable[str | int]) -> str:
 
 def _grammar_faults(custom: CustomInput, arguments: Mapping[str, str]) -> Iterator[ArgumentFault]:
     """A grammar is no part of a schema, so Lark itself reads the input."""
-    parser = Lark(custom.definition, parser="earley", import_paths=[import_common])
+    parser = Lark(load(custom.definition), parser="earley")
     try:
         parser.parse(arguments[INPUT])
     except UnexpectedInput as error:

@@ -10,10 +10,11 @@ from lark.exceptions import LarkError
 from lark.grammar import NonTerminal
 from lark.grammar import Rule as LarkRule
 from lark.lexer import TerminalDef
-from lark.load_grammar import load_grammar
+from lark.load_grammar import Grammar, load_grammar
 
 from compiler.digraph import reachable
 from compiler.errors import UnsupportedSchema
+from compiler.lark.optional_terminals import GrammarWithOptions
 from toolspecs.nearest import MAX_NAME, shorten
 
 START = "start"
@@ -118,7 +119,8 @@ class LarkSource:
         """The line in which a terminal or rule is defined, or first stands; 0 if it is not found."""
         texts = [rf"^\s*[?!]*{re.escape(name)}\b"]
         if name in self.terminals:
-            texts.append(re.escape(self.terminals[name].pattern.value))
+            pattern = self.terminals[name].pattern
+            texts.append(re.escape(pattern.raw or pattern.value))
         lines = list(enumerate(self.definition.splitlines(), 1))
         return next((number for text in texts for number, line in lines if re.search(text, line)), 0)
 
@@ -138,11 +140,7 @@ def read_source(definition: str) -> LarkSource:
     if len(definition) > MAX_DEFINITION:
         raise refusal(f"the grammar has more than {MAX_DEFINITION} characters", "Write less.")
     try:
-        read = load_grammar(definition, "the grammar", [import_common], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
-        grammar, _ = read
-        _check_templates(definition, grammar.rule_defs)
-        grammar.rule_defs = list(_apart(grammar.rule_defs))
-        terminals, rules, ignored = grammar.compile([START], set())
+        terminals, rules, ignored = load(definition).compile([START], set())
     except LarkError as error:
         raise _placed(definition, _reason(error)) from error
     source = LarkSource(
@@ -155,7 +153,20 @@ def read_source(definition: str) -> LarkSource:
     return source
 
 
-def import_common(_base: object, path: str) -> tuple[str, str]:
+def load(definition: str) -> Grammar:
+    """A grammar as it is read here: Lark takes it in place of a text.
+
+    Raises:
+        LarkError: Lark refuses the grammar.
+        UnsupportedSchema: a template uses itself.
+    """
+    read = load_grammar(definition, "the grammar", [_import_common], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
+    grammar, _ = read
+    _check_templates(definition, grammar.rule_defs)
+    return GrammarWithOptions(list(_apart(grammar.rule_defs)), grammar.term_defs, grammar.ignore)
+
+
+def _import_common(_base: object, path: str) -> tuple[str, str]:
     """The text of an imported grammar. Lark asks this function first, and it raises, so no file is opened."""
     if path == "common.lark":
         return path, COMMON

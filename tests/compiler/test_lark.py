@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from itertools import product
 
 import pytest
 from lark import Lark
@@ -73,6 +74,28 @@ start: (TEXT NEWLINE)+
 TEXT: /["\\\/é😀\t]+/
 %import common.NEWLINE
 """
+PATCH = r"""
+start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+"""The grammar of `apply_patch`, the custom tool of Codex."""
 GRAMMARS = {
     "arithmetic": ARITHMETIC,
     "sql": SQL,
@@ -149,6 +172,60 @@ def test_texts_are_those_of_the_grammar(definition, valid, invalid):
     assert [text for text in invalid if accepts(grammar, text)] == []
 
 
+def patch(*lines):
+    return "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
+
+
+def test_a_terminal_that_admits_the_empty_text_is_optional():
+    """So OpenAI reads it; Lark refuses it."""
+    grammar = linked(PATCH)
+    good = [
+        patch("*** Update File: a.py", "@@ def f():", "-x", "+y", " ") + "\n",
+        patch("*** Add File: a", "+x", "+", "+*** End Patch", "*** Delete File: b"),
+        patch("*** Update File: a.py", "*** Move to: b.py", "@@", "-", "+y", "*** End of File"),
+    ]
+    bad = [
+        patch(),
+        patch("*** Add File: a"),
+        patch("*** Add File: ", "+x"),
+        patch("*** Update File: a.py", "@@ ", "-x"),
+        patch("*** Update File: a.py", "x"),
+        patch("*** Update File: a.py", "-x")[:-1],
+        patch("*** Update File: a.py", "-x") + "\n\n",
+    ]
+    assert [text for text in good if not accepts(grammar, text)] == []
+    assert [text for text in bad if accepts(grammar, text)] == []
+    parsers = [Lark(PATCH.replace("/(.*)/", "[/(.+)/]"), parser=parser) for parser in ("earley", "lalr")]
+    for text in {*good, *inputs(grammar, "hermes", 1, 30)}:
+        for parser in parsers:
+            parser.parse(text)
+    for text in bad:
+        for parser in parsers:
+            with pytest.raises(UnexpectedInput):
+                parser.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("definition", "rewritten"),
+    [
+        ("start: A\nA: /a*/", 'start: ["a"+]'),
+        ('start: A B "."\nA: B "x"\nB: ("b" | "c")*', 'start: /[bc]*x/ [/[bc]+/] "."'),
+        ('start: (A ",")+\nA: /(?:[0-9]{2}){0,3}/', 'start: ([/([0-9]{2}){1,3}/] ",")+'),
+        ('start: "x" A B ";"\nA: /a?/\nB: /(b*)/', 'start: "x" ["a"] [/b+/] ";"'),
+        ('start: "a" "b"\n%ignore /[ ]*/', 'start: "a" "b"\n%ignore /[ ]+/'),
+    ],
+)
+def test_what_admits_the_empty_text_is_read_without_it(definition, rewritten):
+    grammar, meant = linked(definition), linked(rewritten)
+    texts = ["".join(chars) for length in range(6) for chars in product("abx0 ,.;", repeat=length)]
+    parser = Lark(rewritten, parser="earley")
+    written = {text for made in (grammar, meant) for text in inputs(made, "hermes", 1, 20)}
+    for text in (*random.Random(1).sample(texts, 200), *written):
+        assert accepts(grammar, text) == accepts(meant, text)
+        if accepts(grammar, text):
+            parser.parse(text)
+
+
 @pytest.mark.parametrize(("keyword", "text"), [("set", "\u017fet"), ("kit", "\u212ait"), ("éit", "Éit")])
 def test_what_lark_takes_for_a_keyword_in_another_case_is_not_written_as_something_else(keyword, text):
     """Python's `re` takes more for another case of a letter than its small and its capital form."""
@@ -218,7 +295,11 @@ def test_all_that_python_takes_for_another_case_is_alike():
         ("start: A\nA: /[ab]{2,3}/+", "line 2: terminal A takes 'aaa' of 'aaaa'"),
         ("start: A\nA: /a(?=b)/", "line 2: terminal A depends on the text around it"),
         ("start: A\nA: /^a/", "line 2: terminal A depends on the text around it"),
-        ("start: A\n\nA: /a*/", "line 3: terminal A admits the empty text"),
+        ("start: A\n\nA: /a*b*/", "line 3: terminal A admits the empty text"),
+        ('start: "x"\n | /|a/', "line 2: '|a' takes '' of 'a'"),
+        ("start: A\nA: /a*?/", "line 2: terminal A has a lazy quantifier"),
+        ("start: /(b|ba)*/", "line 1: '(b|ba)+' takes 'b' of 'ba'"),
+        ("start: A+\nA: /a*/", "rule 'start' has texts that may begin and end"),
         ("start: A\nA.2: /a/", "line 2: terminal A has a priority"),
         ("start: A\nA: /(a)\\1/", "line 2: terminal A has"),
         ("start: A\nA: /(?i:[a-z]+)/", "line 2: terminal A has the flag i"),
