@@ -15,8 +15,9 @@ from compiler.grammar.grammar import EMPTY, Expr, Grammar, Literal, Rule, RuleRe
 from compiler.grammar.passes import inlined, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
+from compiler.lark.competitors import find_competitors
 from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, read_source, refusal
-from compiler.lark.lexing import beginning_outside, forbidden_next, keywords_beside
+from compiler.lark.lexing import beginning_outside, forbidden_next, reserved_keywords
 from compiler.lark.terminals import Terminal, read_terminals
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
@@ -67,12 +68,13 @@ class _LarkLowering:
         self._source = source
         self._writer = write(self.rules)
         self._terminals = read_terminals(source)
-        forbidden = forbidden_next(source, self._terminals)
+        competitors = find_competitors(source)
+        forbidden = forbidden_next(self._terminals, competitors)
         self._borders = {name: Border(characters) for name, characters in forbidden.items()}
-        self._keywords = keywords_beside(source, self._terminals)
+        self._reserved = reserved_keywords(self._terminals, competitors)
         self._ends = _Ends(source, self._borders)
         self._refs: dict[tuple[str, Border, Border], RuleRef] = {}
-        self._texts: dict[tuple[str, Ranges], Expr | None] = {}
+        self._texts: dict[tuple[str, Ranges, tuple[str, ...]], Expr | None] = {}
 
     def text(self) -> Expr | None:
         """A whole text; None if there is none."""
@@ -105,7 +107,7 @@ class _LarkLowering:
         rest = tuple(others)
         if first.is_terminal:
             following = self._sequence(rest, self._borders[first.name], end)
-            return None if following is None else concat(self._token(first.name, begin), following)
+            return None if following is None else concat(self._token(first, begin), following)
         return union(
             [
                 None
@@ -121,32 +123,30 @@ class _LarkLowering:
         is_short = body is None or not symbols or len(symbols) == 1
         return body if is_short or body is None else self.rules.define("rest", Rule(body))
 
-    def _token(self, name: str, begin: Border) -> Expr | None:
+    def _token(self, terminal: Symbol, begin: Border) -> Expr | None:
         """A terminal after a border, with or without ignored text before it."""
-        options = [self._text(name, begin.forbidden)]
+        options = [self._text(terminal, begin.forbidden)]
         if not begin.is_beginning:
-            for ignored in self._source.ignored:
-                texts = (
-                    self._text(ignored, begin.forbidden),
-                    self._text(name, self._borders[ignored].forbidden),
-                )
-                options.append(concat(*texts))
+            for name in self._source.ignored:
+                ignored = self._text(Symbol(name, is_terminal=True), begin.forbidden)
+                options.append(concat(ignored, self._text(terminal, self._borders[name].forbidden)))
         token = union(options)
         return token if token is None or len(options) == 1 else self.rules.define("token", Rule(token))
 
-    def _text(self, name: str, forbidden: Ranges) -> Expr | None:
-        """The texts of a terminal that begin with none of some characters."""
-        key = name, forbidden
+    def _text(self, terminal: Symbol, forbidden: Ranges) -> Expr | None:
+        """The texts of a terminal at its place that begin with none of some characters."""
+        reserved = self._reserved.get(terminal, ())
+        key = terminal.name, forbidden, reserved
         if key not in self._texts:
-            self._texts[key] = self._lowered(self._terminals[name], forbidden)
+            self._texts[key] = self._lowered(self._terminals[terminal.name], forbidden, reserved)
         return self._texts[key]
 
-    def _lowered(self, terminal: Terminal, forbidden: Ranges) -> Expr | None:
+    def _lowered(self, terminal: Terminal, forbidden: Ranges, reserved: Iterable[str]) -> Expr | None:
         texts = terminal.written
         if forbidden:
             texts = beginning_outside(texts, forbidden)
-        for name in self._keywords.get(terminal.name, ()):
-            texts = texts.without(self._terminals[name].lexed)
+        for keyword in reserved:
+            texts = texts.without(self._terminals[keyword].lexed)
         return self._written(terminal.name, texts)
 
     def _written(self, name: str, texts: Dfa) -> Expr | None:

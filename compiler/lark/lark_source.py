@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from lark import Tree
@@ -80,10 +81,11 @@ _FIRST_LINE = re.compile(r"[^\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A terminal or a rule, by name."""
+    """A terminal or a rule, by name; `place` numbers the places at which terminals stand in the rules."""
 
     name: str
     is_terminal: bool
+    place: int = 0
 
 
 SymbolSequence = tuple[Symbol, ...]
@@ -228,7 +230,7 @@ def _apart(rule_defs: Iterable[Any]) -> Iterator[Any]:
 def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ...]]:
     by_name: dict[str, list[SymbolSequence]] = {}
     for rule in rules:
-        symbols = tuple(Symbol(symbol.name, symbol.is_term) for symbol in rule.expansion)
+        symbols = tuple(Symbol(str(symbol.name), symbol.is_term) for symbol in rule.expansion)
         by_name.setdefault(rule.origin.name, []).append(symbols)
     for name, expansions in by_name.items():
         if expansions[0] and expansions[0][0].name.startswith(_ALTERNATIVE):
@@ -236,7 +238,17 @@ def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ..
                 symbols for (alternative,) in expansions for symbols in by_name[alternative.name]
             ]
     by_name = {name: rules for name, rules in by_name.items() if not name.startswith(_ALTERNATIVE)}
-    return {name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in by_name.items()}
+    right_recursive = {
+        name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in by_name.items()
+    }
+    places = count(1)
+    return {
+        name: tuple(
+            tuple(replace(symbol, place=next(places)) if symbol.is_terminal else symbol for symbol in symbols)
+            for symbols in expansions
+        )
+        for name, expansions in right_recursive.items()
+    }
 
 
 def _right_recursive(name: str, expansions: tuple[SymbolSequence, ...]) -> tuple[SymbolSequence, ...]:

@@ -1,143 +1,96 @@
 """Which characters may not follow a terminal, so that every lexer splits the text as the rules do.
 
-Two terminals *compete* if both may come at some place. Where a terminal's text ends, neither the terminal nor
-any competitor may be able to go on with the next character, because a lexer would go on. Nor may the text be
-that of a keyword that competes with it.
+Two terminals *compete* if both may come at some place (`compiler.lark.competitors`). Where a terminal's text
+ends, neither the terminal nor any competitor may be able to go on with the next character, because a lexer
+would go on. Nor may the text be that of a keyword that competes with it there.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from functools import cache
 
 from compiler.digraph import reachable
-from compiler.lark.lark_source import START, LarkSource, SymbolSequence
+from compiler.lark.lark_source import Symbol
 from compiler.lark.terminals import Terminal
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, Alphabet, Dfa
 
-_BEGIN = ""
-"""Stands for the beginning of the text, as a terminal before the first."""
 
-
-def forbidden_next(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, Ranges]:
+def forbidden_next(
+    terminals: Mapping[str, Terminal], competitors: Mapping[Symbol, Collection[str]]
+) -> dict[str, Ranges]:
     """For each terminal the characters that may not follow its texts."""
-    follows = _follows(source)
-    competitors: defaultdict[str, set[str]] = defaultdict(set)
-    for following in follows.values():
-        for name in following:
-            competitors[name] |= following
+    beside: defaultdict[str, set[str]] = defaultdict(set)
+    for symbol, names in competitors.items():
+        beside[symbol.name].update(names)
     return {
-        name: charset.union(*(_extensions(terminal.written, terminals[other].lexed) for other in overlapping))
+        name: charset.union(
+            *(
+                _extensions(terminal.written, terminals[other].lexed)
+                for other in sorted(beside[name] | {name})
+            )
+        )
         for name, terminal in terminals.items()
-        if (overlapping := sorted(competitors[name] | {name}))
     }
 
 
-def keywords_beside(source: LarkSource, terminals: Mapping[str, Terminal]) -> dict[str, tuple[str, ...]]:
-    """For each terminal that is no keyword, the keywords that compete with it.
+def reserved_keywords(
+    terminals: Mapping[str, Terminal], competitors: Mapping[Symbol, Collection[str]]
+) -> dict[Symbol, tuple[str, ...]]:
+    """For each terminal at its place the competing keywords of which it has a text; none for keywords.
 
-    Patterns are not told apart here: of two that follow the same terminal, often only one may come.
+    Patterns are not told apart here: of two that follow the same terminals, often only one may come.
     """
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for following in _follows(source).values():
-        keywords = {name for name in following if terminals[name].is_keyword}
-        for name in following - keywords:
-            found[name] |= keywords
-    return {name: tuple(sorted(others)) for name, others in found.items()}
+    keywords = {name for name, terminal in terminals.items() if terminal.is_keyword}
 
+    @cache
+    def has_text_of(name: str, keyword: str) -> bool:
+        return _have_text_in_common(terminals[name].written, terminals[keyword].lexed)
 
-def _follows(source: LarkSource) -> dict[str, set[str]]:
-    """For each terminal, and for the beginning, the terminals that may come next.
-
-    Ignored terminals may come anywhere. After one comes what might have come in its place.
-    """
-    sets = _Sets.of(source)
-    follows: defaultdict[str, set[str]] = defaultdict(set)
-    follows[_BEGIN] |= sets.first[START]
-    for expansions in source.rules.values():
-        for expansion in expansions:
-            for i, symbol in enumerate(expansion):
-                last = {symbol.name} if symbol.is_terminal else sets.last[symbol.name]
-                for name in last:
-                    follows[name] |= sets.first_of(expansion[i + 1 :])
-    for following in follows.values():
-        following |= set(source.ignored)
-    return dict(follows)
-
-
-@dataclass(frozen=True)
-class _Sets:
-    """The terminals with which a rule's texts may begin and end, and the rules that admit no terminal."""
-
-    nullable: frozenset[str]
-    first: Mapping[str, set[str]]
-    last: Mapping[str, set[str]]
-
-    @classmethod
-    def of(cls, source: LarkSource) -> "_Sets":
-        nullable = _nullable(source.rules)
-        first = _ends(source.rules, nullable, 1)
-        return cls(nullable, first, _ends(source.rules, nullable, -1))
-
-    def first_of(self, expansion: SymbolSequence) -> set[str]:
-        first: set[str] = set()
-        for symbol in expansion:
-            first |= {symbol.name} if symbol.is_terminal else self.first[symbol.name]
-            if symbol.is_terminal or symbol.name not in self.nullable:
-                break
-        return first
-
-
-def _nullable(rules: Mapping[str, Iterable[SymbolSequence]]) -> frozenset[str]:
-    nullable: set[str] = set()
-    while True:
-        more = {
-            name
-            for name, expansions in rules.items()
-            if any(
-                all(not s.is_terminal and s.name in nullable for s in expansion) for expansion in expansions
-            )
-        }
-        if more == nullable:
-            return frozenset(nullable)
-        nullable = more
-
-
-def _ends(
-    rules: Mapping[str, Iterable[SymbolSequence]], nullable: frozenset[str], direction: int
-) -> dict[str, set[str]]:
-    """The terminals with which the texts of each rule may begin, or (`direction` -1) end."""
-    own: dict[str, set[str]] = {name: set() for name in rules}
-    inner: dict[str, set[str]] = {name: set() for name in rules}
-    for name, expansions in rules.items():
-        for expansion in expansions:
-            for symbol in expansion[::direction]:
-                (own if symbol.is_terminal else inner)[name].add(symbol.name)
-                if symbol.is_terminal or symbol.name not in nullable:
-                    break
     return {
-        name: own[name].union(*(own[other] for other in reachable(inner[name], inner.__getitem__)))
-        for name in rules
+        symbol: tuple(
+            sorted(other for other in keywords.intersection(names) if has_text_of(symbol.name, other))
+        )
+        for symbol, names in competitors.items()
+        if symbol.is_terminal and symbol.name not in keywords
     }
 
 
 def _extensions(written: Dfa, lexed: Dfa) -> Ranges:
     """The characters with which `lexed` goes on where a text of `written` ends."""
-    alphabet = Alphabet.of([*written.alphabet.atoms, *lexed.alphabet.atoms])
-    written, lexed = written.over(alphabet), lexed.over(alphabet)
-    seen = {(0, 0)}
-    pending = [(0, 0)]
-    symbols: set[int] = set()
-    while pending:
-        here, there = pending.pop()
-        if here in written.accepting:
-            symbols |= {symbol for symbol, target in enumerate(lexed.table[there]) if target != DEAD}
-        for pair in zip(written.table[here], lexed.table[there], strict=True):
-            if DEAD not in pair and pair not in seen:
-                seen.add(pair)
-                pending.append(pair)
-    return charset.union(*(alphabet.atoms[symbol] for symbol in symbols)) if symbols else ()
+    written, lexed = _over_one_alphabet(written, lexed)
+    symbols = {
+        symbol
+        for here, there in _states_after_the_same_texts(written, lexed)
+        if here in written.accepting
+        for symbol, target in enumerate(lexed.table[there])
+        if target != DEAD
+    }
+    return charset.union(*(written.alphabet.atoms[symbol] for symbol in symbols)) if symbols else ()
+
+
+def _have_text_in_common(first: Dfa, second: Dfa) -> bool:
+    first, second = _over_one_alphabet(first, second)
+    return any(
+        here in first.accepting and there in second.accepting
+        for here, there in _states_after_the_same_texts(first, second)
+    )
+
+
+def _over_one_alphabet(first: Dfa, second: Dfa) -> tuple[Dfa, Dfa]:
+    alphabet = Alphabet.of([*first.alphabet.atoms, *second.alphabet.atoms])
+    return first.over(alphabet), second.over(alphabet)
+
+
+def _states_after_the_same_texts(first: Dfa, second: Dfa) -> set[tuple[int, int]]:
+    """The pairs of states that a text leads to; both automata must have the same alphabet."""
+
+    def successors(states: tuple[int, int]) -> list[tuple[int, int]]:
+        pairs = zip(first.table[states[0]], second.table[states[1]], strict=True)
+        return [pair for pair in pairs if DEAD not in pair]
+
+    return reachable([(0, 0)], successors)
 
 
 def beginning_outside(dfa: Dfa, forbidden: Ranges) -> Dfa:

@@ -301,7 +301,7 @@ async def test_a_stored_call_is_continued_by_its_id(client, runtime):
         (SQL | {"format": DIGITS | {"definition": "(?<=a)b"}}, "tools[1]", "/definition: has a look"),
         (SQL | {"format": DIGITS | {"definition": "a{2,1}"}}, "tools[1]", "counts from 2 down to 1"),
         (
-            SQL | {"format": LARK | {"definition": "start: A\nA: /a*/"}},
+            SQL | {"format": LARK | {"definition": "start: A\nA: /a*b*/"}},
             "tools[1]",
             "/definition: line 2: terminal A admits the empty text",
         ),
