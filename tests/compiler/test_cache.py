@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
-KEYS = "ef1974e98b0fec90695dc1b70dea40799659913b5dea3478ec8086db8dab6b8b"
+KEYS = "a581559df935f4d9f60d4b5c1794842c9201d113fa91699625d0a761c1a50426"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -59,7 +59,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 31
+    assert LOWERING_VERSION == 32
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 
