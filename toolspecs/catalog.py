@@ -24,6 +24,7 @@ from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
+from toolspecs.thread_time import in_thread
 from toolspecs.tool import Tool
 from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference
 from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
@@ -96,7 +97,7 @@ class Catalog:
             StaleRevision: the precondition does not hold.
             QuotaExceeded: the owner has stored as much as it may.
         """
-        checked = await asyncio.to_thread(check_toolset, toolset, self.limits)
+        checked = await in_thread(check_toolset, toolset, self.limits)
         return (await self.put_checked(checked, precondition, owner=owner)).revision
 
     async def put_checked(
@@ -170,7 +171,7 @@ class Catalog:
                 last = await self._records.last_existing(name)
                 precondition.check(name, last.etag)
                 revision = _revision(last, await self._contents.get(last.summary))
-                checked = await asyncio.to_thread(changed, revision)
+                checked = await in_thread(changed, revision)
                 if appended := await self._append(checked, last, owner):
                     return appended
 
@@ -251,7 +252,7 @@ class Catalog:
 
     async def _append(self, checked: CheckedToolset, last: Record | None, owner: str) -> Revision | None:
         """Append this content after `last` and return its revision; None if another writer was first."""
-        packed = await asyncio.to_thread(compress, checked.content)
+        packed = await in_thread(compress, checked.content)
         if last is not None and not last.is_deleted and last.summary.digest == checked.digest:
             await self._contents.put(checked.toolset, checked.digest, checked.content, packed)
             return _revision(last, checked.toolset)

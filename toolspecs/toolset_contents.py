@@ -5,7 +5,6 @@ when a writer last relied on the content. So the collector does not remove a con
 name in a record (`toolspecs/collector.py`).
 """
 
-import asyncio
 import hashlib
 import json
 import secrets
@@ -26,6 +25,7 @@ from toolspecs.nearest import shorten
 from toolspecs.pinned_source import SourceFields
 from toolspecs.shapes import EXTRAS
 from toolspecs.store import Store
+from toolspecs.thread_time import in_thread
 from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool, ToolSearch
 from toolspecs.toolset import RevisionSummary, Toolset
 
@@ -279,10 +279,8 @@ class ContentStore:
         if seen and seen == hashlib.sha256(packed).digest():
             raise _damaged(summary, ValueError(reason))
         try:
-            content = await asyncio.to_thread(decompress, packed, self._limits.toolset_bytes + ROOM_BYTES)
-            toolset = await asyncio.to_thread(
-                decode_toolset, summary.name, summary.digest, content, self._limits
-            )
+            content = await in_thread(decompress, packed, self._limits.toolset_bytes + ROOM_BYTES)
+            toolset = await in_thread(decode_toolset, summary.name, summary.digest, content, self._limits)
         except ValueError as error:
             note = (hashlib.sha256(packed).digest(), str(error))
             known_damaged.put(summary.digest, note, DAMAGE_BYTES)

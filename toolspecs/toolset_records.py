@@ -157,13 +157,13 @@ class ToolsetRecords:
         numbers = chain(range(last, first - 1, -1), (number for number in reversed(older) if number <= last))
         while together := tuple(islice(numbers, min(READ_AT_ONCE, limit + 1 - len(items)))):
             records = await self._logs.records(name, together)
+            items += [record.summary for record in records if record and not record.is_deleted]
+            if len(items) > limit:
+                return Page(tuple(items[:limit]), str(items[limit].number + 1))
             num_missing += records.count(None)
             if num_missing > MAX_MISSING:
                 _log.warning("over %d revisions of toolset %r are missing before %d", MAX_MISSING, name, last)
                 break
-            items += [record.summary for record in records if record and not record.is_deleted]
-            if len(items) > limit:
-                return Page(tuple(items[:limit]), str(items[limit].number + 1))
         return Page(tuple(items))
 
     async def is_deleted(self, name: str) -> bool:

@@ -1,8 +1,8 @@
-"""The pace at which the bodies of a client are read, so that the answers of other clients go on meanwhile.
+"""The pace at which a client is served, so that the answers of other clients go on meanwhile.
 
 Reading a body of 4 MB can take half a second of Python, for which the engine's thread and the event loop have
 to share the interpreter. So a client whose body took long rests before its next one is read, if other clients
-have sent something lately, or wait for answers.
+have sent something lately, or wait for answers. So does one whose toolset took long to write or to show.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
+
+from toolspecs.thread_time import ThreadTime
 
 T = TypeVar("T")
 
@@ -48,7 +50,7 @@ class ClientPace:
     @asynccontextmanager
     async def reading(
         self, client_id: str, has_others: Callable[[], bool], lane: str
-    ) -> AsyncIterator["ReadingTime"]:
+    ) -> AsyncIterator[ThreadTime]:
         """Wait until a body of a client may be read; the block reads it.
 
         `has_others` says whether other clients wait for answers. A client that is alone does not rest. Bodies
@@ -60,7 +62,7 @@ class ClientPace:
                 if not (self._has_recent_others(client_id) or has_others()):
                     break
                 await asyncio.sleep(min(rest_s, _RECHECK_S))
-            spent = ReadingTime()
+            spent = ThreadTime()
             try:
                 yield spent
             finally:
@@ -76,18 +78,3 @@ class ClientPace:
             self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
         if seconds > USUAL_S:
             self._rests_until[lane] = now + REST_FACTOR * seconds
-
-
-class ReadingTime:
-    """The processor time that threads took to read a body, and what it refers to."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def timed(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; to be run in the thread that reads the body."""
-        start = time.thread_time()
-        try:
-            return work()
-        finally:
-            self.seconds += time.thread_time() - start

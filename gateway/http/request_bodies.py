@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
-from gateway.http.client_pace import ClientPace, ReadingTime
+from gateway.http.client_pace import ClientPace
 from gateway.http.headers import HttpRequest
 from gateway.http.leaving_clients import unless_gone
 from runtime.fair_threads import FairThreads
 from toolspecs.json_scan import ContentLimits
+from toolspecs.thread_time import ThreadTime
 
 T = TypeVar("T")
 
@@ -117,6 +118,16 @@ class RequestBodies:
             yield ReadingTurn(self._threads[lane], client_id, spent)
 
     @asynccontextmanager
+    async def changing(self, client_id: str, has_others: Callable[[], bool]) -> AsyncIterator[None]:
+        """Wait for a turn of a client to change a toolset.
+
+        What threads take for it counts for the client's rest: the smallest change writes the whole toolset.
+        """
+        async with self._pace.reading(client_id, has_others, "changes") as spent:
+            with spent.counting():
+                yield
+
+    @asynccontextmanager
     async def _room_for(self, client_id: str) -> AsyncIterator[None]:
         """Wait until another large body of a client may be read; raises TooManyBodies."""
         try:
@@ -144,7 +155,7 @@ class ReadingTurn:
 
     threads: FairThreads
     client_id: str
-    spent: ReadingTime
+    spent: ThreadTime
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work` in a thread; its time counts for the rest that the client takes.

@@ -26,7 +26,6 @@ from gateway.http.problems import MESSAGES, wire_name
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.transport import (
     AnswerWriter,
-    check_query,
     ignored_header,
     in_turn,
     read_body,
@@ -158,7 +157,7 @@ async def create_response(
     return await _answer(request, services, principal, wire_request, writer_of)
 
 
-@get("/v1/responses/{response_id:str}", media_type=MediaType.JSON, before_request=check_query)
+@get("/v1/responses/{response_id:str}", media_type=MediaType.JSON)
 async def get_response(
     request: HttpRequest,
     response_id: FromPath[str],

@@ -18,7 +18,7 @@ from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import REGISTRY
 from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
-from gateway.routes.transport import check_query, json_answer, read_registry_body
+from gateway.routes.transport import changing, check_query, json_answer, read_registry_body
 from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
@@ -186,9 +186,10 @@ class ImportController(Controller):
         """
         precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
-        registration = await services.imports.accept(
-            toolset, body.tools, body.source, principal=principal, precondition=precondition
-        )
+        async with changing(request, services, principal.client_id):
+            registration = await services.imports.accept(
+                toolset, body.tools, body.source, principal=principal, precondition=precondition
+            )
         return tagged(registration.revision, registration_json(registration))
 
     @post("/{toolset:str}/decline", status_code=200)
@@ -205,9 +206,10 @@ class ImportController(Controller):
         """
         precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
-        revision = await services.imports.decline(
-            toolset, body.tools, body.source, principal=principal, precondition=precondition
-        )
+        async with changing(request, services, principal.client_id):
+            revision = await services.imports.decline(
+                toolset, body.tools, body.source, principal=principal, precondition=precondition
+            )
         return tagged(revision, summary_json(revision.summary))
 
 

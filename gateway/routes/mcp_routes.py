@@ -22,8 +22,9 @@ from toolspecs.toolset import ToolsetReference
 
 MAX_VALUES = 25_000
 """JSON values of a message. The SDK takes microseconds for each, on the event loop."""
-LARGE_LIST = 20_000
-"""Bytes of a toolset from which its client must have a turn to list it: the SDK takes long for each."""
+LARGE_LIST, MANY_TOOLS = 20_000, 30
+"""Bytes or tools of a toolset from which its client must have a turn to list it: the SDK takes long for each.
+"""
 
 
 class McpMessage(msgspec.Struct, omit_defaults=True):
@@ -53,7 +54,8 @@ async def mcp_message(
     revision = await services.registry.catalog.resolve(reference)
     judge = partial(services.registry.faults, principal=principal)
     app = _with_body(front.mcp_app(revision, judge, max_bytes=len(raw)), raw)
-    if not is_listing or revision.toolset.num_bytes < LARGE_LIST:
+    is_small = revision.toolset.num_bytes < LARGE_LIST and len(revision.toolset) < MANY_TOOLS
+    if not is_listing or is_small:
         return app
     listing = partial(_sent_by, app, request.scope)
     sent = await in_turn(request, services, principal.client_id, lambda turn: turn.run(listing))

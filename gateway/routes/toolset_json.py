@@ -15,6 +15,8 @@ from toolspecs.tool import Tool, ToolSearch
 from toolspecs.toolset import Revision, RevisionSummary
 
 MAX_LISTED_DESCRIPTION = 300
+LISTED_TOOL_BYTES = 400
+"""What one tool of a list takes, at most as a rule."""
 """Characters of a tool's description in a list; the tool itself has all of it."""
 
 MAX_REPORT = 16_000_000

@@ -1,6 +1,5 @@
 """The routes of the registry: toolsets, their tools, revisions, reports and checks."""
 
-import asyncio
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
 from gateway.routes.toolset_json import (
+    LISTED_TOOL_BYTES,
     dry_run_json,
     listed_tool_json,
     registration_json,
@@ -23,7 +23,7 @@ from gateway.routes.toolset_json import (
     summary_json,
     tool_json,
 )
-from gateway.routes.transport import PageSize, check_query, in_turn, json_answer, read_registry_body
+from gateway.routes.transport import PageSize, changing, check_query, json_answer, read_registry_body
 from gateway.services import Services, WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
@@ -139,23 +139,26 @@ class ToolsetController(Controller):
         after: FromQuery[str | None] = None,
         limit: PageSize = 100,
         search: SearchText = "",
-    ) -> JSON:
+    ) -> Response[Any]:
         """One page of the tools, in their order, with names and the beginnings of descriptions.
 
         `num_differing` tools differ at their sources and were not declined; null if no tools were imported.
         With `search`, only tools whose names or descriptions contain all its words.
         """
         resolved = await services.registry.catalog.get(toolset, revision)
-        page_of = partial(resolved.toolset.page, after=after, limit=limit, search=search)
-        if search:  # which reads descriptions of megabytes
-            page = await in_turn(request, services, principal.client_id, lambda turn: turn.run(page_of))
-        else:
-            page = await asyncio.to_thread(page_of)
-        return summary_json(resolved.summary) | {
-            "tools": [listed_tool_json(tool) for tool in page.items],
-            "next": page.next_key,
-            "num_differing": _num_differing(resolved.toolset),
-        }
+        toolset_bytes = resolved.toolset.num_bytes
+
+        def make() -> JSON:
+            page = resolved.toolset.page(after=after, limit=limit, search=search)
+            return summary_json(resolved.summary) | {
+                "tools": [listed_tool_json(tool) for tool in page.items],
+                "next": page.next_key,
+                "num_differing": _num_differing(resolved.toolset),
+            }
+
+        # To search is to read all descriptions.
+        size = toolset_bytes if search else min(toolset_bytes, limit * LISTED_TOOL_BYTES)
+        return await json_answer(request, services, principal.client_id, make, num_bytes=size)
 
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
@@ -190,13 +193,15 @@ class ToolsetController(Controller):
 
         With `If-None-Match: *` it only adds.
         """
-        registration = await services.registry.put_tool(
-            toolset,
-            _name(tool),
-            await read_registry_body(request, services, principal.client_id),
-            principal=principal,
-            precondition=_put_precondition(request),
-        )
+        submitted = await read_registry_body(request, services, principal.client_id)
+        async with changing(request, services, principal.client_id):
+            registration = await services.registry.put_tool(
+                toolset,
+                _name(tool),
+                submitted,
+                principal=principal,
+                precondition=_put_precondition(request),
+            )
         return tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
@@ -209,9 +214,10 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Remove a tool."""
-        revision = await services.registry.catalog.delete_tool(
-            toolset, _name(tool), change_precondition(request), owner=principal.owner
-        )
+        async with changing(request, services, principal.client_id):
+            revision = await services.registry.catalog.delete_tool(
+                toolset, _name(tool), change_precondition(request), owner=principal.owner
+            )
         return tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/revisions")
@@ -279,9 +285,10 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
-        revision = await services.registry.catalog.restore(
-            toolset, number, change_precondition(request), owner=principal.owner
-        )
+        async with changing(request, services, principal.client_id):
+            revision = await services.registry.catalog.restore(
+                toolset, number, change_precondition(request), owner=principal.owner
+            )
         return tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")

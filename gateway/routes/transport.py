@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
@@ -39,12 +39,12 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _MAX_HEADER = 2_000
 """Characters of one header; some clients refuse answers with longer lines."""
 
-LARGE_ANSWER = 100_000
+LARGE_ANSWER = 20_000
 """Bytes of an answer from which its client must have a turn for it."""
 
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
-QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "source", "stream", "tool")
+QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "source", "tool")
 """All query parameters; a route takes those that are parameters of its function and not of its path."""
 
 
@@ -208,6 +208,14 @@ async def in_turn(
             return await work(turn)
 
     return await unless_gone(request, taking_turn())
+
+
+@asynccontextmanager
+async def changing(request: HttpRequest, services: Services, client_id: str) -> AsyncIterator[None]:
+    """A turn of a client to change a toolset."""
+    holding = holding_of(request.scope)
+    async with services.bodies.changing(client_id, lambda: holding.has_others(client_id)):
+        yield
 
 
 async def json_answer(

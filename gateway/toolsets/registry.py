@@ -5,7 +5,6 @@ compiles each tool for each model served, `Submission.checked` raises every faul
 `Catalog.put_checked` stores the checked toolset without reading it again.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +23,7 @@ from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
+from toolspecs.thread_time import in_thread
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.tool_parser import CheckedTool, read_tool
 from toolspecs.toolset import Revision, Toolset
@@ -113,12 +113,12 @@ class Registry:
         """
         budget = self.budget(principal)
         current = await self.catalog.last(name)
-        checked = await asyncio.to_thread(read_tool, submitted, limits=self.catalog.limits)
+        checked = await in_thread(read_tool, submitted, limits=self.catalog.limits)
         if checked.tool.name != tool_name:
             raise InvalidField("name", f"it is {checked.tool.name!r}, but the path says {tool_name!r}")
         while True:
             precondition.check_tool(current, tool_name)
-            [bundled] = await asyncio.to_thread(
+            [bundled] = await in_thread(
                 bundle_checked, [checked], current.toolset.documents, self.catalog.limits
             )
             reports = await self.compile([bundled], budget)
@@ -177,7 +177,7 @@ class Registry:
     ) -> tuple[Mapping[str, Change], Mapping[str, Change]]:
         """What changed: the tools by name, and the documents by URI."""
         changes = await compare(before, after, await self.covers(budget))
-        return changes, await asyncio.to_thread(compare_documents, before.documents, after.documents)
+        return changes, await in_thread(compare_documents, before.documents, after.documents)
 
     async def _earlier(self, name: str, number: int, since: int | None) -> Revision | None:
         if since is not None:
@@ -223,7 +223,7 @@ class Registry:
 
         Raises what `put` raises before it stores anything.
         """
-        submission: Submission = await asyncio.to_thread(
+        submission: Submission = await in_thread(
             read_toolset,
             name,
             tools,
@@ -241,7 +241,7 @@ class Registry:
         except CompilingUnfinished:
             if not submission.faults:
                 raise
-        return await asyncio.to_thread(submission.checked, refusals), reports
+        return await in_thread(submission.checked, refusals), reports
 
     async def compile(self, tools: Sequence[CheckedTool], budget: CompileBudget) -> list[ToolReport]:
         """The reports of all tools; raises InvalidTools with every tool that cannot be enforced."""

@@ -5,7 +5,6 @@ that differ are compiled and compared, kept beside the toolset, and served once 
 tools are no exception: a model reads their descriptions as it reads those of the others.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +22,7 @@ from toolspecs.imports.imported import with_source_id
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, bundle_checked, check_size, without_faulty
+from toolspecs.thread_time import in_thread
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
 from toolspecs.toolset import Revision, Toolset
@@ -134,7 +134,7 @@ class ToolImports:
             recorded = _recording(offer, offered)
             revision = current
             if is_dry_run:
-                toolset = await asyncio.to_thread(recorded, current.toolset if current else Toolset(name))
+                toolset = await in_thread(recorded, current.toolset if current else Toolset(name))
             else:
                 revision = (
                     await self._catalog.change(name, _of_toolset(recorded), precondition, owner=owner)
@@ -175,7 +175,7 @@ class ToolImports:
         while True:
             current = await self._catalog.last(name)
             precondition.check(name, current.etag)
-            toolset, pinned = await asyncio.to_thread(accepting, current.toolset, tool_names, source_id)
+            toolset, pinned = await in_thread(accepting, current.toolset, tool_names, source_id)
             reports = await self._compiled(pinned, toolset, budget)
             try:
                 revision = await self._catalog.change(
@@ -221,7 +221,7 @@ class ToolImports:
         """
         revision = await self._catalog.get(name, number)
         if source_id is None:
-            await asyncio.to_thread(_check_sizes, revision.toolset)
+            await in_thread(_check_sizes, revision.toolset)
         budget = self._registry.budget(principal)
         return revision, await self._differences(revision.toolset, budget, source_id)
 
@@ -257,7 +257,7 @@ class ToolImports:
                 refused += error.faults
                 remaining = good
             else:
-                toolset = await asyncio.to_thread(_with_source_ids, checked.toolset, offer.source.source_id)
+                toolset = await in_thread(_with_source_ids, checked.toolset, offer.source.source_id)
                 return _EnforceableOffer(toolset, (*offer.faults, *refused), tuple(reports))
         raise AssertionError("the last reading raises or returns")
 
@@ -268,7 +268,7 @@ class ToolImports:
             source = offer.source.seen(offered).accepting(offered.tool_names)
             return check_size(offered.with_source(source), self._catalog.limits)
 
-        checked = await asyncio.to_thread(accepted)
+        checked = await in_thread(accepted)
         try:
             write = await self._catalog.put_checked(checked, Precondition(if_none_match=True), owner=owner)
         except StaleRevision:
@@ -280,7 +280,7 @@ class ToolImports:
     ) -> tuple[Difference, ...]:
         covers = await self._registry.covers(budget)
         differences = []
-        for source, name, served, offered in await asyncio.to_thread(_differing, toolset, source_id):
+        for source, name, served, offered in await in_thread(_differing, toolset, source_id):
             change = Change.REMOVED if offered is None else await compare_tool(served, offered, covers)
             is_declined = name in source.declined
             differences.append(Difference(name, source.source_id, change, served, offered, is_declined))
@@ -291,7 +291,7 @@ class ToolImports:
     ) -> tuple[ToolReport, ...]:
         """Compile tools that will be served, and return their reports; raises InvalidTools."""
         unbundled = [CheckedTool(tool, f"/tools/{index}/inputSchema") for index, tool in enumerate(tools)]
-        bundled = await asyncio.to_thread(bundle_checked, unbundled, toolset.documents, self._catalog.limits)
+        bundled = await in_thread(bundle_checked, unbundled, toolset.documents, self._catalog.limits)
         return tuple(await self._registry.compile(bundled, budget))
 
 

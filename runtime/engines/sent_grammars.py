@@ -25,6 +25,10 @@ MAX_GRAMMAR_CHARS = 200_000
 """An engine takes seconds to read a longer grammar. It gets none then, and its wrong tokens are refused."""
 
 
+_MAX_EMPTY = 16
+"""The most tokens without bytes in the text of an engine without the plugin."""
+
+
 class PluginWatch:
     """Holds tokens back while they may begin the text that an engine without the plugin writes."""
 
@@ -44,7 +48,8 @@ class PluginWatch:
         if self._text == missing_text:
             self.is_plugin_missing = True
             return ()
-        are_few = len(self._held) <= len(self._text)  # tokens without bytes could follow without end
+        # Tokens without bytes could follow without end.
+        are_few = len(self._held) <= len(self._text) + _MAX_EMPTY
         may_follow = not self._held or (are_few and missing_text.startswith(self._text))
         if may_follow and not is_last:
             return ()

@@ -1,4 +1,4 @@
-"""What is large to read is written in a turn of its client, in a thread: the event loop only sends it."""
+"""What is large to read, and every change of a toolset, is made in a turn of its client."""
 
 import threading
 from contextlib import asynccontextmanager
@@ -9,6 +9,7 @@ from fake_runtime import FakeRuntime
 from serving import client_of
 
 from gateway.app import create_app
+from gateway.http.client_pace import ClientPace
 from gateway.http.request_bodies import RequestBodies
 from gateway.routes.transport import LARGE_ANSWER
 from gateway.toolsets.mcp_front import ToolsetFront
@@ -27,6 +28,7 @@ READINGS = {
     "toolset": ("GET", "/v1/toolsets/{}", None),
     "revision": ("GET", "/v1/toolsets/{}/revisions/1", None),
     "tool": ("GET", "/v1/toolsets/{0}/tools/{0}", None),
+    "search": ("GET", "/v1/toolsets/{}/tools?search=ol", None),
     "report": ("GET", "/v1/toolsets/{}/report", None),
     "differences": ("GET", "/v1/toolsets/{}/differences", None),
     "MCP list": ("POST", "/mcp/{}", LIST),
@@ -88,7 +90,7 @@ async def test_a_large_reading_takes_a_turn_and_a_small_one_does_not(client, lan
     await read(client, reading, "small")
     assert not lanes
     answer = await read(client, reading, "large")
-    assert len(answer.content) > 20_000
+    assert len(answer.content) > LARGE_ANSWER or reading == "search"
     assert lanes == ["stored"]
 
 
@@ -118,3 +120,40 @@ async def test_items_of_stored_responses_are_encoded_in_the_thread_of_their_turn
     answer = await client.get(f"/v1/responses/{stored['id']}/input_items")
     assert answer.json()["first_id"] == answer.json()["last_id"]
     assert [name.startswith("stored") for name in encoded_in] == [True]
+
+
+async def test_a_long_page_of_tools_takes_a_turn(client, lanes, encoded_in):
+    """It was made and encoded on the event loop, 1.9 MB at a time."""
+    tools = [{"name": f"t{number}", "description": "\u0001" * 300, "inputSchema": {}} for number in range(60)]
+    assert (await client.put("/v1/toolsets/many", json={"tools": tools})).status_code == 201
+    lanes.clear()
+    encoded_in.clear()
+    page = await client.get("/v1/toolsets/many/tools")
+    assert len(page.json()["tools"]) == 60
+    assert lanes == ["stored"]
+    assert [name.startswith("stored") for name in encoded_in] == [True]
+
+
+async def test_the_thread_time_of_a_change_counts_for_its_client(client, monkeypatch):
+    """A request without a body restored a toolset of megabytes, and its client never rested."""
+    counted, set_rest = [], ClientPace._set_rest
+
+    def noted(pace, lane, seconds):
+        if lane[1] == "changes":
+            counted.append(seconds)
+        set_rest(pace, lane, seconds)
+
+    monkeypatch.setattr(ClientPace, "_set_rest", noted)
+    path = "/v1/toolsets/large"
+    changes = (
+        ("POST", f"{path}/accept", None),
+        ("POST", f"{path}/revisions/1/restore", None),
+        ("POST", f"{path}/decline", None),
+        ("PUT", f"{path}/tools/small", SMALL),
+        ("DELETE", f"{path}/tools/small", None),
+    )
+    for method, change, body in changes:
+        answer = await client.request(method, change, json=body)
+        assert answer.is_success, answer.text
+    assert len(counted) == len(changes)
+    assert min(counted) > 0
