@@ -83,6 +83,10 @@ def _grammar_faults(custom: CustomInput, arguments: Mapping[str, str]) -> Iterat
     parser = Lark(load(custom.definition), parser="earley")
     try:
         parser.parse(arguments[INPUT])
+    except RecursionError:
+        raise
+    except RuntimeError:  # it reads the input in two ways, whose ends are a terminal and ignored text
+        return
     except UnexpectedInput as error:
         reason = str(error).strip().partition("\n")[0].rstrip(":. ")
         yield ArgumentFault(child("", INPUT), "grammar", shorten(reason, _MAX_MESSAGE))

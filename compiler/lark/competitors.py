@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from compiler.digraph import reachable
-from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence
+from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, refusal
 
-MAX_STEPS = 1_000_000
+MAX_STEPS, MAX_MERGED_STEPS = 1_000_000, 10_000_000
 
 _Rules = Mapping[str, Iterable[SymbolSequence]]
 _Part = Symbol | str
@@ -35,6 +35,9 @@ def find_competitors(source: LarkSource) -> Mapping[Symbol, set[str]]:
 
     What is ignored may come at every place, and has none of its own. If there are too many places, those of
     the same terminal count as one.
+
+    Raises:
+        UnsupportedSchema: there are too many places all the same.
     """
     try:
         return _competitors(_Places(source.rules, MAX_STEPS), source.ignored)
@@ -43,7 +46,11 @@ def find_competitors(source: LarkSource) -> Mapping[Symbol, set[str]]:
             name: [tuple(map(_without_place, symbols)) for symbols in expansions]
             for name, expansions in source.rules.items()
         }
-        found = _competitors(_Places(rules, None), source.ignored)
+        try:
+            found = _competitors(_Places(rules, MAX_MERGED_STEPS), source.ignored)
+        except _TooManySteps:
+            reason = "too many terminals may come next: many rules may be empty, or end in others"
+            raise refusal(reason, "Write fewer of them.") from None
         sequences = [symbols for expansions in source.rules.values() for symbols in expansions]
         terminals = {symbol for symbols in sequences for symbol in symbols if symbol.is_terminal}
         return {symbol: found[_without_place(symbol)] for symbol in terminals | found.keys()}
@@ -67,7 +74,7 @@ def _competitors(places: "_Places", ignored: Iterable[str]) -> Mapping[Symbol, s
 class _Places:
     """The terminals of some rules, each at its place, and which may come after which."""
 
-    def __init__(self, rules: _Rules, max_steps: int | None) -> None:
+    def __init__(self, rules: _Rules, max_steps: int) -> None:
         self._steps_left = max_steps
         self._nullable = _nullable(rules)
         self._first = self._first_of_rules(rules)
@@ -132,10 +139,9 @@ class _Places:
 
     def _add(self, symbols: set[Symbol], more: set[Symbol]) -> None:
         symbols |= more
-        if self._steps_left is not None:
-            self._steps_left -= 1 + len(more)
-            if self._steps_left < 0:
-                raise _TooManySteps
+        self._steps_left -= 1 + len(more)
+        if self._steps_left < 0:
+            raise _TooManySteps
 
 
 def _nullable(rules: _Rules) -> frozenset[str]:

@@ -169,7 +169,7 @@ _DIGIT = "[*-9]"  # jsonschema-rs reads further characters as digits of dates an
 _BASIC_DATE = r"[0-9]{4}(?:[0-9]{4}|-?W[0-9]{2})(?:[T\s-]|$)"
 _ANY_DATE = f"{_DIGIT}{{4,}}-{_DIGIT}{{1,2}}-{_DIGIT}{{1,2}}|{_BASIC_DATE}"
 _ANY_TIME = f"{_DIGIT}{{1,2}}:(?:{_DIGIT}{{2}}|{_DIGIT}:)"
-_ANY_URI = r"^\s*(?:[A-Za-z][A-Za-z0-9+.-]*:|//)"
+_ANY_URI = r"^\s*(?:[A-Za-z][A-Za-z0-9+.-]*:|[/\\])"
 _ANY_HOST = r"^[A-Za-z0-9._\u0080-\u{10ffff}][A-Za-z0-9._\u0080-\u{10ffff}-]*\n?$"
 _NO_BLANKS = r"^[^ \t\n\r\f\v]*\n?$"
 _UNIT = "[DHMSWYdhmswy]"
@@ -197,7 +197,7 @@ OUTER_LISTED = OUTER | {
         rf"^\s*(?:[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:|[{{(])?{_HEX}{{8}}(?:-?{_HEX}{{4}}){{3}}-?{_HEX}{{12}}[)}}]?\s*$"
         rf"|^\s*\{{0[Xx]|^{_HEX}+(?:-{_HEX}+){{4}}$|^{_PYTHON_HEX}{{8}}(?:-{_PYTHON_HEX}{{4}}){{3}}-{_PYTHON_HEX}*$"
     ),
-    # With anything behind the scheme (.NET); without one (Java).
+    # With anything behind the scheme, and paths of files (.NET); without a scheme (Java).
     "uri": _ANY_URI,
     "iri": _ANY_URI,
     # Everything without blanks (ajv, fast); a line break at the end (Python).

@@ -145,6 +145,7 @@ def test_what_a_mask_writes_has_no_fault():
         ),
         (CustomInput("lark", 'start: t ("+" t)* -> add | t\nt: /[0-9]+/'), "1+2", "1+", "grammar"),
         (CustomInput("lark", 'start: ("+" /(.*)/ "\\n")+'), "+\n+a\n", "+\nb\n", "grammar"),
+        (CustomInput("lark", 'start: "a" NL*\nNL: /\\n/\n%ignore /[ \\n]+/'), "a\n", "b\n", "grammar"),
     ],
 )
 def test_inputs_of_custom_tools_are_judged(custom, good, bad, keyword):

@@ -319,6 +319,9 @@ def test_where_places_are_too_many_keywords_are_reserved_after_the_same_terminal
     monkeypatch.setattr("compiler.lark.competitors.MAX_STEPS", 10)
     grammar = linked('start: "get" SP NAME ";" | "sort" SP "by" SP NAME\nSP: " "\nNAME: /[a-z]+/')
     assert [accepts(grammar, text) for text in ("get a;", "sort by a", "get by;")] == [True, True, False]
+    monkeypatch.setattr("compiler.lark.competitors.MAX_MERGED_STEPS", 10)
+    with pytest.raises(UnsupportedToolset, match="too many terminals may come next"):
+        linked('start: "get" SP NAME ";" | "sort" SP "by" SP NAME\nSP: " "\nNAME: /[a-z]+/')
 
 
 @pytest.mark.parametrize("seed", range(4))
