@@ -216,7 +216,7 @@ def live_members(
     if not set(constraint.required) <= {member.key for member in members}:
         return None
     live = _consistent(members, constraint.dependent_keys)
-    if constraint.decisive and live and all(member.decisive is None for member in live):
+    if constraint.decisive and live is not None and all(member.decisive is None for member in live):
         return None
     return live
 

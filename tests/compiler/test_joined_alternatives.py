@@ -82,6 +82,15 @@ def test_alternatives_that_differ_in_one_member_admit_the_same_together(common, 
     )
 
 
+def test_an_object_that_none_of_its_decisive_members_can_be_written_of_is_refused():
+    """`{}` was written, which satisfies what must fail: no key can be there, since each needs one that cannot."""
+    needing = {"a": ["b"], "b": ["c"], "c": ["x"]}
+    failing = {"type": "object", "properties": dict.fromkeys("abc", {"type": "integer"})}
+    schema = DECLARED | {"additionalProperties": False, "dependentRequired": needing, "not": failing}
+    with pytest.raises(UnsupportedSchema, match="none that can be written"):
+        compile_schema(schema)
+
+
 @settings(max_examples=30, deadline=None)
 @given(properties, other_keywords)
 def test_what_fails_some_properties_is_the_same_together(failing, others):
