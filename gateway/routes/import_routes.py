@@ -16,7 +16,13 @@ from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert, position_after
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import REGISTRY
-from gateway.routes.toolset_json import differences_json, import_json, registration_json, summary_json
+from gateway.routes.toolset_json import (
+    DIFFERENCE_BYTES,
+    differences_json,
+    import_json,
+    registration_json,
+    summary_json,
+)
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
 from gateway.routes.transport import changing, check_query, json_answer, read_registry_body
 from gateway.services import Services, WiredServices
@@ -145,8 +151,15 @@ class ImportController(Controller):
             skip_refused=body.skip_refused,
             is_dry_run=body.dry_run,
         )
-        headers = {"ETag": outcome.revision.etag} if outcome.revision else {}
-        return Response(import_json(outcome), status_code=201 if outcome.is_created else 200, headers=headers)
+        return await json_answer(
+            request,
+            services,
+            principal.client_id,
+            partial(import_json, outcome),
+            num_bytes=DIFFERENCE_BYTES * len(outcome.differences),
+            etag=outcome.revision.etag if outcome.revision else None,
+            status=201 if outcome.is_created else 200,
+        )
 
     @get("/{toolset:str}/differences")
     async def list_differences(
@@ -186,10 +199,9 @@ class ImportController(Controller):
         """
         precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
-        async with changing(request, services, principal.client_id):
-            registration = await services.imports.accept(
-                toolset, body.tools, body.source, principal=principal, precondition=precondition
-            )
+        registration = await services.imports.accept(
+            toolset, body.tools, body.source, principal=principal, precondition=precondition
+        )
         return tagged(registration.revision, registration_json(registration))
 
     @post("/{toolset:str}/decline", status_code=200)

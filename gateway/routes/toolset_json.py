@@ -15,9 +15,12 @@ from toolspecs.tool import Tool, ToolSearch
 from toolspecs.toolset import Revision, RevisionSummary
 
 MAX_LISTED_DESCRIPTION = 300
+"""Characters of a tool's description in a list; the tool itself has all of it."""
 LISTED_TOOL_BYTES = 400
 """What one tool of a list takes, at most as a rule."""
-"""Characters of a tool's description in a list; the tool itself has all of it."""
+
+DIFFERENCE_BYTES = 1_000
+"""What one difference takes, as a rule: a tool as it is served, and as it is offered."""
 
 MAX_REPORT = 16_000_000
 """Characters of the reports of one answer. Real tools have some hundred keywords of a hundred characters."""

@@ -193,15 +193,13 @@ class ToolsetController(Controller):
 
         With `If-None-Match: *` it only adds.
         """
-        submitted = await read_registry_body(request, services, principal.client_id)
-        async with changing(request, services, principal.client_id):
-            registration = await services.registry.put_tool(
-                toolset,
-                _name(tool),
-                submitted,
-                principal=principal,
-                precondition=_put_precondition(request),
-            )
+        registration = await services.registry.put_tool(
+            toolset,
+            _name(tool),
+            await read_registry_body(request, services, principal.client_id),
+            principal=principal,
+            precondition=_put_precondition(request),
+        )
         return tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)

@@ -212,7 +212,7 @@ async def in_turn(
 
 @asynccontextmanager
 async def changing(request: HttpRequest, services: Services, client_id: str) -> AsyncIterator[None]:
-    """A turn of a client to change a toolset."""
+    """A turn of a client to change a toolset. Changes that compile take none, since that may take long."""
     holding = holding_of(request.scope)
     async with services.bodies.changing(client_id, lambda: holding.has_others(client_id)):
         yield
@@ -226,6 +226,7 @@ async def json_answer(
     *,
     num_bytes: int,
     etag: str | None = None,
+    status: int = 200,
 ) -> Response[bytes]:
     """The JSON that `make` returns, of about `num_bytes`, as an answer.
 
@@ -239,7 +240,8 @@ async def json_answer(
         content = encoded()
     else:
         content = await in_turn(request, services, client_id, lambda turn: turn.run(encoded))
-    return Response(content, media_type=MediaType.JSON, headers={"ETag": etag} if etag else None)
+    headers = {"ETag": etag} if etag else None
+    return Response(content, media_type=MediaType.JSON, status_code=status, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
