@@ -118,12 +118,19 @@ class RequestBodies:
             yield ReadingTurn(self._threads[lane], client_id, spent)
 
     @asynccontextmanager
-    async def changing(self, client_id: str, has_others: Callable[[], bool]) -> AsyncIterator[None]:
+    async def changing(
+        self, request: HttpRequest, client_id: str, has_others: Callable[[], bool]
+    ) -> AsyncIterator[None]:
         """Wait for a turn of a client to change a toolset.
 
         What threads take for it counts for the client's rest: the smallest change writes the whole toolset.
+
+        Raises:
+            ClientGone: the client left before its turn.
         """
-        async with self._pace.reading(client_id, has_others, "changes") as spent:
+        async with AsyncExitStack() as turn:
+            waiting = turn.enter_async_context(self._pace.reading(client_id, has_others, "changes"))
+            spent = await unless_gone(request, waiting)
             with spent.counting():
                 yield
 

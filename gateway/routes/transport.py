@@ -212,9 +212,12 @@ async def in_turn(
 
 @asynccontextmanager
 async def changing(request: HttpRequest, services: Services, client_id: str) -> AsyncIterator[None]:
-    """A turn of a client to change a toolset. Changes that compile take none, since that may take long."""
+    """A turn of a client to change a toolset. Changes that compile take none, since that may take long.
+
+    Raises ClientGone.
+    """
     holding = holding_of(request.scope)
-    async with services.bodies.changing(client_id, lambda: holding.has_others(client_id)):
+    async with services.bodies.changing(request, client_id, lambda: holding.has_others(client_id)):
         yield
 
 

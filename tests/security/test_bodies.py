@@ -282,6 +282,28 @@ async def test_a_body_whose_client_leaves_is_not_read(bodies):
     assert begun == [0, 20]
 
 
+async def test_a_change_whose_client_leaves_before_its_turn_is_not_made(bodies):
+    """Of 1,500 restorations whose clients had left, each was made, and the next one waited for minutes."""
+    made, gate = [], asyncio.Event()
+
+    async def change(number, upload):
+        async with bodies.changing(upload, "a", lambda: False):
+            made.append(number)
+            await gate.wait()
+
+    uploads = [Upload() for _ in range(20)]
+    first, *others = [asyncio.create_task(change(*numbered)) for numbered in enumerate(uploads)]
+    await until(lambda: made == [0])
+    for upload in uploads[1:]:
+        upload.messages.put_nowait({"type": "http.disconnect"})
+    gone = await asyncio.gather(*others, return_exceptions=True)
+    assert {type(error) for error in gone} == {ClientGone}
+    gate.set()
+    await first
+    await change(20, Upload())
+    assert made == [0, 20]
+
+
 @pytest.mark.parametrize("num_cancelled", [0, 1])
 async def test_a_client_that_leaves_rests_as_well(bodies, num_cancelled):
     """One that left while its bodies were read, 65 times a second, took a whole core."""
