@@ -20,6 +20,7 @@ from compiler.digraph import reachable
 from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, refusal
 
 MAX_STEPS, MAX_MERGED_STEPS = 1_000_000, 10_000_000
+"""Places that are looked at one by one, and then with those of a terminal as one: half a second, and two."""
 
 _Rules = Mapping[str, Iterable[SymbolSequence]]
 _Part = Symbol | str

@@ -9,17 +9,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from toolspecs.thread_time import ThreadTime
 
-T = TypeVar("T")
-
 REST_FACTOR = 4
-"""A client rests this many times as long as its last body took."""
+"""A client rests this many times as long as its last turn took."""
 USUAL_S = 0.002
-"""A body that took no longer than this causes no rest; most take less."""
+"""A turn that took no longer than this causes no rest; most take less."""
 RECENT_S = 2.0
 """For this long after its last body, a client is expected to send another."""
 _RECHECK_S = 0.02
@@ -32,7 +29,7 @@ _ClientLane = tuple[str, str]
 
 
 class ClientPace:
-    """Lets the bodies of a client be read one after another, with rests; one event loop owns it."""
+    """Serves a client in turns, with rests between them; one event loop owns it."""
 
     def __init__(self) -> None:
         self._turns: WeakValueDictionary[_ClientLane, asyncio.Lock] = WeakValueDictionary()
@@ -51,10 +48,10 @@ class ClientPace:
     async def reading(
         self, client_id: str, has_others: Callable[[], bool], lane: str
     ) -> AsyncIterator[ThreadTime]:
-        """Wait until a body of a client may be read; the block reads it.
+        """Wait for a client's turn in a lane, and until it has rested; the block does the work it is for.
 
-        `has_others` says whether other clients wait for answers. A client that is alone does not rest. Bodies
-        in another lane do not wait for those in this one.
+        `has_others` says whether other clients wait for answers. A client that is alone does not rest. Work
+        in another lane does not wait for that in this one.
         """
         turn = self._turns.setdefault((client_id, lane), asyncio.Lock())
         async with turn:
