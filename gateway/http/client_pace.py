@@ -44,34 +44,71 @@ class ClientPace:
         while len(self._latest) > 2:
             del self._latest[next(iter(self._latest))]
 
-    @asynccontextmanager
-    async def reading(
-        self, client_id: str, has_others: Callable[[], bool], lane: str
-    ) -> AsyncIterator[ThreadTime]:
-        """Wait for a client's turn in a lane, and until it has rested; the block does the work it is for.
+    def turn(self, client_id: str, has_others: Callable[[], bool], lane: str) -> "ClientTurn":
+        """A turn of a client in a lane, not begun yet. What another lane does is not waited for.
 
-        `has_others` says whether other clients wait for answers. A client that is alone does not rest. Work
-        in another lane does not wait for that in this one.
+        `has_others` says whether other clients wait for answers. A client that is alone does not rest.
         """
-        turn = self._turns.setdefault((client_id, lane), asyncio.Lock())
-        async with turn:
-            while (rest_s := self._rests_until.get((client_id, lane), 0.0) - time.monotonic()) > 0:
-                if not (self._has_recent_others(client_id) or has_others()):
-                    break
-                await asyncio.sleep(min(rest_s, _RECHECK_S))
-            spent = ThreadTime()
-            try:
-                yield spent
-            finally:
-                self._set_rest((client_id, lane), spent.seconds)
+        lock = self._turns.setdefault((client_id, lane), asyncio.Lock())
+        return ClientTurn(self, (client_id, lane), lock, has_others)
 
-    def _has_recent_others(self, client_id: str) -> bool:
-        oldest = time.monotonic() - RECENT_S
-        return any(name != client_id and at > oldest for name, at in self._latest.items())
+    async def rest(self, lane: _ClientLane, has_others: Callable[[], bool]) -> None:
+        """Wait until a client has rested, or is alone."""
+        while (rest_s := self._rests_until.get(lane, 0.0) - time.monotonic()) > 0:
+            if not (self._has_recent_others(lane[0]) or has_others()):
+                break
+            await asyncio.sleep(min(rest_s, _RECHECK_S))
 
-    def _set_rest(self, lane: _ClientLane, seconds: float) -> None:
+    def charge(self, lane: _ClientLane, seconds: float) -> None:
+        """A turn took so long: the client's next one has to wait."""
         now = time.monotonic()
         if len(self._rests_until) >= _MAX_RESTS:
             self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
         if seconds > USUAL_S:
             self._rests_until[lane] = now + REST_FACTOR * seconds
+
+    def _has_recent_others(self, client_id: str) -> bool:
+        oldest = time.monotonic() - RECENT_S
+        return any(name != client_id and at > oldest for name, at in self._latest.items())
+
+
+class ClientTurn:
+    """A turn of a client in a lane, from `begin` to `end`; after that it may begin again."""
+
+    def __init__(
+        self, pace: ClientPace, lane: _ClientLane, lock: asyncio.Lock, has_others: Callable[[], bool]
+    ) -> None:
+        self.spent = ThreadTime()
+        self._pace = pace
+        self._lane = lane
+        self._lock = lock
+        self._has_others = has_others
+        self._is_held = False
+
+    async def begin(self) -> None:
+        """Wait for the turn, and until the client has rested."""
+        await self._lock.acquire()
+        try:
+            await self._pace.rest(self._lane, self._has_others)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._is_held = True
+
+    def end(self) -> None:
+        """Let the client rest as long as the work deserves. A turn that did not begin does not end."""
+        if not self._is_held:
+            return
+        self._is_held = False
+        self._pace.charge(self._lane, self.spent.seconds)
+        self.spent.seconds = 0.0
+        self._lock.release()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Have the turn for as long as the block takes."""
+        await self.begin()
+        try:
+            yield
+        finally:
+            self.end()

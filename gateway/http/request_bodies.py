@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
-from gateway.http.client_pace import ClientPace
+from gateway.http.client_pace import ClientPace, ClientTurn
 from gateway.http.headers import HttpRequest
 from gateway.http.leaving_clients import unless_gone
 from runtime.fair_threads import FairThreads
 from toolspecs.json_scan import ContentLimits
-from toolspecs.thread_time import ThreadTime
+from toolspecs.thread_time import ThreadTime, during
 
 T = TypeVar("T")
 
@@ -114,25 +114,28 @@ class RequestBodies:
         self, client_id: str, has_others: Callable[[], bool], lane: Lane
     ) -> AsyncIterator["ReadingTurn"]:
         """Wait for a turn of a client in a lane, with the rests that `ClientPace` describes."""
-        async with self._pace.reading(client_id, has_others, lane) as spent:
-            yield ReadingTurn(self._threads[lane], client_id, spent)
+        turn = self._pace.turn(client_id, has_others, lane)
+        async with turn.held():
+            yield ReadingTurn(self._threads[lane], client_id, turn.spent)
 
     @asynccontextmanager
-    async def changing(
+    async def registry_turn(
         self, request: HttpRequest, client_id: str, has_others: Callable[[], bool]
     ) -> AsyncIterator[None]:
-        """Wait for a turn of a client to change a toolset.
+        """A turn of a client to change toolsets or to compare them, which it has except `between_turns`.
 
         What threads take for it counts for the client's rest: the smallest change writes the whole toolset.
 
         Raises:
             ClientGone: the client left before its turn.
         """
-        async with AsyncExitStack() as turn:
-            waiting = turn.enter_async_context(self._pace.reading(client_id, has_others, "changes"))
-            spent = await unless_gone(request, waiting)
-            with spent.counting():
+        turn = _RegistryTurn(request, self._pace.turn(client_id, has_others, "registry"))
+        await turn.begin()
+        try:
+            with during(turn):
                 yield
+        finally:
+            turn.end()
 
     @asynccontextmanager
     async def _room_for(self, client_id: str) -> AsyncIterator[None]:
@@ -182,6 +185,38 @@ class ReadingTurn:
             raise
         finally:
             result.add_done_callback(_forget_error)
+
+
+class _RegistryTurn:
+    """A client's turn at the registry. One that has left gets no turn any more."""
+
+    def __init__(self, request: HttpRequest, turn: ClientTurn) -> None:
+        self._request = request
+        self._turn = turn
+
+    @property
+    def spent(self) -> ThreadTime:
+        """See `WorkTurn`."""
+        return self._turn.spent
+
+    async def begin(self) -> None:
+        """Wait for the turn; raises ClientGone."""
+        await unless_gone(self._request, self._turn.begin())
+
+    def end(self) -> None:
+        """End the turn, if there is one."""
+        self._turn.end()
+
+    @asynccontextmanager
+    async def given_back(self) -> AsyncIterator[None]:
+        """See `WorkTurn`. A task that is cancelled waits for no other turn. Raises ClientGone."""
+        self.end()
+        try:
+            yield
+        except Exception:
+            await self.begin()
+            raise
+        await self.begin()
 
 
 def _forget_error(result: "asyncio.Future[Any]") -> None:

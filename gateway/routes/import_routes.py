@@ -24,7 +24,7 @@ from gateway.routes.toolset_json import (
     summary_json,
 )
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
-from gateway.routes.transport import changing, check_query, json_answer, read_registry_body
+from gateway.routes.transport import check_query, json_answer, read_registry_body, registry_turn
 from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
@@ -143,14 +143,15 @@ class ImportController(Controller):
         body = convert(await read_registry_body(request, services, principal.client_id), ImportBody)
         body.check()
         offer = await unless_gone(request, _read_source(body, services, principal))
-        outcome = await services.imports.import_offer(
-            toolset,
-            offer,
-            principal=principal,
-            precondition=precondition,
-            skip_refused=body.skip_refused,
-            is_dry_run=body.dry_run,
-        )
+        async with registry_turn(request, services, principal.client_id):
+            outcome = await services.imports.import_offer(
+                toolset,
+                offer,
+                principal=principal,
+                precondition=precondition,
+                skip_refused=body.skip_refused,
+                is_dry_run=body.dry_run,
+            )
         return await json_answer(
             request,
             services,
@@ -176,9 +177,10 @@ class ImportController(Controller):
 
         With `source`, only of that source. Very large differences are returned for one source at a time only.
         """
-        resolved, differences = await services.imports.differences(
-            toolset, revision, source, principal=principal
-        )
+        async with registry_turn(request, services, principal.client_id):
+            resolved, differences = await services.imports.differences(
+                toolset, revision, source, principal=principal
+            )
         make = partial(differences_json, resolved, differences)
         size = resolved.toolset.num_bytes * len(resolved.toolset.sources)  # each may repeat all tools
         return await json_answer(
@@ -199,9 +201,10 @@ class ImportController(Controller):
         """
         precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
-        registration = await services.imports.accept(
-            toolset, body.tools, body.source, principal=principal, precondition=precondition
-        )
+        async with registry_turn(request, services, principal.client_id):
+            registration = await services.imports.accept(
+                toolset, body.tools, body.source, principal=principal, precondition=precondition
+            )
         return tagged(registration.revision, registration_json(registration))
 
     @post("/{toolset:str}/decline", status_code=200)
@@ -218,7 +221,7 @@ class ImportController(Controller):
         """
         precondition = change_precondition(request)
         body = await _read_decision(request, services, principal)
-        async with changing(request, services, principal.client_id):
+        async with registry_turn(request, services, principal.client_id):
             revision = await services.imports.decline(
                 toolset, body.tools, body.source, principal=principal, precondition=precondition
             )

@@ -23,7 +23,7 @@ from gateway.routes.toolset_json import (
     summary_json,
     tool_json,
 )
-from gateway.routes.transport import PageSize, changing, check_query, json_answer, read_registry_body
+from gateway.routes.transport import PageSize, check_query, json_answer, read_registry_body, registry_turn
 from gateway.services import Services, WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
@@ -107,15 +107,16 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
         body = await _read_body(request, services, principal.client_id, toolset)
-        registration = await services.registry.put(
-            toolset,
-            body.tools,
-            body.documents,
-            principal=principal,
-            precondition=_put_precondition(request),
-            prompt_tools=body.prompt_tools,
-            tool_search=body.search,
-        )
+        async with registry_turn(request, services, principal.client_id):
+            registration = await services.registry.put(
+                toolset,
+                body.tools,
+                body.documents,
+                principal=principal,
+                precondition=_put_precondition(request),
+                prompt_tools=body.prompt_tools,
+                tool_search=body.search,
+            )
         return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
         )
@@ -193,13 +194,12 @@ class ToolsetController(Controller):
 
         With `If-None-Match: *` it only adds.
         """
-        registration = await services.registry.put_tool(
-            toolset,
-            _name(tool),
-            await read_registry_body(request, services, principal.client_id),
-            principal=principal,
-            precondition=_put_precondition(request),
-        )
+        precondition = _put_precondition(request)
+        submitted = await read_registry_body(request, services, principal.client_id)
+        async with registry_turn(request, services, principal.client_id):
+            registration = await services.registry.put_tool(
+                toolset, _name(tool), submitted, principal=principal, precondition=precondition
+            )
         return tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
@@ -212,7 +212,7 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Remove a tool."""
-        async with changing(request, services, principal.client_id):
+        async with registry_turn(request, services, principal.client_id):
             revision = await services.registry.catalog.delete_tool(
                 toolset, _name(tool), change_precondition(request), owner=principal.owner
             )
@@ -260,17 +260,20 @@ class ToolsetController(Controller):
         self,
         toolset: FromPath[str],
         number: FromPath[int],
+        request: HttpRequest,
         services: WiredServices,
         principal: RequestPrincipal,
+        *,
         since: RevisionNumber = None,
     ) -> JSON:
         """What changed in a revision since an earlier one, by default the one before it.
 
         Equal tools and documents are left out. If there is no earlier revision, all count as added.
         """
-        revision_changes = await services.registry.compare_revisions(
-            toolset, number, since, principal=principal
-        )
+        async with registry_turn(request, services, principal.client_id):
+            revision_changes = await services.registry.compare_revisions(
+                toolset, number, since, principal=principal
+            )
         return revision_changes_json(revision_changes)
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
@@ -283,7 +286,7 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
-        async with changing(request, services, principal.client_id):
+        async with registry_turn(request, services, principal.client_id):
             revision = await services.registry.catalog.restore(
                 toolset, number, change_precondition(request), owner=principal.owner
             )
@@ -324,14 +327,15 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """What `PUT` would do, without storing anything."""
         body = await _read_body(request, services, principal.client_id, toolset)
-        dry_run = await services.registry.check(
-            toolset,
-            body.tools,
-            body.documents,
-            principal=principal,
-            prompt_tools=body.prompt_tools,
-            tool_search=body.search,
-        )
+        async with registry_turn(request, services, principal.client_id):
+            dry_run = await services.registry.check(
+                toolset,
+                body.tools,
+                body.documents,
+                principal=principal,
+                prompt_tools=body.prompt_tools,
+                tool_search=body.search,
+            )
         make, size = partial(dry_run_json, dry_run), reports_size(dry_run.reports)
         return await json_answer(request, services, principal.client_id, make, num_bytes=size)
 

@@ -211,13 +211,13 @@ async def in_turn(
 
 
 @asynccontextmanager
-async def changing(request: HttpRequest, services: Services, client_id: str) -> AsyncIterator[None]:
-    """A turn of a client to change a toolset. Changes that compile take none, since that may take long.
+async def registry_turn(request: HttpRequest, services: Services, client_id: str) -> AsyncIterator[None]:
+    """A turn of a client to change toolsets or to compare them; it is given back while tools compile.
 
     Raises ClientGone.
     """
     holding = holding_of(request.scope)
-    async with services.bodies.changing(request, client_id, lambda: holding.has_others(client_id)):
+    async with services.bodies.registry_turn(request, client_id, lambda: holding.has_others(client_id)):
         yield
 
 

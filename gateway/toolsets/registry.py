@@ -23,7 +23,7 @@ from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
-from toolspecs.thread_time import in_thread
+from toolspecs.thread_time import between_turns, in_thread
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.tool_parser import CheckedTool, read_tool
 from toolspecs.toolset import Revision, Toolset
@@ -176,7 +176,8 @@ class Registry:
         self, before: Toolset, after: Toolset, budget: CompileBudget
     ) -> tuple[Mapping[str, Change], Mapping[str, Change]]:
         """What changed: the tools by name, and the documents by URI."""
-        changes = await compare(before, after, await self.covers(budget))
+        async with between_turns():
+            changes = await compare(before, after, await self.covers(budget))
         return changes, await in_thread(compare_documents, before.documents, after.documents)
 
     async def _earlier(self, name: str, number: int, since: int | None) -> Revision | None:
@@ -258,10 +259,11 @@ class Registry:
 
     async def _reports(self, tools: Sequence[Tool], budget: CompileBudget) -> list[ToolReport]:
         """The reports for the first model. For the other models, this only checks that the tools compile."""
-        reports: list[list[ToolReport]] = [
-            await self._grammars.check(tools, prepared=model.prepared, syntax=model.syntax, budget=budget)
-            for model in await self._runtime.models()
-        ]
+        async with between_turns():
+            reports: list[list[ToolReport]] = [
+                await self._grammars.check(tools, prepared=model.prepared, syntax=model.syntax, budget=budget)
+                for model in await self._runtime.models()
+            ]
         return reports[0] if reports else []
 
     async def covers(self, budget: CompileBudget) -> Covers:

@@ -22,7 +22,7 @@ from toolspecs.imports.imported import with_source_id
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, bundle_checked, check_size, without_faulty
-from toolspecs.thread_time import in_thread
+from toolspecs.thread_time import between_turns, in_thread
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
 from toolspecs.toolset import Revision, Toolset
@@ -280,10 +280,12 @@ class ToolImports:
     ) -> tuple[Difference, ...]:
         covers = await self._registry.covers(budget)
         differences = []
-        for source, name, served, offered in await in_thread(_differing, toolset, source_id):
-            change = Change.REMOVED if offered is None else await compare_tool(served, offered, covers)
-            is_declined = name in source.declined
-            differences.append(Difference(name, source.source_id, change, served, offered, is_declined))
+        differing = await in_thread(_differing, toolset, source_id)
+        async with between_turns():
+            for source, name, served, offered in differing:
+                change = Change.REMOVED if offered is None else await compare_tool(served, offered, covers)
+                is_declined = name in source.declined
+                differences.append(Difference(name, source.source_id, change, served, offered, is_declined))
         return tuple(differences)
 
     async def _compiled(

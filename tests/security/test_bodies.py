@@ -5,6 +5,7 @@ import gc
 import json
 import threading
 import time
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from gateway.http.json_body import read_json
 from gateway.http.request_bodies import LARGE, SMALL, RequestBodies
 from toolspecs.errors import TooDeep, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
+from toolspecs.thread_time import between_turns
 
 CHAT, TOOLSET = "/v1/chat/completions", "/v1/toolsets/x"
 MANY = 300_000
@@ -287,7 +289,7 @@ async def test_a_change_whose_client_leaves_before_its_turn_is_not_made(bodies):
     made, gate = [], asyncio.Event()
 
     async def change(number, upload):
-        async with bodies.changing(upload, "a", lambda: False):
+        async with bodies.registry_turn(upload, "a", lambda: False):
             made.append(number)
             await gate.wait()
 
@@ -302,6 +304,57 @@ async def test_a_change_whose_client_leaves_before_its_turn_is_not_made(bodies):
     await first
     await change(20, Upload())
     assert made == [0, 20]
+
+
+async def test_a_turn_at_the_registry_is_given_back_while_tools_compile(bodies):
+    """A client's restoration waited 17 s behind slow tools of its own."""
+    compiled, events = asyncio.Event(), []
+
+    async def register():
+        async with bodies.registry_turn(Upload(), "a", lambda: False):
+            events.append("read")
+            with suppress(ValueError):
+                async with between_turns():
+                    await compiled.wait()
+                    raise ValueError("refused")
+            events.append("written")
+            await asyncio.sleep(0.05)
+            events.append("done")
+
+    async def change(name):
+        async with bodies.registry_turn(Upload(), "a", lambda: False):
+            events.append(name)
+
+    registering = asyncio.create_task(register())
+    await until(lambda: events == ["read"])
+    await change("changed meanwhile")
+    compiled.set()
+    await until(lambda: events[-1] == "written")
+    await change("changed after")
+    await registering
+    assert events == ["read", "changed meanwhile", "written", "done", "changed after"]
+
+
+async def test_a_change_whose_client_leaves_while_its_tools_compile_is_not_made(bodies):
+    begun, compiled, made, upload = asyncio.Event(), asyncio.Event(), [], Upload()
+
+    async def register():
+        async with bodies.registry_turn(upload, "a", lambda: False):
+            async with between_turns():
+                begun.set()
+                await compiled.wait()
+            made.append("toolset")
+
+    registering = asyncio.create_task(register())
+    await begun.wait()
+    async with bodies.registry_turn(Upload(), "a", lambda: False):
+        compiled.set()
+        upload.messages.put_nowait({"type": "http.disconnect"})
+        with pytest.raises(ClientGone):
+            await registering
+    assert made == []
+    async with bodies.registry_turn(Upload(), "a", lambda: False):
+        pass
 
 
 @pytest.mark.parametrize("num_cancelled", [0, 1])

@@ -20,9 +20,10 @@ async def read(pace, client_id, seconds, *, has_others=False):
     """Read a body that takes so long; returns how long the client had to wait before."""
     pace.note(client_id)
     start = time.monotonic()
-    async with pace.reading(client_id, lambda: has_others, "small") as spent:
+    turn = pace.turn(client_id, lambda: has_others, "small")
+    async with turn.held():
         waited_s = time.monotonic() - start
-        spent.seconds = seconds
+        turn.spent.seconds = seconds
     return waited_s
 
 
@@ -67,7 +68,17 @@ async def test_the_time_counts_of_a_body_that_is_refused(pace):
             pass
         raise ValueError("refused")
 
+    turn = pace.turn("a", lambda: True, "small")
     with pytest.raises(ValueError, match="refused"):
-        async with pace.reading("a", lambda: True, "small") as spent:
-            spent.timed(refuse)
+        async with turn.held():
+            turn.spent.timed(refuse)
     assert await read(pace, "a", 0, has_others=True) > REST_FACTOR * LONG_S * 0.9
+
+
+async def test_a_turn_that_was_given_up_while_it_waited_holds_up_no_other(pace):
+    await read(pace, "a", 10)
+    resting = asyncio.create_task(read(pace, "a", 0, has_others=True))
+    await asyncio.sleep(0.05)
+    resting.cancel()
+    await asyncio.gather(resting, return_exceptions=True)
+    assert await read(pace, "a", 0) < 1
