@@ -19,9 +19,9 @@ from lark import Lark, UnexpectedInput
 
 from compiler.frontend.canonical_form import draft_of
 from compiler.frontend.definitions import with_definitions
-from compiler.frontend.keywords import child
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import load
+from toolspecs.json_pointer import child
 from toolspecs.json_value import TYPE_NAMES
 from toolspecs.metaschemas import deepest_error
 from toolspecs.nearest import shorten

@@ -9,10 +9,11 @@ An answer under the tool `paint` in the syntax `hermes`, with what is told of th
 | `"` | free | `"` 0.9, ~~`dish`~~ 0.05, … | 0.08 | the value at `/color` |
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from toolspecs.json_pointer import child
 
 NUM_CANDIDATES = 8
 """How many of the model's most probable tokens are reported at each step, besides the written one."""
@@ -93,9 +94,4 @@ class TokenPlace:
         >>> TokenPlace("arguments", 0, "f", ("a/b", 0)).pointer
         '/a~1b/0'
         """
-        return None if self.path is None else pointer_of(self.path)
-
-
-def pointer_of(path: Sequence[str | int]) -> str:
-    """A path as a JSON pointer."""
-    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+        return None if self.path is None else child("", *self.path)

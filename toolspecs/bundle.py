@@ -21,6 +21,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from toolspecs.dialects import dialect_of
 from toolspecs.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
+from toolspecs.json_pointer import pointer_keys
 from toolspecs.json_value import Limits, own_size
 from toolspecs.tool import Tool
 
@@ -261,17 +262,3 @@ def absolute(base: str, reference: str) -> tuple[str, str]:
     except ValueError:
         return "", ""
     return uri, unquote(fragment)
-
-
-def pointer_keys(fragment: str) -> tuple[str, ...]:
-    """The keys of a JSON pointer, unescaped: `/a~1b/0` gives `("a/b", "0")`."""
-    return tuple(key.replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:])
-
-
-def is_index(key: str) -> bool:
-    """Whether a key of a JSON pointer may be the index of an item; no list has over a thousand million items.
-
-    >>> is_index("12"), is_index("-1"), is_index("²"), is_index(5_000 * "1")
-    (True, False, False, False)
-    """
-    return len(key) < 10 and key.isascii() and key.isdigit()

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolspecs.nearest import shorten
-
 JSON = dict[str, Any]
 """A JSON object."""
 
@@ -188,13 +186,3 @@ def _too_large(path: Path, noun: str, max_bytes: int) -> Flaw:
 def _too_deep(path: Path, limits: Limits) -> Flaw:
     message = f"objects and lists nested more than {limits.depth} deep"
     return Flaw(path, "", message, "flatten the schema, or use $defs and $ref")
-
-
-def pointer(base: str, path: Path) -> str:
-    """The JSON pointer (RFC 6901) of `path` below `base`; keys of more than 200 characters are cut.
-
-    >>> pointer("/tools/0", ("properties", "a/b"))
-    '/tools/0/properties/a~1b'
-    """
-    tokens = (str(token).replace("~", "~0").replace("/", "~1") for token in path)
-    return base + "".join("/" + shorten(token, 200) for token in tokens)

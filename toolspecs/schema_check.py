@@ -18,7 +18,8 @@ from toolspecs.bundle import absolute, objects_in
 from toolspecs.dialects import dialect_of, normal_uri
 from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, OPENAPI_3_0, identifier_keyword
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
-from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw, pointer
+from toolspecs.json_pointer import shown_pointer
+from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw
 from toolspecs.metaschemas import SCHEMAS_BY_NAME, metaschema_errors
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
@@ -82,7 +83,7 @@ def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
 def fault_of(flaw: Flaw, tool: str | int | None, base: str) -> Fault:
     """The fault for a flaw below the JSON pointer `base`; a client may have written its keyword."""
     keyword = shorten(flaw.keyword, MAX_NAME)
-    return Fault(tool, pointer(base, flaw.path), keyword, flaw.message, flaw.suggestion)
+    return Fault(tool, shown_pointer(base, flaw.path), keyword, flaw.message, flaw.suggestion)
 
 
 def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
@@ -189,7 +190,7 @@ def check_documents(documents: Any, *, limits: Limits) -> None:
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))
     faults = [
-        fault_of(flaw, None, pointer(_DOCUMENTS, (uri,)))
+        fault_of(flaw, None, shown_pointer(_DOCUMENTS, (uri,)))
         for uri, document in documents.items()
         for flaw in _flaws(uri, document, limits)
     ]

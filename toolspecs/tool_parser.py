@@ -13,7 +13,8 @@ import msgspec
 
 from toolspecs.custom_shapes import definition_path, flaw_of, is_custom, read_custom, read_input
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
-from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
+from toolspecs.json_pointer import shown_pointer
+from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.schema_check import check_schema, fault_of
 from toolspecs.shapes import EXTRAS, KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow, detect_shape, write_tool
@@ -143,7 +144,7 @@ class _ToolParser:
         if not isinstance(fields, dict):
             return
         path = (row.wrapper,) if row.wrapper else ()
-        self.schema_pointer = pointer(self.base, (*path, row.schema_field))
+        self.schema_pointer = shown_pointer(self.base, (*path, row.schema_field))
         for flaw in self._read_fields(fields, shape):
             yield Flaw((*path, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
 
@@ -159,7 +160,7 @@ class _ToolParser:
             *_description_flaws(tool.description, self.limits),
         ):
             yield Flaw((*outer, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-        self.schema_pointer = pointer(self.base, definition_path(document))
+        self.schema_pointer = shown_pointer(self.base, definition_path(document))
         self.name, self.tool = _label_of(tool.name), tool
 
     def _read_fields(self, fields: dict[str, Any], shape: Shape) -> Iterator[Flaw]:
@@ -206,7 +207,7 @@ class _ToolParser:
                 "the schema of a custom tool is made from its input",
                 "leave it out",
             )
-        self.schema_pointer = pointer(self.base, path)
+        self.schema_pointer = shown_pointer(self.base, path)
         self.tool = replace(tool, extras=self.tool.extras)
 
 

@@ -15,8 +15,9 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE, child, references_of
+from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE, references_of
 from compiler.frontend.source_map import SchemaLocation, SourceMap
+from toolspecs.json_pointer import child
 
 
 class AlikeLocations:

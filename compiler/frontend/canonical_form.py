@@ -37,13 +37,14 @@ from compiler.frontend.disputed_texts import (
 from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
-from compiler.frontend.keywords import child, located
+from compiler.frontend.keywords import located
 from compiler.frontend.last_steps import applied_schemas
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.bundle import Bundler, objects_in
 from toolspecs.drafts import DEFAULT_DRAFT
+from toolspecs.json_pointer import child
 
 MAX_CHAIN = 1_000
 """The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""

@@ -17,9 +17,10 @@ from urllib.parse import quote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, check_text
-from compiler.frontend.keywords import IDENTIFIERS, child, inside, located, references_of, split_uri
+from compiler.frontend.keywords import IDENTIFIERS, inside, located, references_of, split_uri
 from compiler.frontend.references import References
-from toolspecs.bundle import REFERENCES, pointer_keys
+from toolspecs.bundle import REFERENCES
+from toolspecs.json_pointer import child, pointer_keys
 
 _NAMES = (*IDENTIFIERS, "$anchor", "$dynamicAnchor")
 _DEFS = "$defs"

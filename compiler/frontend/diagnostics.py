@@ -8,9 +8,10 @@ import jsonschema_rs
 from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import child, resolve
+from compiler.frontend.keywords import resolve
 from toolspecs.bundle import REFERENCES, absolute
 from toolspecs.drafts import SchemaDraft
+from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
 from toolspecs.nearest import shorten
 from toolspecs.schema_check import check_document, keyword_at

@@ -16,7 +16,6 @@ from compiler.frontend.keywords import (
     DEFINITIONS,
     IDENTIFIERS,
     UNEVALUATED,
-    child,
     children,
     inside,
     located,
@@ -33,6 +32,7 @@ from toolspecs.drafts import (
     SchemaDraft,
     draft_named,
 )
+from toolspecs.json_pointer import child
 
 NEGATIVE = frozenset({"not", "oneOf", "if", "contains", *UNEVALUATED})
 """Keywords under which asserting more can admit more."""

@@ -16,11 +16,11 @@ from compiler.frontend.keywords import (
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
     UNEVALUATED,
-    child,
     children,
     inside,
 )
 from compiler.frontend.reference_graph import applied_to_same_value
+from toolspecs.json_pointer import child
 
 _DIVIDING = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS}) - {"allOf"}
 """Keywords that hold alternatives for one value."""

@@ -16,9 +16,10 @@ from typing import Any
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import NEGATIVE
-from compiler.frontend.keywords import UNEVALUATED, child, inside
+from compiler.frontend.keywords import UNEVALUATED, inside
 from compiler.frontend.reference_graph import applied_to_same_value
 from toolspecs.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
+from toolspecs.json_pointer import child
 
 _EVALUATING = ("additionalProperties", "unevaluatedProperties")
 _NEGATING = NEGATIVE - frozenset(UNEVALUATED)

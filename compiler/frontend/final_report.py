@@ -14,12 +14,13 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import left_out
 from compiler.frontend.idle_keywords import idle_keywords
-from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child, short_pointer
+from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, short_pointer
 from compiler.frontend.last_steps import applied_schemas
 from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SourceMap
 from compiler.regular.formats import FORMATS
 from compiler.report import IGNORED, EnforcementReport, ReportEntry, Verdict
+from toolspecs.json_pointer import child
 from toolspecs.nearest import did_you_mean, near_matches, shorten
 
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"

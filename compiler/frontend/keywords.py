@@ -7,8 +7,9 @@ subschemas, an in-place applicator to the same value as the schema that holds it
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from toolspecs.bundle import REFERENCES, is_index, pointer_keys
+from toolspecs.bundle import REFERENCES
 from toolspecs.drafts import FIRST_WITH_PREFIX_ITEMS
+from toolspecs.json_pointer import child, is_index, pointer_keys
 from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
 IDENTIFIERS = ("$id", "id")
@@ -176,16 +177,6 @@ def prefix_items_keyword(draft: int) -> str:
 MAX_POINTER = 500
 """The most characters of a pointer in a report. A report has a pointer for each keyword: 8 MB of them for a
 schema of 23 kB, if they were not bounded."""
-
-
-def child(pointer: str, *tokens: str) -> str:
-    """The pointer to a descendant.
-
-    >>> child("/properties", "a/b", "items")
-    '/properties/a~1b/items'
-    """
-    escaped = (token.replace("~", "~0").replace("/", "~1") for token in tokens)
-    return "".join((pointer, *(f"/{token}" for token in escaped)))
 
 
 def short_pointer(pointer: str) -> str:

@@ -20,7 +20,7 @@ from compiler.frontend.keywords import (
     references_of,
     resolve,
 )
-from toolspecs.bundle import pointer_keys
+from toolspecs.json_pointer import pointer_keys
 
 LastStep = tuple[str, str] | None
 """A keyword and, after `properties`, the key; None if the step is not known. The whole instance has none."""

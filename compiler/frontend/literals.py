@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import child, located
+from compiler.frontend.keywords import located
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.ecma import PatternError, parse
 from compiler.regular.engine_differences import may_be_disputed
 from compiler.regular.language import PatternCondition, language
+from toolspecs.json_pointer import child
 
 _ODD = re.compile(r"[^\x20-\x7e]|^$")
 r"""Texts that engines match differently: these characters, and the empty text by `\B`."""

@@ -21,11 +21,11 @@ from compiler.frontend.keywords import (
     IN_PLACE,
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
-    child,
     children,
 )
 from compiler.frontend.references import SchemaDocuments
 from toolspecs.bundle import REFERENCES, absolute
+from toolspecs.json_pointer import child
 
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 _SAME_VALUE = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS, "not"})

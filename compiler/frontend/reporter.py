@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.final_report import final_report
-from compiler.frontend.keywords import NUMBERS, child
+from compiler.frontend.keywords import NUMBERS
 from compiler.frontend.report_parts import PlacedNote, ReportPart
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.report import EnforcementReport, Note, Verdict
+from toolspecs.json_pointer import child
 
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 """What draft 6 and later call a bound that is itself not admitted."""

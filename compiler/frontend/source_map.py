@@ -20,7 +20,6 @@ from compiler.frontend.keywords import (
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
     TYPES,
-    child,
     children,
     located,
     may_have_type,
@@ -28,6 +27,7 @@ from compiler.frontend.keywords import (
 )
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES
+from toolspecs.json_pointer import child
 
 _NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
 """In-place applicators that are not alternatives."""

@@ -15,7 +15,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
-from compiler.frontend.keywords import NUMBERS, child
+from compiler.frontend.keywords import NUMBERS
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter, ReportPlace
 from compiler.frontend.source_map import SchemaLocation, SourceMap
@@ -40,6 +40,7 @@ from compiler.scalars.numbers import (
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
 from toolspecs.drafts import DRAFT_URIS
+from toolspecs.json_pointer import child
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."

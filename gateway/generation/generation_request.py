@@ -7,13 +7,13 @@ from itertools import accumulate, chain, dropwhile, takewhile
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarLookup
-from compiler.frontend.keywords import child
 from compiler.report import ReportEntry
 from gateway.generation.turn import Turn
 from gateway.http.error_details import field_path
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard
 from runtime.request import GenerationRequest, Message, Sampling
+from toolspecs.json_pointer import child
 from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import Revision
 

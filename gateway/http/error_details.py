@@ -12,7 +12,7 @@ from compiler import errors as compiler
 from gateway import errors as gateway
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
-from toolspecs.bundle import pointer_keys
+from toolspecs.json_pointer import pointer_keys
 
 _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 """What every API calls a field of a generation request."""

@@ -30,7 +30,8 @@ from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
 from gateway.toolsets.tool_imports import Offer
 from toolspecs.imports.documents import LIMITS
-from toolspecs.json_value import find_flaw, pointer
+from toolspecs.json_pointer import shown_pointer
+from toolspecs.json_value import find_flaw
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import selection_of
 
@@ -272,7 +273,7 @@ def _text(document: str | dict[str, Any] | None) -> str | None:
     """
     if isinstance(document, dict):
         if flaw := find_flaw(document, LIMITS, is_document=True):
-            place = shorten(pointer("", flaw.path) or "/", _MAX_PLACE)
+            place = shorten(shown_pointer("", flaw.path) or "/", _MAX_PLACE)
             raise InvalidField("openapi.document", f"at {place}: {flaw.message}")
         return msgspec.json.encode(document).decode()
     if document is not None:

@@ -12,7 +12,6 @@ from typing import Any
 from compiler.argument_faults import ArgumentFault
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, UnsupportedSchema, UnsupportedToolset
-from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.access.principal import Principal
@@ -21,6 +20,7 @@ from gateway.toolsets.tool_changes import Change, Covers, compare, compare_docum
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
+from toolspecs.json_pointer import child
 from toolspecs.preconditions import UNCONDITIONAL, Precondition
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
 from toolspecs.thread_time import between_turns, in_thread

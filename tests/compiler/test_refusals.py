@@ -4,7 +4,7 @@ import pytest
 
 from compiler import compile_schema, compile_toolset
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
-from compiler.frontend.keywords import child
+from toolspecs.json_pointer import child
 from toolspecs.tool import Tool
 
 ID = "https://example.com/"

@@ -15,9 +15,10 @@ from soundness.comparison import spellings
 from soundness.key_order import in_declared_order
 
 from compiler.frontend.canonical_form import draft_of
-from compiler.frontend.keywords import IN_PLACE_MAPS, REFERENCES, child
+from compiler.frontend.keywords import IN_PLACE_MAPS, REFERENCES
 from compiler.frontend.source_map import SourceMap
 from compiler.report import EnforcementReport, Verdict
+from toolspecs.json_pointer import child
 
 _NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 _ON_ORDER = {"keys in their declared order", "undeclared keys after the declared ones"}

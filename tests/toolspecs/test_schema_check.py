@@ -7,7 +7,8 @@ import pytest
 from corpus import corpus, json_lines
 
 from toolspecs import Limits
-from toolspecs.json_value import find_flaw, pointer
+from toolspecs.json_pointer import shown_pointer
+from toolspecs.json_value import find_flaw
 from toolspecs.schema_check import check_schema
 
 LIMITS = Limits()
@@ -21,7 +22,7 @@ def check(schema, limits=LIMITS):
     flaws = check_schema(schema, limits)
     for flaw in flaws:
         assert 0 < len(flaw.message) < 400
-    return [(pointer("", flaw.path), flaw.keyword) for flaw in flaws]
+    return [(shown_pointer("", flaw.path), flaw.keyword) for flaw in flaws]
 
 
 @pytest.mark.parametrize(

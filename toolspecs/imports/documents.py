@@ -13,9 +13,10 @@ from urllib.parse import urldefrag
 
 import yaml
 
-from toolspecs.bundle import absolute, is_index, pointer_keys
+from toolspecs.bundle import absolute
 from toolspecs.errors import UnreadableSource
-from toolspecs.json_value import Limits, find_flaw, pointer
+from toolspecs.json_pointer import is_index, pointer_keys, shown_pointer
+from toolspecs.json_value import Limits, find_flaw
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
@@ -53,7 +54,7 @@ def parse_document(text: str, name: str) -> Any:
     # By aliases, a short YAML text can stand for a huge value.
     limits = replace(LIMITS, document_bytes=min(LIMITS.document_bytes, 10 * len(text) + 65_536))
     if flaw := find_flaw(value, limits, is_document=True):
-        raise UnreadableSource(name, f"at {pointer('', flaw.path) or '/'}: {flaw.message}")
+        raise UnreadableSource(name, f"at {shown_pointer('', flaw.path) or '/'}: {flaw.message}")
     return value
 
 

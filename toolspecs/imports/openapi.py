@@ -28,7 +28,8 @@ from typing import Any, NoReturn
 from toolspecs.errors import Fault, UnreadableSource
 from toolspecs.imports.documents import LinkedDocuments, Retrieve
 from toolspecs.imports.imported import Imported, UniqueNames, valid_name, with_source_note
-from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported, pointer_of
+from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported
+from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import Flaw
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.tool import Tool
@@ -128,7 +129,9 @@ def import_openapi(
             tools.append(_tool(name, operation, documents, schemas))
         except Unsupported as error:
             flaw = error.flaw
-            faults.append(Fault(name, pointer_of(flaw), flaw.keyword, flaw.message, flaw.suggestion))
+            faults.append(
+                Fault(name, shown_pointer("", flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+            )
     info = document.get("info")
     title = info.get("title") if isinstance(info, dict) else None
     return Imported("openapi", title if isinstance(title, str) else "", tuple(tools), tuple(faults))

@@ -15,12 +15,12 @@ OpenAPI has are translated into JSON Schema, or left out if they do not limit wh
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolspecs.bundle import pointer_keys
 from toolspecs.dialects import VALUE_KEYWORDS
 from toolspecs.drafts import OPENAPI_3_0
 from toolspecs.imports.documents import LinkedDocuments
 from toolspecs.imports.imported import UniqueNames
-from toolspecs.json_value import Flaw, pointer
+from toolspecs.json_pointer import pointer_keys
+from toolspecs.json_value import Flaw
 from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
 _LEFT_OUT = frozenset({"xml", "externalDocs", "discriminator", "readOnly", "writeOnly", "example"})
@@ -215,8 +215,3 @@ def _without(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
         if not changed["required"]:  # draft-04 does not allow an empty list
             del changed["required"]
     return changed
-
-
-def pointer_of(flaw: Flaw) -> str:
-    """Where a flaw is in the source."""
-    return pointer("", flaw.path)
