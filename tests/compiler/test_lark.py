@@ -1,25 +1,14 @@
-"""Grammars for Lark: what is written is read by Lark's own parsers, and what cannot be enforced is refused."""
+"""Grammars for Lark: what is written is read by Lark's own parsers, and by llguidance's."""
 
-import json
 import random
-import re
 from itertools import product
 
 import pytest
 from lark import Lark
-from lark.exceptions import LarkError, UnexpectedInput
-from random_decoding import Generation
-from whole_outputs import parse_calls
+from lark.exceptions import UnexpectedInput
+from lark_inputs import accepts, inputs, linked
 
-from compiler import compile_toolset
 from compiler.errors import UnsupportedToolset
-from compiler.lark.terminals import _alike
-from compiler.prepared_vocabulary import prepare
-from compiler.syntaxes import find_syntax
-from compiler.vocabulary import Vocabulary
-from toolspecs.tool import CustomInput, custom_tool
-
-BYTES = prepare(Vocabulary.of_bytes())
 
 ARITHMETIC = r"""
 start: sum
@@ -96,20 +85,6 @@ eof_line: "*** End of File" LF
 %import common.LF
 """
 """The grammar of `apply_patch`, the custom tool of Codex."""
-TOP = r"""
-SP: " "
-start: "SELECT" SP "TOP" SP NUMBER SP columns SP "FROM" SP IDENTIFIER SP "WHERE" SP amount SP "AND" SP date SP order ";"
-columns: column ("," SP column)*
-column: IDENTIFIER
-amount: "total_amount" SP ">" SP NUMBER
-date: "order_date" SP ">" SP DATE
-order: "ORDER" SP "BY" SP "order_date" SP "DESC"
-IDENTIFIER: /[A-Za-z_][A-Za-z0-9_]*/
-NUMBER: /[0-9]+/
-DATE: /'[0-9]{4}-[0-9]{2}-[0-9]{2}'/
-"""
-"""From OpenAI's examples, in which blanks are terminals: keywords and names follow them at different places."""
-CONDITION = "total_amount > 500 AND order_date > '2025-01-01' ORDER BY order_date DESC;"
 GRAMMARS = {
     "arithmetic": ARITHMETIC,
     "sql": SQL,
@@ -123,22 +98,6 @@ NOT_LALR = {"arithmetic"}
 SYNTAXES = ("hermes", "qwen3_coder")
 
 
-def linked(definition, syntax="hermes"):
-    tool = custom_tool("t", "", CustomInput("lark", definition))
-    return compile_toolset([tool], tokenizer=BYTES, syntax=syntax, parallel=False)
-
-
-def inputs(grammar, syntax, seed, number):
-    """The inputs of random outputs, which the budget closer ends."""
-    rng = random.Random(seed)
-    for i in range(number):
-        text = Generation(grammar, 150 + i, rng).text
-        _, calls = parse_calls(text, find_syntax(syntax), grammar.parameter_types)
-        ((name, arguments),) = calls
-        assert name == "t"
-        yield json.loads(arguments)["input"]
-
-
 @pytest.mark.parametrize("syntax", SYNTAXES)
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_lark_reads_what_masks_let_through(name, syntax):
@@ -150,15 +109,6 @@ def test_lark_reads_what_masks_let_through(name, syntax):
     for text in written:
         for parser in parsers:
             parser.parse(text)
-
-
-def accepts(grammar, text):
-    matcher = grammar.matcher()
-    return all(matcher.accept(byte) for byte in written_as(text).encode()) and matcher.is_completed()
-
-
-def written_as(text):
-    return f'<tool_call>\n{{"name": "t", "arguments": {json.dumps({"input": text}, ensure_ascii=False)}}}\n</tool_call>'
 
 
 @pytest.mark.parametrize(
@@ -240,123 +190,6 @@ def test_what_admits_the_empty_text_is_read_without_it(definition, rewritten):
             parser.parse(text)
 
 
-@pytest.mark.parametrize(("keyword", "text"), [("set", "\u017fet"), ("kit", "\u212ait"), ("éit", "Éit")])
-def test_what_lark_takes_for_a_keyword_in_another_case_is_not_written_as_something_else(keyword, text):
-    """Python's `re` takes more for another case of a letter than its small and its capital form."""
-    definition = (
-        f'start: HEAD TAIL | KEYWORD ";"\nKEYWORD: "{keyword}"i\nHEAD: /[x{text[0]}]/\nTAIL: /[a-z]{{1,2}}/'
-    )
-    parser, grammar = Lark(definition, parser="lalr"), linked(definition)
-    with pytest.raises(UnexpectedInput):
-        parser.parse(text)
-    assert not accepts(grammar, text)
-    for other in (f"{keyword};", "xab", f"{text[0]}a"):
-        parser.parse(other)
-        assert accepts(grammar, other)
-
-
-@pytest.mark.parametrize(
-    ("definition", "valid", "invalid"),
-    [
-        ('start: "select"i ";" | NAME "."\nNAME: /[a-zA-Z]+/', ["SeLect;", "selec."], ["select.", "SELECT."]),
-        ('start: KW ";" | NAME "."\nKW: "ab" | "cd"\nNAME: /[a-z]+/', ["ab;", "abc."], ["ab.", "cd."]),
-        ('start: KW ";" | NAME "."\nKW: /ab/\nNAME: /[a-z]+/', ["ab;", "abc."], ["ab."]),
-        (
-            'start: "select"i NAME+ "from"i NAME ";"\nNAME: /[a-zA-Z_]+/\n%ignore " "',
-            ["SELECT a fromm FROM t;"],
-            ["SELECT a From FROM t;", "select from from t;"],
-        ),
-    ],
-)
-def test_keywords_are_reserved_however_they_are_spelled(definition, valid, invalid):
-    grammar = linked(definition)
-    assert [text for text in valid if not accepts(grammar, text)] == []
-    assert [text for text in invalid if accepts(grammar, text)] == []
-    for text in valid:
-        Lark(definition, parser="earley").parse(text)
-
-
-@pytest.mark.parametrize(
-    ("definition", "valid", "invalid"),
-    [
-        (
-            TOP,
-            [f"SELECT TOP 5 id, order_date, total_amount FROM orders WHERE {CONDITION}"],
-            [f"SELECT TOP 5 id, order_date, total_amount, FROM orders WHERE {CONDITION}"],
-        ),
-        (
-            'start: "get" SP NAME ";" | "sort" SP "by" SP NAME\nSP: " "\nNAME: /[a-z]+/',
-            ["get by;", "sort by by", "sort by get"],
-            ["sort a by", "get by"],
-        ),
-        (
-            'start: ("get" | "sort") SP NAME ";" | "sort" SP "by" SP NAME\nSP: " "\nNAME: /[a-z]+/',
-            ["get by;", "sort a;", "sort by by"],
-            ["sort by;"],
-        ),
-        (
-            'start: (item SP)* "end"\nitem: NAME | "=" SP NAME\nSP: " "\nNAME: /[a-z]+/',
-            ["a b end", "= end end", "= b c end"],
-            ["end b end", "= b end end"],
-        ),
-        (
-            'start: a "." | "x" b "!"\na: KEY? NAME\nb: KEY NAME?\nKEY: "k"\nNAME: /[a-z]+/\n%ignore "_"',
-            ["k_k.", "a.", "x_k_k!", "xy."],
-            ["k.", "x_b!", "x.", "x_k."],
-        ),
-    ],
-)
-def test_keywords_are_reserved_only_where_they_may_come(definition, valid, invalid):
-    grammar = linked(definition)
-    assert [text for text in valid if not accepts(grammar, text)] == []
-    assert [text for text in invalid if accepts(grammar, text)] == []
-    for parser in ("earley", "lalr"):
-        for text in valid:
-            Lark(definition, parser=parser).parse(text)
-
-
-def test_where_places_are_too_many_keywords_are_reserved_after_the_same_terminal(monkeypatch):
-    monkeypatch.setattr("compiler.lark.competitors.MAX_STEPS", 10)
-    grammar = linked('start: "get" SP NAME ";" | "sort" SP "by" SP NAME\nSP: " "\nNAME: /[a-z]+/')
-    assert [accepts(grammar, text) for text in ("get a;", "sort by a", "get by;")] == [True, True, False]
-    monkeypatch.setattr("compiler.lark.competitors.MAX_MERGED_STEPS", 10)
-    with pytest.raises(UnsupportedToolset, match="too many terminals may come next"):
-        linked('start: "get" SP NAME ";" | "sort" SP "by" SP NAME\nSP: " "\nNAME: /[a-z]+/')
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_lark_reads_keywords_and_names_in_any_places(seed, caplog):
-    """Grammars are made up, and read by Lark's LALR parser if it finds no conflict in them."""
-    caplog.set_level("DEBUG", "lark")
-    rng = random.Random(seed)
-    atoms = ['"a"', '"b"', '"ab"', "NAME", "NAME", "NUM", "SP", "SP", '"="', '"=="', "r1", "r2"]
-    num_read = 0
-    for _ in range(60):
-        rules = [
-            " | ".join(
-                " ".join(
-                    rng.choice(atoms[: 12 if name == "start" else 10]) + rng.choice(["", "", "", "?", "*"])
-                    for _ in range(rng.randint(1, 4))
-                )
-                for _ in range(rng.randint(1, 3))
-            )
-            for name in ("start", "r1", "r2")
-        ]
-        definition = 'start: {}\nr1: {}\nr2: {}\nSP: " "\nNAME: /[ab]+/\nNUM: /[0-9]+/\n'.format(*rules)
-        try:
-            caplog.clear()
-            parser = Lark(definition, parser="lalr", debug=True)
-            grammar = linked(definition)
-        except (LarkError, UnsupportedToolset):
-            continue
-        if "conflict" in caplog.text:
-            continue
-        for text in set(inputs(grammar, "hermes", 1, 3)):
-            parser.parse(text)
-            num_read += 1
-    assert num_read > 10
-
-
 @pytest.mark.parametrize(
     ("definition", "text"),
     [
@@ -372,81 +205,6 @@ def test_patterns_of_the_same_texts_may_follow_the_same_terminal(definition, tex
     assert accepts(linked(definition), text)
     for parser in ("earley", "lalr"):
         Lark(definition, parser=parser).parse(text)
-
-
-def test_all_that_python_takes_for_another_case_is_alike():
-    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    text = "".join(characters)
-    for character in "aikszé\u0130\u0131ßµ\u03c3\u0390\ufb05\u0444":
-        alike = set(re.findall(re.escape(character), text, re.IGNORECASE))
-        assert alike <= _alike().get(character, {character})
-
-
-@pytest.mark.parametrize(
-    ("definition", "said"),
-    [
-        ("start: A\nA: /a*?b/", "line 2: terminal A has a lazy quantifier"),
-        ("start: A\nA: /[0-9]+|[0-9]+[.][0-9]+/", "line 2: terminal A takes '0' of '0.0'"),
-        ("start: A\nA: /[ab]{2,3}/+", "line 2: terminal A takes 'aaa' of 'aaaa'"),
-        ("start: A\nA: /a(?=b)/", "line 2: terminal A depends on the text around it"),
-        ("start: A\nA: /^a/", "line 2: terminal A depends on the text around it"),
-        ("start: A\n\nA: /a*b*/", "line 3: terminal A admits the empty text"),
-        ('start: "x"\n | /|a/', "line 2: '|a' takes '' of 'a'"),
-        ("start: A\nA: /a*?/", "line 2: terminal A has a lazy quantifier"),
-        ("start: /(b|ba)*/", "line 1: '(b|ba)+' takes 'b' of 'ba'"),
-        ("start: A+\nA: /a*/", "rule 'start' has texts that may begin and end"),
-        ("start: A\nA.2: /a/", "line 2: terminal A has a priority"),
-        ("start: A\nA: /(a)\\1/", "line 2: terminal A has"),
-        ("start: A\nA: /(?i:[a-z]+)/", "line 2: terminal A has the flag i"),
-        ("start: A\n%declare A", "line 2: terminal A is declared but not defined"),
-        ("start: A\n%import python.NAME -> A", "line 2: %import of 'python': only `%import common` is read"),
-        ("%import .secrets.A\nstart: A", "line 1: %import of 'secrets'"),
-        ('start: "a"\n     | /a/ // a\n     | a', "line 3: Rule 'a' used but not defined"),
-        ('start: A\nA: "a"\nA: "b"', "line 3: Terminal 'A' defined more than once"),
-        ("start: A\nA: B\nB: A", "line 2: Recursion in terminal 'A'"),
-        ('start: A\nA: b\nb: "b"', "line 2: Rules aren't allowed inside terminals"),
-        ('start: "a"\n%ignore WS', "line 2: Terminals {'WS'} were marked to ignore"),
-        ('start: a{"x", "y"}\na{x}: x', "line 1: Wrong number of template arguments"),
-        ('start: "a"\n%extend b: "b"', "line 2: Can't extend rule b"),
-        ('start: "b"\n     | "a"~3..2', "line 2: Bad Range"),
-        ('start: A\nA: ""', "line 2: Empty terminals are not allowed"),
-        ('begin: "a"', "there is no rule 'start'"),
-        ('start: "a" (', "at line 1 column"),
-        ('start: e\ne: e "+" e | "1"', "line 2: rule 'e' has texts that may begin and end"),
-        ('start: a\na: a "x"', "no text can be written"),
-        ("start: A A\nA: /a+/", "no text can be written"),
-        ("start: /a{1,5000}/", "counts beyond 1000"),
-        ('start: a{"x"}\na{x}: a{a{x}}', "line 2: template 'a' uses itself"),
-        ('start: a{"x"}\na{x}: b{x}\nb{x}: x a{x}', "line 2: template 'a' uses itself"),
-        ("start: " + "(" * 3_000 + '"a"' + ")" * 3_000, "nested"),
-        ('start: "a"~1000000', "its shortest text has more than 65536 bytes"),
-        ("start: " + "a" * 60_000, "more than 50000 characters"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_upheld_is_refused(definition, said):
-    with pytest.raises(UnsupportedToolset) as refused:
-        linked(definition)
-    [(_, error)] = refused.value.refusals
-    assert error.pointer == "/definition"
-    assert said in error.reason
-
-
-@pytest.mark.parametrize(
-    ("definition", "way_out"),
-    [
-        ("start: /a.b/s", r"Write [\s\S] for a dot that takes line breaks."),
-        ("start: /a b/x", "Leave out x, with the blanks and comments."),
-        ("start: /[a-z]/im", "Write classes such as [aA]. Leave out m."),
-        ("start: /a(/", r"Close it, or write \( for the parenthesis."),
-        ('start: "a"\n | foo', "Define it."),
-    ],
-)
-def test_a_refusal_tells_a_way_out(definition, way_out):
-    with pytest.raises(UnsupportedToolset) as refused:
-        linked(definition)
-    [(_, error)] = refused.value.refusals
-    assert error.suggestion == way_out
 
 
 def test_no_file_is_opened_for_an_import(monkeypatch):
