@@ -157,8 +157,9 @@ class ToolsetController(Controller):
                 "num_differing": _num_differing(resolved.toolset),
             }
 
-        # To search is to read all descriptions.
-        size = toolset_bytes if search else min(toolset_bytes, limit * LISTED_TOOL_BYTES)
+        # To search is to read all descriptions, and to count what differs is to read what all sources offer.
+        reads_all = search or resolved.toolset.sources
+        size = toolset_bytes if reads_all else min(toolset_bytes, limit * LISTED_TOOL_BYTES)
         return await json_answer(request, services, principal.client_id, make, num_bytes=size)
 
     @get("/{toolset:str}/tools/{tool:path}")

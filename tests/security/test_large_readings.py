@@ -134,6 +134,18 @@ async def test_a_long_page_of_tools_takes_a_turn(client, lanes, encoded_in):
     assert [name.startswith("stored") for name in encoded_in] == [True]
 
 
+async def test_the_tools_that_differ_at_sources_are_counted_in_a_turn(client, lanes):
+    """All that the sources offer is read for it, although the page has one tool."""
+    source = {"kind": "test", "tools": [SMALL | {"description": "x" * LARGE_ANSWER}]}
+    for location in ("here", "there"):
+        listing = source | {"location": location}
+        answer = await client.post("/v1/toolsets/many/import", json={"listing": listing})
+        assert answer.is_success, answer.text
+    lanes.clear()
+    assert (await client.get("/v1/toolsets/many/tools?limit=1")).is_success
+    assert lanes == ["stored"]
+
+
 async def test_an_import_with_many_differences_is_written_in_a_turn(client, lanes, encoded_in):
     """A dry run without tools names all that would go: 4 MB, encoded on the event loop."""
     tools = [{"name": f"t{number}", "description": "x" * 900, "inputSchema": {}} for number in range(40)]

@@ -329,7 +329,7 @@ async def test_a_value_that_another_program_wrote_with_another_type_is_empty(tmp
     store = SQLiteStore(path)
     await store.set("a", b"1")
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE entries SET value = ? WHERE key = 'a'", (value,))
+        connection.execute("UPDATE stored SET value = ? WHERE key = 'a'", (value,))
     assert await store.get("a") == b""
     assert await store.get_many(["a", "b"]) == [b"", None]
     await store.close()

@@ -1,7 +1,6 @@
 """How stores are named, and what is said where there is none."""
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 
@@ -9,7 +8,6 @@ import pytest
 from redis_server import running_redis
 
 from toolspecs import InvalidStoreURL, StoreUnavailable, open_store
-from toolspecs.stores.sqlite import SQLiteStore
 
 
 @pytest.mark.parametrize(
@@ -188,21 +186,3 @@ asyncio.run(main())
 def test_a_program_that_fails_with_its_store_open_ends():
     done = subprocess.run([sys.executable, "-c", UNCLOSED], check=False, timeout=60)
     assert done.returncode == 3
-
-
-async def test_what_expired_leaves_the_file(tmp_path):
-    now = 1000.0
-    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
-    for number in range(300):
-        await store.set(f"old/{number}", b"", ttl_s=10)
-    await store.set("kept", b"")
-    now = 2000.0
-    for number in range(300):
-        await store.set(f"new/{number}", b"", ttl_s=10)
-    await store.close()
-    with sqlite3.connect(tmp_path / "s.db") as connection:
-        (num_old,) = connection.execute("SELECT count(*) FROM entries WHERE key LIKE 'old/%'").fetchone()
-        (num_all,) = connection.execute("SELECT count(*) FROM entries").fetchone()
-    connection.close()
-    assert num_old == 0
-    assert num_all == 301

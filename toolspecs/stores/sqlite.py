@@ -28,49 +28,59 @@ BETWEEN_PAGES_S = 0.01
 SWEEP_EVERY = 256
 """One of this many writes with an expiry also removes expired entries."""
 
+# A table with row ids: where values are part of the tree of keys, as they were in `entries`, a look-up reads
+# the large ones that it passes. The expiry comes before the value, to be read without it.
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (
-    key TEXT PRIMARY KEY, value BLOB NOT NULL, expires_at REAL
-) WITHOUT ROWID
+CREATE TABLE IF NOT EXISTS stored (key TEXT NOT NULL PRIMARY KEY, expires_at REAL, value BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS stored_expiring ON stored (expires_at) WHERE expires_at IS NOT NULL;
 """
+HAS_FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries'"
+MOVE_FORMER = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS entries (key, expires_at, value);
+INSERT OR IGNORE INTO stored (key, expires_at, value) SELECT key, expires_at, value FROM entries;
+DROP TABLE entries;
+COMMIT;
+"""
+"""Moves what earlier versions wrote; the first statement is for a process that was later than another one."""
 
 # The statements below are made of constants only.
 # ruff: noqa: S608
 _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
-GET = f"SELECT value FROM entries WHERE key = :key AND {_FRESH}"
+GET = f"SELECT value FROM stored WHERE key = :key AND {_FRESH}"
 GET_MANY = f"""
-SELECT key, value FROM entries
+SELECT key, value FROM stored
 WHERE key IN (SELECT json_each.value FROM json_each(:keys)) AND {_FRESH}
 """
 SET = """
-INSERT INTO entries VALUES (:key, :value, :expires_at)
+INSERT INTO stored (key, expires_at, value) VALUES (:key, :expires_at, :value)
 ON CONFLICT (key) DO UPDATE SET value = :value, expires_at = :expires_at
 """
 INSERT = f"{SET} WHERE NOT {_FRESH}"
 REPLACE = f"""
-UPDATE entries SET value = :value, expires_at = NULL
+UPDATE stored SET value = :value, expires_at = NULL
 WHERE key = :key AND value = :expected AND {_FRESH}
 """
-DELETE = f"DELETE FROM entries WHERE key = :key AND {_FRESH}"
+DELETE = f"DELETE FROM stored WHERE key = :key AND {_FRESH}"
 REMOVE = f"{DELETE} AND value = :expected"
 SCAN_COUNT = 1000
 SCAN = f"""
-SELECT key FROM entries
+SELECT key FROM stored
 WHERE key >= :first AND key < :prefix || char(0x10FFFF) AND key <> :after AND {_FRESH}
 ORDER BY key LIMIT {SCAN_COUNT}
 """
 TOUCH = """
-UPDATE entries SET expires_at = :expires_at
+UPDATE stored SET expires_at = :expires_at
 WHERE key IN (SELECT json_each.value FROM json_each(:keys)) AND expires_at > :now
 """
-SWEEP = "DELETE FROM entries WHERE expires_at <= :now"
+SWEEP = "DELETE FROM stored WHERE expires_at <= :now"
 ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
 
 # An INTEGER that overflows becomes a REAL; the last condition refuses that.
 _COUNT = "CAST(CAST(value AS TEXT) AS INTEGER)"
 INCREMENT = f"""
-INSERT INTO entries VALUES (:key, CAST(CAST(:by AS TEXT) AS BLOB), :expires_at)
+INSERT INTO stored (key, expires_at, value) VALUES (:key, :expires_at, CAST(CAST(:by AS TEXT) AS BLOB))
 ON CONFLICT (key) DO UPDATE SET
     value = CASE WHEN {_FRESH} THEN CAST(CAST({_COUNT} + :by AS TEXT) AS BLOB) ELSE excluded.value END,
     expires_at = CASE WHEN {_FRESH} THEN expires_at ELSE :expires_at END
@@ -256,7 +266,9 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
         await _use_write_ahead_log(connection)
         # FULL, because a registration that was acknowledged has to survive a power cut.
         await connection.execute_fetchall("PRAGMA synchronous = FULL")
-        await connection.execute_fetchall(SCHEMA)
+        await connection.executescript(SCHEMA)
+        if await connection.execute_fetchall(HAS_FORMER):
+            await connection.executescript(MOVE_FORMER)
     except BaseException:
         await connection.close()
         raise

@@ -1,0 +1,75 @@
+"""The file of a SQLite store: what leaves it, what of it is read, and what earlier versions wrote."""
+
+import asyncio
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from toolspecs.stores.sqlite import SQLiteStore
+
+
+async def test_what_expired_leaves_the_file(tmp_path):
+    now = 1000.0
+    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    for number in range(300):
+        await store.set(f"old/{number}", b"", ttl_s=10)
+    await store.set("kept", b"")
+    now = 2000.0
+    for number in range(300):
+        await store.set(f"new/{number}", b"", ttl_s=10)
+    await store.close()
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        (num_old,) = connection.execute("SELECT count(*) FROM stored WHERE key LIKE 'old/%'").fetchone()
+        (num_all,) = connection.execute("SELECT count(*) FROM stored").fetchone()
+    connection.close()
+    assert num_old == 0
+    assert num_all == 301
+
+
+def num_bytes_read():
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not count what is read")
+async def test_large_values_are_not_read_on_the_way_to_others(tmp_path):
+    """With a client's quota full of toolsets of 14 MB, a trivial registration of another took 0.2 s."""
+    now = 1000.0
+    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    for number in range(12):
+        await store.set(f"content/{number:02}", os.urandom(2_000_000), ttl_s=None if number % 2 else 9999)
+    before = num_bytes_read()
+    for number in range(12):
+        assert await store.get(f"content/{number:02}x") is None
+        await store.set(f"content/{number:02}/head", b"1", ttl_s=10)
+    assert len([key async for key in store.scan("content/")]) == 24
+    now = 2000.0
+    store._num_expiring = 0
+    await store.set("swept", b"", ttl_s=10)
+    assert [key async for key in store.scan("content/")] == [f"content/{number:02}" for number in range(12)]
+    assert num_bytes_read() - before < 1_000_000
+    await store.close()
+
+
+@pytest.mark.parametrize("num_processes", [1, 4])
+async def test_what_the_former_table_has_is_moved(tmp_path, num_processes):
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires_at REAL) WITHOUT ROWID"
+        )
+        rows = [(f"k{number}", os.urandom(9), None if number % 2 else 1e12) for number in range(500)]
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+    stores = [SQLiteStore(path) for _ in range(num_processes)]
+    found = await asyncio.gather(*(store.get_many([key for key, _, _ in rows]) for store in stores))
+    assert found == [[value for _, value, _ in rows]] * num_processes
+    await stores[0].touch(["k0"], 5)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema WHERE name = 'entries'").fetchall() == []
+        expiring = "SELECT count(*) FROM stored WHERE expires_at IS NOT NULL"
+        assert connection.execute(expiring).fetchone() == (250,)
+    for store in stores:
+        await store.close()
