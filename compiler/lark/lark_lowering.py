@@ -17,10 +17,11 @@ from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
 from compiler.lark.competitors import find_competitors
 from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, read_source, refusal
-from compiler.lark.lexing import beginning_outside, forbidden_next, reserved_keywords
-from compiler.lark.terminals import Terminal, read_terminals
-from compiler.regular.charset import Ranges
+from compiler.lark.lexing import beginning_outside, forbidden_next, over_one_alphabet, reserved_keywords
+from compiler.lark.terminals import read_terminals
+from compiler.regular.charset import Ranges, intersection
 from compiler.regular.dfa import Dfa, TooManyStates
+from compiler.regular.language import union_of
 from compiler.scalars.strings import StringLowering
 
 MAX_RULES = 5_000
@@ -69,12 +70,15 @@ class _LarkLowering:
         self._writer = write(self.rules)
         self._terminals = read_terminals(source)
         competitors = find_competitors(source)
-        forbidden = forbidden_next(self._terminals, competitors)
+        comparable = over_one_alphabet(self._terminals)
+        forbidden = forbidden_next(comparable, competitors)
         self._borders = {name: Border(characters) for name, characters in forbidden.items()}
-        self._reserved = reserved_keywords(self._terminals, competitors)
+        self._reserved = reserved_keywords(comparable, competitors)
+        self._first = {name: terminal.written.first for name, terminal in self._terminals.items()}
         self._ends = _Ends(source, self._borders)
         self._refs: dict[tuple[str, Border, Border], RuleRef] = {}
         self._texts: dict[tuple[str, Ranges, tuple[str, ...]], Expr | None] = {}
+        self._apart: dict[tuple[str, tuple[str, ...]], Dfa] = {}
 
     def text(self) -> Expr | None:
         """A whole text; None if there is none."""
@@ -136,18 +140,26 @@ class _LarkLowering:
     def _text(self, terminal: Symbol, forbidden: Ranges) -> Expr | None:
         """The texts of a terminal at its place that begin with none of some characters."""
         reserved = self._reserved.get(terminal, ())
-        key = terminal.name, forbidden, reserved
+        # Most terminals begin with none of them, and are the same after most borders.
+        excluded = intersection(forbidden, self._first[terminal.name])
+        key = terminal.name, excluded, reserved
         if key not in self._texts:
-            self._texts[key] = self._lowered(self._terminals[terminal.name], forbidden, reserved)
+            self._texts[key] = self._lowered(*key)
         return self._texts[key]
 
-    def _lowered(self, terminal: Terminal, forbidden: Ranges, reserved: Iterable[str]) -> Expr | None:
-        texts = terminal.written
-        if forbidden:
-            texts = beginning_outside(texts, forbidden)
-        for keyword in reserved:
-            texts = texts.without(self._terminals[keyword].lexed)
-        return self._written(terminal.name, texts)
+    def _lowered(self, name: str, excluded: Ranges, reserved: tuple[str, ...]) -> Expr | None:
+        texts = self._apart_from(name, reserved)
+        return self._written(name, beginning_outside(texts, excluded) if excluded else texts)
+
+    def _apart_from(self, name: str, keywords: tuple[str, ...]) -> Dfa:
+        """The texts of a terminal that are none of some keywords'."""
+        texts = self._terminals[name].written
+        if not keywords:
+            return texts
+        if (name, keywords) not in self._apart:
+            all_of_them = union_of(self._terminals[keyword].lexed for keyword in keywords)
+            self._apart[name, keywords] = texts.without(all_of_them)
+        return self._apart[name, keywords]
 
     def _written(self, name: str, texts: Dfa) -> Expr | None:
         if texts.is_empty:

@@ -3,10 +3,14 @@
 Two terminals *compete* if both may come at some place (`compiler.lark.competitors`). Where a terminal's text
 ends, neither the terminal nor any competitor may be able to go on with the next character, because a lexer
 would go on. Nor may the text be that of a keyword that competes with it there.
+
+Hundreds of terminals may compete, so their automata are first brought over one alphabet: to compare two of
+them then takes few steps, unless they have long texts in common.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 
 from compiler.digraph import reachable
@@ -17,10 +21,20 @@ from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, Alphabet, Dfa
 
 
+def over_one_alphabet(terminals: Mapping[str, Terminal]) -> dict[str, Terminal]:
+    """The terminals with automata that can be compared."""
+    automata = [dfa for terminal in terminals.values() for dfa in (terminal.written, terminal.lexed)]
+    alphabet = Alphabet.of([atom for dfa in automata for atom in dfa.alphabet.atoms])
+    return {
+        name: replace(terminal, written=terminal.written.over(alphabet), lexed=terminal.lexed.over(alphabet))
+        for name, terminal in terminals.items()
+    }
+
+
 def forbidden_next(
     terminals: Mapping[str, Terminal], competitors: Mapping[Symbol, Collection[str]]
 ) -> dict[str, Ranges]:
-    """For each terminal the characters that may not follow its texts."""
+    """For each terminal the characters that may not follow its texts; the terminals have one alphabet."""
     beside: defaultdict[str, set[str]] = defaultdict(set)
     for symbol, names in competitors.items():
         beside[symbol.name].update(names)
@@ -40,7 +54,8 @@ def reserved_keywords(
 ) -> dict[Symbol, tuple[str, ...]]:
     """For each terminal at its place the competing keywords of which it has a text; none for keywords.
 
-    Patterns are not told apart here: of two that follow the same terminals, often only one may come.
+    Patterns are not told apart here: of two that follow the same terminals, often only one may come. The
+    terminals have one alphabet.
     """
     keywords = {name for name, terminal in terminals.items() if terminal.is_keyword}
 
@@ -59,7 +74,6 @@ def reserved_keywords(
 
 def _extensions(written: Dfa, lexed: Dfa) -> Ranges:
     """The characters with which `lexed` goes on where a text of `written` ends."""
-    written, lexed = _over_one_alphabet(written, lexed)
     symbols = {
         symbol
         for here, there in _states_after_the_same_texts(written, lexed)
@@ -71,16 +85,10 @@ def _extensions(written: Dfa, lexed: Dfa) -> Ranges:
 
 
 def _have_text_in_common(first: Dfa, second: Dfa) -> bool:
-    first, second = _over_one_alphabet(first, second)
     return any(
         here in first.accepting and there in second.accepting
         for here, there in _states_after_the_same_texts(first, second)
     )
-
-
-def _over_one_alphabet(first: Dfa, second: Dfa) -> tuple[Dfa, Dfa]:
-    alphabet = Alphabet.of([*first.alphabet.atoms, *second.alphabet.atoms])
-    return first.over(alphabet), second.over(alphabet)
 
 
 def _states_after_the_same_texts(first: Dfa, second: Dfa) -> set[tuple[int, int]]:

@@ -145,6 +145,12 @@ class Dfa:
             lengths[state] = max((lengths[target] + 1 for target in successors[state]), default=0)
         return lengths[0]
 
+    @property
+    def first(self) -> Ranges:
+        """The characters with which texts of this minimised automaton may begin."""
+        atoms = zip(self.alphabet.atoms, self.table[0], strict=True)
+        return charset.union(*(atom for atom, target in atoms if target != DEAD))
+
     def over(self, alphabet: Alphabet) -> "Dfa":
         """The same language over an alphabet that refines this one."""
         if alphabet == self.alphabet:

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 
 import pytest
 from lark import Lark
@@ -9,7 +10,9 @@ from lark.exceptions import LarkError, UnexpectedInput
 from lark_inputs import accepts, inputs, linked
 
 from compiler.errors import UnsupportedToolset
+from compiler.lark import lark_lowering
 from compiler.lark.terminals import _alike
+from compiler.regular.dfa import Dfa
 
 TOP = r"""
 SP: " "
@@ -150,3 +153,25 @@ def test_all_that_python_takes_for_another_case_is_alike():
     for character in "aikszé\u0130\u0131ßµ\u03c3\u0390\ufb05\u0444":
         alike = set(re.findall(re.escape(character), text, re.IGNORECASE))
         assert alike <= _alike().get(character, {character})
+
+
+def test_hundreds_of_keywords_take_few_automata_each(monkeypatch):
+    """Each two were compared over an alphabet of their own, and each keyword written anew after each other one."""
+    made, over, outside = Counter(), Dfa.over, lark_lowering.beginning_outside
+    monkeypatch.setattr(Dfa, "over", lambda dfa, alphabet: made.update("o") or over(dfa, alphabet))
+    monkeypatch.setattr(
+        lark_lowering, "beginning_outside", lambda dfa, chars: made.update("b") or outside(dfa, chars)
+    )
+    rng = random.Random(1)
+    words = sorted({"".join(rng.choices("ABCDE", k=6)) for _ in range(150)})
+    keywords = " | ".join(f'"{word}"i' for word in words)
+    definition = f'start: t+\nt: NAME | NUMBER | "(" | k\nNAME: /[a-z_]+/\nNUMBER: /[0-9]+/\n%ignore " "\nk: {keywords}'
+    grammar = linked(definition)
+    assert made["o"] < 20 * len(words)
+    assert made["b"] < 4 * len(words)
+    parser = Lark(definition, parser="lalr")
+    for text in inputs(grammar, "hermes", 1, 10):
+        parser.parse(text)
+    first, second = words[:2]
+    good = (f"{first.lower()} {second}(", f"x{first.lower()}", f"{first.lower()}x 1 x", f"{first}1")
+    assert [text for text in good if not accepts(grammar, text)] == []
