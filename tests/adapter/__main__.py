@@ -3,6 +3,7 @@
 import argparse
 import signal
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, help="of torch")
     parser.add_argument("--recipe", choices=sorted(RECIPES), help="by default that of the device")
+    parser.add_argument("--learning-rate", type=float, help="by default that of the recipe")
     parser.add_argument("--workers", type=int, help="processes that generate conversations")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -43,6 +45,8 @@ def main() -> None:
     loaded = load_model(source, device=options.device, dtype=options.dtype)
     is_cpu = options.device == "cpu"
     recipe = RECIPES[options.recipe or ("cpu" if is_cpu else "gpu")]
+    if options.learning_rate:
+        recipe = replace(recipe, learning_rate=options.learning_rate)
     num_workers = options.workers if options.workers is not None else (0 if is_cpu else 4)
     trainer = AdapterTrainer(loaded, recipe, seed=options.seed, device=options.device)
     if options.begin_with:

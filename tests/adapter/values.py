@@ -1,9 +1,10 @@
 """Values of everyday parameters: what stands in the call, and the words in which people say it.
 
-A kind is the name of a function here, as `requests/` uses it. Values mix known words with invented ones, so
-that a model learns to copy what it reads, not to remember what it saw.
+A kind is the name of a function here, as `requests/` uses it. Values mix known words, invented ones and
+words of the model's vocabulary, so that a model learns to copy what it reads, not to remember what it saw.
 """
 
+import gzip
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +40,19 @@ def _read_pools() -> dict[str, tuple[str, ...]]:
     return {name: tuple(values.split(", ")) for name, _, values in named}
 
 
+def _read_vocabulary() -> tuple[tuple[str, ...], ...]:
+    """Words in lower case, with a capital, and in capitals, for which SmolLM2's vocabulary has a token.
+
+    Most of these tokens begin with a blank. In a call, a word follows a quotation mark, and is spelled with
+    other tokens: a model writes another word instead, unless it has learnt so of very many words.
+    """
+    words = gzip.decompress((Path(__file__).parent / "vocabulary.txt.gz").read_bytes()).decode().split()
+    cases = (str.islower, str.istitle, str.isupper)
+    return tuple(tuple(word for word in words if is_so(word)) for is_so in cases)
+
+
 _POOLS = _read_pools()
+_LOWER, _CAPITAL, _CAPITALS = _read_vocabulary()
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
     *("November", "December"),
@@ -89,6 +102,21 @@ def _known_or_new(known: tuple[str, ...], invent: Callable[[Random], str]) -> Ki
     return Kind(_TEXT, draw)
 
 
+def _word(rng: Random) -> str:
+    """A word in lower case: of the vocabulary, or invented."""
+    return rng.choice(_LOWER) if rng.random() < 0.6 else words.syllables(rng)
+
+
+def _name(rng: Random) -> str:
+    """A word with a capital: of the vocabulary, or invented."""
+    return rng.choice(_CAPITAL) if rng.random() < 0.5 else words.proper(rng)
+
+
+def _noun(rng: Random) -> str:
+    """One word or two in lower case."""
+    return " ".join(_word(rng) for _ in range(rng.choice((1, 1, 2))))
+
+
 def _written(make: Callable[[Random], str], *schemas: dict[str, Any]) -> Kind:
     """Texts that are said as they are written."""
 
@@ -100,23 +128,21 @@ def _written(make: Callable[[Random], str], *schemas: dict[str, Any]) -> Kind:
 
 
 def _person(rng: Random) -> str:
-    first = rng.choice(_POOLS["people"]) if rng.random() < 0.6 else words.proper(rng)
-    last = rng.choice(_POOLS["surnames"]) if rng.random() < 0.5 else words.proper(rng)
+    first = rng.choice(_POOLS["people"]) if rng.random() < 0.6 else _name(rng)
+    last = rng.choice(_POOLS["surnames"]) if rng.random() < 0.5 else _name(rng)
     return first if rng.random() < 0.3 else f"{first} {last}"
 
 
 def _company(rng: Random) -> str:
-    return f"{words.proper(rng)} {rng.choice(_POOLS['company ends'])}"
+    return f"{_name(rng)} {rng.choice(_POOLS['company ends'])}"
 
 
 def _title(rng: Random) -> str:
-    return " ".join(
-        words.proper(rng) if rng.random() < 0.5 else rng.choice(words.COMMON).capitalize() for _ in "ab"
-    )
+    return f"{_name(rng)} {_name(rng)}"
 
 
 def _quoted(rng: Random) -> Value:
-    text = words.phrase(rng, words.COMMON)
+    text = words.phrase(rng, _LOWER)
     quote = rng.choice('""\'')
     return Value(text, f"{quote}{text}{quote}")
 
@@ -259,17 +285,17 @@ def _plate(rng: Random) -> str:
 
 
 def _street(rng: Random) -> str:
-    return f"{words.digits(rng, 1, 3)} {words.proper(rng)} {rng.choice(('Road', 'Lane', 'Avenue', 'Square', 'Way'))}"
+    return f"{words.digits(rng, 1, 3)} {_name(rng)} {rng.choice(('Road', 'Lane', 'Avenue', 'Square', 'Way'))}"
 
 
 def _station(rng: Random) -> str:
-    return f"{words.proper(rng)} {rng.choice(('Square', 'Park', 'Gate', 'Bridge', 'Market', 'Hill'))}"
+    return f"{_name(rng)} {rng.choice(('Square', 'Park', 'Gate', 'Bridge', 'Market', 'Hill'))}"
 
 
 def _service(rng: Random) -> str:
     return rng.choice(
         (
-            words.syllables(rng),
+            _word(rng),
             f"{words.syllables(rng, 1, 2)}-{words.syllables(rng, 1, 2)}",
             f"{rng.choice(('db', 'api', 'web'))}-{words.digits(rng, 1, 2)}",
         )
@@ -315,27 +341,27 @@ _HOURS = {"type": "string", "description": "24-hour time, HH:MM"}
 _DAY_SCHEMA = {"type": "string", "enum": list(_DAYS)}
 KINDS: dict[str, Kind] = {
     "flag": FLAG,
-    "room": _known_or_new(_POOLS["rooms"], words.syllables),
-    "city": _known_or_new(_POOLS["cities"], words.proper),
-    "thing": _known_or_new(_POOLS["things"], words.syllables),
-    "food": _known_or_new(_POOLS["foods"], words.syllables),
-    "drug": _known_or_new(_POOLS["drugs"], words.syllables),
-    "subject": _known_or_new(_POOLS["subjects"], words.syllables),
+    "room": _known_or_new(_POOLS["rooms"], _noun),
+    "city": _known_or_new(_POOLS["cities"], _name),
+    "thing": _known_or_new(_POOLS["things"], _noun),
+    "food": _known_or_new(_POOLS["foods"], _noun),
+    "drug": _known_or_new(_POOLS["drugs"], _word),
+    "subject": _known_or_new(_POOLS["subjects"], _word),
     "person": _written(_person),
-    "doctor": _written(lambda rng: f"Dr. {rng.choice((rng.choice(_POOLS['surnames']), words.proper(rng)))}"),
+    "doctor": _written(lambda rng: f"Dr. {rng.choice((rng.choice(_POOLS['surnames']), _name(rng)))}"),
     "company": _written(_company),
     "title": _written(_title),
-    "team": _written(lambda rng: f"{rng.choice(('FC', 'SC', 'United', 'Real'))} {words.proper(rng)}"),
-    "place": _written(lambda rng: rng.choice((words.proper(rng), _station(rng)))),
+    "team": _written(lambda rng: f"{rng.choice(('FC', 'SC', 'United', 'Real'))} {_name(rng)}"),
+    "place": _written(lambda rng: rng.choice((_name(rng), _station(rng)))),
     "station": _written(_station),
     "street": _written(_street),
     "code": _written(words.code),
     "plate": _written(_plate),
-    "word": _written(lambda rng: words.syllables(rng, 2, 3)),
+    "word": _written(_word),
     "service": _written(_service),
     "flagname": _written(lambda rng: words.identifier(rng, 2)),
-    "channel": _written(lambda rng: rng.choice(("", "#")) + words.syllables(rng, 2, 3)),
-    "hostname": _written(lambda rng: f"{words.syllables(rng, 1, 2)}.{words.syllables(rng, 1, 2)}.example"),
+    "channel": _written(lambda rng: rng.choice(("", "#")) + _word(rng)),
+    "hostname": _written(lambda rng: f"{_word(rng)}.{words.syllables(rng, 1, 2)}.example"),
     "filename": _written(lambda rng: words.path(rng).rpartition("/")[2]),
     "url": _written(
         lambda rng: f"https://{words.syllables(rng, 1, 2)}.example/{words.syllables(rng, 1, 2)}",
@@ -343,7 +369,7 @@ KINDS: dict[str, Kind] = {
         {"type": "string", "format": "uri"},
     ),
     "ticker": _written(
-        lambda rng: _letters(rng, rng.randint(3, 4)),
+        lambda rng: rng.choice((rng.choice(_CAPITALS), _letters(rng, rng.randint(3, 4)))),
         {"type": "string"},
         {"type": "string", "pattern": "^[A-Z]+$"},
     ),
