@@ -179,11 +179,12 @@ class ToolImports:
             reports = await self._compiled(pinned, toolset, budget)
             try:
                 revision = await self._catalog.change(
-                    name, _always(toolset), Precondition(current.etag), owner=principal.owner
+                    name,
+                    _accepting_only(pinned, toolset.documents, tool_names, source_id),
+                    precondition,
+                    owner=principal.owner,
                 )
-            except StaleRevision:
-                if precondition.if_match is not None:
-                    raise
+            except _NotCompiled:
                 continue
             return Registration(revision, reports)
 
@@ -308,8 +309,25 @@ def _check_sizes(toolset: Toolset) -> None:
         raise InvalidField("source", f"{reason}; name one of the {len(toolset.sources)} sources")
 
 
-def _always(toolset: Toolset) -> Callable[[Revision], Toolset]:
-    return lambda _revision: toolset
+class _NotCompiled(Exception):
+    """Other tools would be accepted than those that were compiled, as the toolset has changed meanwhile."""
+
+
+def _accepting_only(
+    compiled: Sequence[Tool],
+    documents: Mapping[str, Any],
+    tool_names: Collection[str] | None,
+    source_id: str | None,
+) -> Callable[[Revision], Toolset]:
+    """A change that accepts tools, if they are those that were compiled, with these documents."""
+
+    def accepted(revision: Revision) -> Toolset:
+        toolset, tools = accepting(revision.toolset, tool_names, source_id)
+        if tools != compiled or toolset.documents != documents:
+            raise _NotCompiled
+        return toolset
+
+    return accepted
 
 
 def _of_toolset(change: Callable[[Toolset], Toolset]) -> Callable[[Revision], Toolset]:

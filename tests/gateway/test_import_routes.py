@@ -9,10 +9,13 @@ from mcp.server import MCPServer
 from serving import client_of, served
 from source_server import SHOP, document, operation, served_document, tool, web
 
+from gateway.access.principal import Principal
 from gateway.app import create_app
+from gateway.toolsets.tool_imports import Offer, ToolImports
 
 PATH = "/v1/toolsets/desk"
 IMPORT = f"{PATH}/import"
+OTHER = Principal("other")
 
 
 def listing(*tools, location="https://desk.example/mcp", **fields):
@@ -123,6 +126,37 @@ async def test_what_the_reviewer_saw_is_what_is_accepted(client):
     stale = await client.post(f"{PATH}/accept", json={}, headers={"If-Match": etag})
     assert (stale.status_code, stale.json()["type"]) == (412, "urn:callgate:stale-revision")
     assert "Poisoned" not in (await client.get(PATH)).text.partition('"sources"')[0]
+
+
+@pytest.mark.parametrize(("written", "num_compiled"), [("other", 1), ("pay", 2)])
+async def test_offers_are_accepted_while_others_write_to_the_toolset(
+    client, monkeypatch, written, num_compiled
+):
+    """Each writer made it begin anew, so that it did not end beside a few that write all the time."""
+    compiled, compile_tools = [], ToolImports._compiled
+
+    async def noted(imports, tools, *arguments):
+        if not compiled:
+            changed = tool(written, description="Written meanwhile.")
+            if written == "pay":
+                offer = Offer("mcp", "https://desk.example/mcp", [changed])
+                await imports.import_offer("desk", offer, principal=OTHER)
+            else:
+                await imports._registry.put_tool("desk", written, changed, principal=OTHER)
+        compiled.append([each.description for each in tools])
+        return await compile_tools(imports, tools, *arguments)
+
+    await taken(client, tool("pay"), status=201)
+    await taken(client, tool("pay", description="Reviewed."))
+    monkeypatch.setattr(ToolImports, "_compiled", noted)
+    accepted = await client.post(f"{PATH}/accept", json={"tools": ["pay"]})
+    assert accepted.status_code == 200
+    assert len(compiled) == num_compiled
+    served = {
+        each["name"]: each["description"] for each in (await client.get(f"{PATH}/tools")).json()["tools"]
+    }
+    assert [served["pay"]] == compiled[-1]
+    assert set(served) == {"pay", written}
 
 
 async def test_a_tool_that_was_edited_here_is_only_offered_when_its_source_changes(client):
