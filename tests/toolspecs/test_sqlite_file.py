@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolspecs.stores import sqlite
 from toolspecs.stores.sqlite import SQLiteStore
 
 
@@ -54,22 +55,55 @@ async def test_large_values_are_not_read_on_the_way_to_others(tmp_path):
     await store.close()
 
 
+FORMER = "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires_at REAL) WITHOUT ROWID"
+FORMER_SET = """
+INSERT INTO entries VALUES (:key, :value, :expires_at)
+ON CONFLICT (key) DO UPDATE SET value = :value, expires_at = :expires_at
+"""
+
+
 @pytest.mark.parametrize("num_processes", [1, 4])
-async def test_what_the_former_table_has_is_moved(tmp_path, num_processes):
+async def test_what_the_former_table_has_is_moved_piece_by_piece(tmp_path, monkeypatch, num_processes):
     path = tmp_path / "s.db"
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires_at REAL) WITHOUT ROWID"
-        )
+        connection.execute(FORMER)
         rows = [(f"k{number}", os.urandom(9), None if number % 2 else 1e12) for number in range(500)]
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+    monkeypatch.setattr(sqlite, "BYTES_AT_ONCE", 100)
     stores = [SQLiteStore(path) for _ in range(num_processes)]
     found = await asyncio.gather(*(store.get_many([key for key, _, _ in rows]) for store in stores))
     assert found == [[value for _, value, _ in rows]] * num_processes
-    await stores[0].touch(["k0"], 5)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT name FROM sqlite_schema WHERE name = 'entries'").fetchall() == []
-        expiring = "SELECT count(*) FROM stored WHERE expires_at IS NOT NULL"
+        expiring = "SELECT count(*) FROM stored WHERE expires_at = 1e12"
         assert connection.execute(expiring).fetchone() == (250,)
     for store in stores:
         await store.close()
+
+
+async def test_a_move_needs_little_room(tmp_path):
+    """It doubled the file, and then its log: on a disk with less room, no version could open it any more."""
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(FORMER)
+        for number in range(30):
+            connection.execute(
+                "INSERT INTO entries VALUES (?, ?, NULL)", (f"k{number}", os.urandom(2_000_000))
+            )
+    before = path.stat().st_size
+    store = SQLiteStore(path)
+    await store.ping()
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < before + 5 * sqlite.BYTES_AT_ONCE
+    assert len([key async for key in store.scan("k")]) == 30
+    await store.close()
+
+
+async def test_an_earlier_version_reads_what_it_cannot_write(tmp_path):
+    """It made a table of its own, and answered as if nothing had ever been stored."""
+    store = SQLiteStore(tmp_path / "s.db")
+    await store.set("k", b"1")
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        connection.execute(FORMER)
+        assert connection.execute("SELECT value FROM entries WHERE key = 'k'").fetchone() == (b"1",)
+        with pytest.raises(sqlite3.OperationalError, match="view"):
+            connection.execute(FORMER_SET, {"key": "k", "value": b"2", "expires_at": None})
+    await store.close()

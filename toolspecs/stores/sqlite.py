@@ -34,15 +34,17 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS stored (key TEXT NOT NULL PRIMARY KEY, expires_at REAL, value BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS stored_expiring ON stored (expires_at) WHERE expires_at IS NOT NULL;
 """
-HAS_FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries'"
+FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries' AND type = 'table'"
+FORMER_SIZES = "SELECT key, length(value) FROM entries ORDER BY key LIMIT 1000"
 MOVE_FORMER = """
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS entries (key, expires_at, value);
-INSERT OR IGNORE INTO stored (key, expires_at, value) SELECT key, expires_at, value FROM entries;
-DROP TABLE entries;
-COMMIT;
+INSERT OR IGNORE INTO stored (key, expires_at, value)
+SELECT key, expires_at, value FROM entries WHERE key <= :last
 """
-"""Moves what earlier versions wrote; the first statement is for a process that was later than another one."""
+DELETE_FORMER = "DELETE FROM entries WHERE key <= :last"
+BYTES_AT_ONCE = 8_000_000
+"""What one transaction moves: little, since the file and its log grow by so much until the next one."""
+FOR_FORMER = "CREATE VIEW IF NOT EXISTS entries AS SELECT key, value, expires_at FROM stored"
+"""What earlier versions see: they can read it, and fail to write."""
 
 # The statements below are made of constants only.
 # ruff: noqa: S608
@@ -267,12 +269,36 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
         # FULL, because a registration that was acknowledged has to survive a power cut.
         await connection.execute_fetchall("PRAGMA synchronous = FULL")
         await connection.executescript(SCHEMA)
-        if await connection.execute_fetchall(HAS_FORMER):
-            await connection.executescript(MOVE_FORMER)
+        await _move_former(connection)
+        await connection.execute_fetchall(FOR_FORMER)
     except BaseException:
         await connection.close()
         raise
     return connection
+
+
+async def _move_former(connection: aiosqlite.Connection) -> None:
+    """Move what earlier versions wrote, piece by piece; processes that open the file do it together."""
+    while await connection.execute_fetchall(FORMER):
+        await connection.execute_fetchall("BEGIN IMMEDIATE")
+        if await connection.execute_fetchall(FORMER):  # no other process was first
+            await _move_some(connection)
+        await connection.execute_fetchall("COMMIT")
+
+
+async def _move_some(connection: aiosqlite.Connection) -> None:
+    """Move the first entries, or remove their table if there are none any more."""
+    last, num_bytes = None, 0
+    for key, size in await connection.execute_fetchall(FORMER_SIZES):
+        num_bytes += size
+        if last is not None and num_bytes > BYTES_AT_ONCE:
+            break
+        last = key
+    if last is None:
+        await connection.execute_fetchall("DROP TABLE entries")
+        return
+    await connection.execute_fetchall(MOVE_FORMER, {"last": last})
+    await connection.execute_fetchall(DELETE_FORMER, {"last": last})
 
 
 def _make_for_owner(path: Path) -> None:
