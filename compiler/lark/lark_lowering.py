@@ -17,11 +17,16 @@ from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
 from compiler.lark.competitors import find_competitors
 from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, read_source, refusal
-from compiler.lark.lexing import beginning_outside, forbidden_next, over_one_alphabet, reserved_keywords
+from compiler.lark.lexing import (
+    apart_from,
+    beginning_outside,
+    forbidden_next,
+    over_one_alphabet,
+    reserved_keywords,
+)
 from compiler.lark.terminals import read_terminals
 from compiler.regular.charset import Ranges, intersection
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.language import union_of
 from compiler.scalars.strings import StringLowering
 
 MAX_RULES = 5_000
@@ -148,26 +153,21 @@ class _LarkLowering:
         return self._texts[key]
 
     def _lowered(self, name: str, excluded: Ranges, reserved: tuple[str, ...]) -> Expr | None:
-        texts = self._apart_from(name, reserved)
-        return self._written(name, beginning_outside(texts, excluded) if excluded else texts)
+        try:
+            texts = self._apart_from(name, reserved)
+            return self._written(name, beginning_outside(texts, excluded) if excluded else texts)
+        except TooManyStates as error:
+            raise self._source.refusal(name, str(error), "Simplify it.") from error
 
     def _apart_from(self, name: str, keywords: tuple[str, ...]) -> Dfa:
         """The texts of a terminal that are none of some keywords'."""
-        texts = self._terminals[name].written
-        if not keywords:
-            return texts
         if (name, keywords) not in self._apart:
-            all_of_them = union_of(self._terminals[keyword].lexed for keyword in keywords)
-            self._apart[name, keywords] = texts.without(all_of_them)
+            lexed = [self._terminals[keyword].lexed for keyword in keywords]
+            self._apart[name, keywords] = apart_from(self._terminals[name].written, lexed)
         return self._apart[name, keywords]
 
     def _written(self, name: str, texts: Dfa) -> Expr | None:
-        if texts.is_empty:
-            return None
-        try:
-            expr = self._writer.lower_dfa(texts)
-        except TooManyStates as error:
-            raise self._source.refusal(name, str(error), "Simplify it.") from error
+        expr = None if texts.is_empty else self._writer.lower_dfa(texts)
         return None if expr is None else self.rules.define(f"t_{name}", Rule(expr))
 
 

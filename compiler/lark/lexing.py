@@ -4,12 +4,12 @@ Two terminals *compete* if both may come at some place (`compiler.lark.competito
 ends, neither the terminal nor any competitor may be able to go on with the next character, because a lexer
 would go on. Nor may the text be that of a keyword that competes with it there.
 
-Hundreds of terminals may compete, so their automata are first brought over one alphabet: to compare two of
-them then takes few steps, unless they have long texts in common.
+Hundreds of terminals may compete, so their automata are first brought over one alphabet, unless that makes
+them large. To compare two of them then takes few steps, if they have no long texts in common.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -19,12 +19,18 @@ from compiler.lark.terminals import Terminal
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, Alphabet, Dfa
+from compiler.regular.language import union_of
+
+MAX_CELLS = 1_000_000
+"""The most cells of all automata together over one alphabet: of states times its symbols."""
 
 
-def over_one_alphabet(terminals: Mapping[str, Terminal]) -> dict[str, Terminal]:
-    """The terminals with automata that can be compared."""
+def over_one_alphabet(terminals: Mapping[str, Terminal]) -> Mapping[str, Terminal]:
+    """The terminals with automata that are compared quickly; as they are if those would take much memory."""
     automata = [dfa for terminal in terminals.values() for dfa in (terminal.written, terminal.lexed)]
     alphabet = Alphabet.of([atom for dfa in automata for atom in dfa.alphabet.atoms])
+    if len(alphabet.atoms) * sum(len(dfa.table) for dfa in automata) > MAX_CELLS:
+        return terminals
     return {
         name: replace(terminal, written=terminal.written.over(alphabet), lexed=terminal.lexed.over(alphabet))
         for name, terminal in terminals.items()
@@ -34,7 +40,7 @@ def over_one_alphabet(terminals: Mapping[str, Terminal]) -> dict[str, Terminal]:
 def forbidden_next(
     terminals: Mapping[str, Terminal], competitors: Mapping[Symbol, Collection[str]]
 ) -> dict[str, Ranges]:
-    """For each terminal the characters that may not follow its texts; the terminals have one alphabet."""
+    """For each terminal the characters that may not follow its texts."""
     beside: defaultdict[str, set[str]] = defaultdict(set)
     for symbol, names in competitors.items():
         beside[symbol.name].update(names)
@@ -54,8 +60,7 @@ def reserved_keywords(
 ) -> dict[Symbol, tuple[str, ...]]:
     """For each terminal at its place the competing keywords of which it has a text; none for keywords.
 
-    Patterns are not told apart here: of two that follow the same terminals, often only one may come. The
-    terminals have one alphabet.
+    Patterns are not told apart here: of two that follow the same terminals, often only one may come.
     """
     keywords = {name for name, terminal in terminals.items() if terminal.is_keyword}
 
@@ -74,6 +79,9 @@ def reserved_keywords(
 
 def _extensions(written: Dfa, lexed: Dfa) -> Ranges:
     """The characters with which `lexed` goes on where a text of `written` ends."""
+    if not charset.intersection(written.first, lexed.first):
+        return ()
+    written, lexed = _over_one_alphabet(written, lexed)
     symbols = {
         symbol
         for here, there in _states_after_the_same_texts(written, lexed)
@@ -85,10 +93,20 @@ def _extensions(written: Dfa, lexed: Dfa) -> Ranges:
 
 
 def _have_text_in_common(first: Dfa, second: Dfa) -> bool:
+    if not charset.intersection(first.first, second.first):
+        return False
+    first, second = _over_one_alphabet(first, second)
     return any(
         here in first.accepting and there in second.accepting
         for here, there in _states_after_the_same_texts(first, second)
     )
+
+
+def _over_one_alphabet(first: Dfa, second: Dfa) -> tuple[Dfa, Dfa]:
+    if first.alphabet == second.alphabet:
+        return first, second
+    alphabet = Alphabet.of([*first.alphabet.atoms, *second.alphabet.atoms])
+    return first.over(alphabet), second.over(alphabet)
 
 
 def _states_after_the_same_texts(first: Dfa, second: Dfa) -> set[tuple[int, int]]:
@@ -99,6 +117,12 @@ def _states_after_the_same_texts(first: Dfa, second: Dfa) -> set[tuple[int, int]
         return [pair for pair in pairs if DEAD not in pair]
 
     return reachable([(0, 0)], successors)
+
+
+def apart_from(texts: Dfa, keywords: Iterable[Dfa]) -> Dfa:
+    """The texts that are none of the keywords'; only the keywords among them are united, which may be few."""
+    common = [first.intersect(second) for first, second in (_over_one_alphabet(texts, k) for k in keywords)]
+    return texts.without(union_of(common)) if common else texts
 
 
 def beginning_outside(dfa: Dfa, forbidden: Ranges) -> Dfa:

@@ -145,7 +145,7 @@ class Dfa:
             lengths[state] = max((lengths[target] + 1 for target in successors[state]), default=0)
         return lengths[0]
 
-    @property
+    @cached_property
     def first(self) -> Ranges:
         """The characters with which texts of this minimised automaton may begin."""
         atoms = zip(self.alphabet.atoms, self.table[0], strict=True)

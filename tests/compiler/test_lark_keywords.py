@@ -10,7 +10,7 @@ from lark.exceptions import LarkError, UnexpectedInput
 from lark_inputs import accepts, inputs, linked
 
 from compiler.errors import UnsupportedToolset
-from compiler.lark import lark_lowering
+from compiler.lark import lark_lowering, lexing
 from compiler.lark.terminals import _alike
 from compiler.regular.dfa import Dfa
 
@@ -175,3 +175,26 @@ def test_hundreds_of_keywords_take_few_automata_each(monkeypatch):
     first, second = words[:2]
     good = (f"{first.lower()} {second}(", f"x{first.lower()}", f"{first.lower()}x 1 x", f"{first}1")
     assert [text for text in good if not accepts(grammar, text)] == []
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_of_many_keywords_only_those_of_a_name_are_taken_from_it(monkeypatch, is_small):
+    """All of two long lists were united first, for which there were too many states: an internal error."""
+    monkeypatch.setattr(lexing, "MAX_CELLS", lexing.MAX_CELLS if is_small else 0)
+    rng = random.Random(5)
+    products, parts = (
+        [f"{''.join(rng.choices('ABCDEF', k=9))} {''.join(rng.choices('abcdef', k=9))}" for _ in range(120)]
+        for _ in "ab"
+    )
+    lists = [
+        " | ".join(f'"{text}"' for text in (*texts, word))
+        for texts, word in ((products, "any"), (parts, "some"))
+    ]
+    definition = 'start: (A | B | WORD) ("," (A | B | WORD))*\nWORD: /[a-z]+/\nA: {}\nB: {}\n'.format(*lists)
+    grammar = linked(definition)
+    good = ("any", "some", "anyone", f"x,{products[3]},{parts[-1]},some")
+    assert [text for text in good if not accepts(grammar, text)] == []
+    assert not accepts(grammar, products[3][:12])
+    parser = Lark(definition, parser="lalr")
+    for text in (*good, *inputs(grammar, "hermes", 1, 10)):
+        parser.parse(text)

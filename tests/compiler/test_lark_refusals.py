@@ -1,5 +1,8 @@
 """Grammars for Lark that cannot be upheld: the refusal says which line, why, and what to write instead."""
 
+import random
+from string import ascii_lowercase
+
 import pytest
 from lark_inputs import linked
 
@@ -71,3 +74,13 @@ def test_a_refusal_tells_a_way_out(definition, way_out):
         linked(definition)
     [(_, error)] = refused.value.refusals
     assert error.suggestion == way_out
+
+
+def test_a_terminal_that_is_too_large_without_its_keywords_is_refused():
+    """It was an internal error."""
+    rng = random.Random(1)
+    keywords = " | ".join(f'"{"".join(rng.choices(ascii_lowercase, k=80))}"' for _ in range(40))
+    with pytest.raises(
+        UnsupportedToolset, match="line 2: terminal WORD needs an automaton of more than 3000"
+    ):
+        linked(f"start: WORD | k\nWORD: /[a-z]+/\nk: {keywords}")
