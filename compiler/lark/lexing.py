@@ -21,8 +21,8 @@ from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, Alphabet, Dfa
 from compiler.regular.language import union_of
 
-MAX_CELLS = 1_000_000
-"""The most cells of all automata together over one alphabet: of states times its symbols."""
+MAX_CELLS = 8_000_000
+"""The most cells of all automata together over one alphabet, states times symbols: eight bytes each."""
 
 
 def over_one_alphabet(terminals: Mapping[str, Terminal]) -> Mapping[str, Terminal]:

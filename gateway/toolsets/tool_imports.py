@@ -5,6 +5,7 @@ that differ are compiled and compared, kept beside the toolset, and served once 
 tools are no exception: a model reads their descriptions as it reads those of the others.
 """
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -323,7 +324,9 @@ def _accepting_only(
 
     def accepted(revision: Revision) -> Toolset:
         toolset, tools = accepting(revision.toolset, tool_names, source_id)
-        if tools != compiled or toolset.documents != documents:
+        # Python takes `1` and `true` for equal, and objects with other orders of keys.
+        is_same = [tool.digest for tool in tools] == [tool.digest for tool in compiled]
+        if not is_same or json.dumps(toolset.documents) != json.dumps(documents):
             raise _NotCompiled
         return toolset
 

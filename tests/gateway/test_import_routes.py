@@ -128,35 +128,40 @@ async def test_what_the_reviewer_saw_is_what_is_accepted(client):
     assert "Poisoned" not in (await client.get(PATH)).text.partition('"sources"')[0]
 
 
-@pytest.mark.parametrize(("written", "num_compiled"), [("other", 1), ("pay", 2)])
+@pytest.mark.parametrize(
+    ("written", "schema", "num_compiled"),
+    [("other", {"const": 2}, 1), ("pay", {"const": 2}, 2), ("pay", {"const": True}, 2)],
+)
 async def test_offers_are_accepted_while_others_write_to_the_toolset(
-    client, monkeypatch, written, num_compiled
+    client, monkeypatch, written, schema, num_compiled
 ):
-    """Each writer made it begin anew, so that it did not end beside a few that write all the time."""
+    """Each writer made it begin anew, so that it did not end beside a few that write all the time.
+
+    Python takes `true` for equal to `1`; what was not compiled is not served.
+    """
     compiled, compile_tools = [], ToolImports._compiled
 
     async def noted(imports, tools, *arguments):
         if not compiled:
-            changed = tool(written, description="Written meanwhile.")
+            changed = tool(written, schema, "Reviewed.")
             if written == "pay":
                 offer = Offer("mcp", "https://desk.example/mcp", [changed])
                 await imports.import_offer("desk", offer, principal=OTHER)
             else:
                 await imports._registry.put_tool("desk", written, changed, principal=OTHER)
-        compiled.append([each.description for each in tools])
+        compiled.append([each.digest for each in tools])
         return await compile_tools(imports, tools, *arguments)
 
     await taken(client, tool("pay"), status=201)
-    await taken(client, tool("pay", description="Reviewed."))
+    await taken(client, tool("pay", {"const": 1}, "Reviewed."))
     monkeypatch.setattr(ToolImports, "_compiled", noted)
     accepted = await client.post(f"{PATH}/accept", json={"tools": ["pay"]})
     assert accepted.status_code == 200
     assert len(compiled) == num_compiled
-    served = {
-        each["name"]: each["description"] for each in (await client.get(f"{PATH}/tools")).json()["tools"]
-    }
-    assert [served["pay"]] == compiled[-1]
-    assert set(served) == {"pay", written}
+    served = (await client.get(f"{PATH}/tools/pay", params={"shape": "mcp"})).json()
+    amount = {"const": 1} if written == "other" else schema
+    assert json.dumps(served["inputSchema"]) == json.dumps(tool("pay", amount)["inputSchema"])
+    assert set(await names(client)) == {"pay", written}
 
 
 async def test_a_tool_that_was_edited_here_is_only_offered_when_its_source_changes(client):

@@ -42,9 +42,18 @@ SELECT key, expires_at, value FROM entries WHERE key <= :last
 """
 DELETE_FORMER = "DELETE FROM entries WHERE key <= :last"
 BYTES_AT_ONCE = 8_000_000
-"""What one transaction moves: little, since the file and its log grow by so much until the next one."""
-FOR_FORMER = "CREATE VIEW IF NOT EXISTS entries AS SELECT key, value, expires_at FROM stored"
-"""What earlier versions see: they can read it, and fail to write."""
+"""What one transaction moves: little, since the file grows by so much until the next one. The log is used
+anew only if no other process reads at that moment."""
+FOR_FORMER = (
+    "CREATE VIEW IF NOT EXISTS entries AS SELECT key, value, expires_at FROM stored",
+    *(
+        f"CREATE TRIGGER IF NOT EXISTS entries_{change} INSTEAD OF {change} ON entries"
+        " BEGIN SELECT RAISE(ABORT, 'a later version of Callgate has this file'); END"
+        for change in ("INSERT", "UPDATE", "DELETE")
+    ),
+)
+"""What earlier versions see: they read it, and fail to write. Without the triggers, statements with RETURNING
+change nothing and return the rows as if they had."""
 
 # The statements below are made of constants only.
 # ruff: noqa: S608
@@ -270,7 +279,8 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
         await connection.execute_fetchall("PRAGMA synchronous = FULL")
         await connection.executescript(SCHEMA)
         await _move_former(connection)
-        await connection.execute_fetchall(FOR_FORMER)
+        for statement in FOR_FORMER:
+            await connection.execute_fetchall(statement)
     except BaseException:
         await connection.close()
         raise
@@ -287,7 +297,7 @@ async def _move_former(connection: aiosqlite.Connection) -> None:
 
 
 async def _move_some(connection: aiosqlite.Connection) -> None:
-    """Move the first entries, or remove their table if there are none any more."""
+    """Move the first entries, or put the view in the place of their table if there are none any more."""
     last, num_bytes = None, 0
     for key, size in await connection.execute_fetchall(FORMER_SIZES):
         num_bytes += size
@@ -295,7 +305,8 @@ async def _move_some(connection: aiosqlite.Connection) -> None:
             break
         last = key
     if last is None:
-        await connection.execute_fetchall("DROP TABLE entries")
+        for statement in ("DROP TABLE entries", *FOR_FORMER):
+            await connection.execute_fetchall(statement)
         return
     await connection.execute_fetchall(MOVE_FORMER, {"last": last})
     await connection.execute_fetchall(DELETE_FORMER, {"last": last})
