@@ -46,9 +46,10 @@ def _read_vocabulary() -> tuple[tuple[str, ...], ...]:
     Most of these tokens begin with a blank. In a call, a word follows a quotation mark, and is spelled with
     other tokens: a model writes another word instead, unless it has learnt so of very many words.
     """
-    words = gzip.decompress((Path(__file__).parent / "vocabulary.txt.gz").read_bytes()).decode().split()
+    packed = (Path(__file__).parent / "vocabulary.txt.gz").read_bytes()
+    vocabulary = gzip.decompress(packed).decode().split()
     cases = (str.islower, str.istitle, str.isupper)
-    return tuple(tuple(word for word in words if is_so(word)) for is_so in cases)
+    return tuple(tuple(word for word in vocabulary if is_so(word)) for is_so in cases)
 
 
 _POOLS = _read_pools()

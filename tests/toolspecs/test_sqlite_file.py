@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import sqlite
 from toolspecs.stores.sqlite import SQLiteStore
 
@@ -116,3 +117,15 @@ async def test_an_earlier_version_reads_what_it_cannot_write(tmp_path):
                 connection.execute(statement, {"key": "k", "value": b"2", "expires_at": None}).fetchall()
     assert await store.get("k") == b"1"
     await store.close()
+
+
+async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(tmp_path, monkeypatch):
+    """A process that was killed between them would have left a view on which changes seem to succeed."""
+    path = tmp_path / "s.db"
+    monkeypatch.setattr(sqlite, "FOR_FORMER", (*sqlite.FOR_FORMER[:2], "killed here"))
+    with pytest.raises(StoreUnavailable):
+        await SQLiteStore(path).ping()
+    with closing(sqlite3.connect(path)) as connection:
+        assert (
+            connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'entries%'").fetchall() == []
+        )

@@ -34,7 +34,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS stored (key TEXT NOT NULL PRIMARY KEY, expires_at REAL, value BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS stored_expiring ON stored (expires_at) WHERE expires_at IS NOT NULL;
 """
-FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries' AND type = 'table'"
+HAS_FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries' AND type = 'table'"
 FORMER_SIZES = "SELECT key, length(value) FROM entries ORDER BY key LIMIT 1000"
 MOVE_FORMER = """
 INSERT OR IGNORE INTO stored (key, expires_at, value)
@@ -54,6 +54,8 @@ FOR_FORMER = (
 )
 """What earlier versions see: they read it, and fail to write. Without the triggers, statements with RETURNING
 change nothing and return the rows as if they had."""
+IS_MOVED = "SELECT 1 FROM sqlite_schema WHERE name = 'entries_DELETE'"
+"""Whether the last of these is there; they are made in one transaction."""
 
 # The statements below are made of constants only.
 # ruff: noqa: S608
@@ -279,8 +281,6 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
         await connection.execute_fetchall("PRAGMA synchronous = FULL")
         await connection.executescript(SCHEMA)
         await _move_former(connection)
-        for statement in FOR_FORMER:
-            await connection.execute_fetchall(statement)
     except BaseException:
         await connection.close()
         raise
@@ -288,28 +288,32 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
 
 
 async def _move_former(connection: aiosqlite.Connection) -> None:
-    """Move what earlier versions wrote, piece by piece; processes that open the file do it together."""
-    while await connection.execute_fetchall(FORMER):
+    """Move what earlier versions wrote, piece by piece, until they may only read.
+
+    Processes that open the file at once do it together.
+    """
+    while not await connection.execute_fetchall(IS_MOVED):
         await connection.execute_fetchall("BEGIN IMMEDIATE")
-        if await connection.execute_fetchall(FORMER):  # no other process was first
+        if not await connection.execute_fetchall(IS_MOVED):  # no other process was first
             await _move_some(connection)
         await connection.execute_fetchall("COMMIT")
 
 
 async def _move_some(connection: aiosqlite.Connection) -> None:
-    """Move the first entries, or put the view in the place of their table if there are none any more."""
+    """Move the first entries; if there are none any more, put the view in the place of their table."""
+    has_former = bool(await connection.execute_fetchall(HAS_FORMER))
     last, num_bytes = None, 0
-    for key, size in await connection.execute_fetchall(FORMER_SIZES):
+    for key, size in await connection.execute_fetchall(FORMER_SIZES) if has_former else ():
         num_bytes += size
         if last is not None and num_bytes > BYTES_AT_ONCE:
             break
         last = key
-    if last is None:
-        for statement in ("DROP TABLE entries", *FOR_FORMER):
-            await connection.execute_fetchall(statement)
+    if last is not None:
+        await connection.execute_fetchall(MOVE_FORMER, {"last": last})
+        await connection.execute_fetchall(DELETE_FORMER, {"last": last})
         return
-    await connection.execute_fetchall(MOVE_FORMER, {"last": last})
-    await connection.execute_fetchall(DELETE_FORMER, {"last": last})
+    for statement in ("DROP TABLE entries", *FOR_FORMER) if has_former else FOR_FORMER:
+        await connection.execute_fetchall(statement)
 
 
 def _make_for_owner(path: Path) -> None:
