@@ -49,7 +49,7 @@ def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
     operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
     table = operations.partition("## Settings\n")[2].partition("\n## ")[0]
     text = (ROOT / "README.md").read_text("utf-8") + table
-    variables = {setting.variable for setting in settings_table()}
+    variables = {setting.variable for setting in settings_table()} | {"CALLGATE_CONFIG"}
     options = {setting.option for setting in settings_table()} | {"--config"}
     assert set(re.findall(r"CALLGATE_[A-Z_]+", text)) <= variables
     assert set(re.findall(r"`(--[a-z-]+)", text)) <= options

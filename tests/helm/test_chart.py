@@ -88,6 +88,18 @@ def test_values_arrive_in_the_settings():
     assert (settings.telemetry, settings.otlp_endpoint) == ("otlp", "http://collector:4318/v1/traces")
 
 
+def test_every_command_in_a_gateway_pod_has_its_settings():
+    """`callgate store gc` in a pod must not collect by the defaults."""
+    objects = render("{}")
+    spec = objects["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
+    gateway = spec["containers"][0]
+    [mount] = [mount for mount in gateway["volumeMounts"] if mount["name"] == "config"]
+    [volume] = [volume for volume in spec["volumes"] if volume["name"] == "config"]
+    [name] = objects["ConfigMap", volume["configMap"]["name"]]["data"]
+    assert {"name": "CALLGATE_CONFIG", "value": f"{mount['mountPath']}/{name}"} in gateway["env"]
+    assert gateway["command"] == ["callgate", "serve"]
+
+
 def test_the_password_of_redis_is_no_part_of_a_url():
     """What an existing Secret holds may be any characters; the gateway writes them into the URL."""
     values = "redis: {existingSecret: mine}"

@@ -76,8 +76,8 @@ def listed(packages: list[tuple[str, str]]) -> str:
     head = f"""\
 # Dependencies
 
-What is in the image beside Python, and each package's licence as its own metadata say. `make lock` writes this page,
-together with `requirements/image.txt`, which holds the hashes. torch {torch} ({licence("torch")}) comes with it, from the index
+The packages in the image besides Python, each with its licence as its metadata states it. `make lock` writes this page,
+together with `requirements/image.txt`, which holds the hashes. torch {torch} ({licence("torch")}) is installed too, from the index
 that `TORCH_INDEX` names. `make release` writes a bill of materials, `callgate.cdx.json`, in CycloneDX's format.
 
 | package | version | licence |
