@@ -104,7 +104,10 @@ class Replica:
         self._num_failures = 0
         self._failing: set[str] = set()
         """The clients whose requests have failed since the last success."""
-        self._checked_at = -math.inf
+        self._passed_at = -math.inf
+        """When it last passed the canary, on the monotonic clock."""
+        self._is_canary_due = False
+        """Whether something came up since then that asks for the canary before its time."""
         self._is_healthy = False
         """Whether it said so when it was last checked."""
         self._is_due = asyncio.Event()
@@ -158,7 +161,7 @@ class Replica:
         self._failing.add(client_id)
         is_broken = self._num_failures >= MAX_FAILURES
         if isinstance(error, EngineUnreachable) or (is_broken and len(self._failing) > 1):
-            self._take_none(error.reason)
+            self._open_circuit(error.reason)
         elif is_broken:
             self.suspect()
 
@@ -170,17 +173,20 @@ class Replica:
 
     def suspect(self) -> None:
         """Let the canary run soon: requests or tokens failed, or the plugin seems to be missing."""
-        if time.monotonic() - self._checked_at > self._settings.probe_s:
-            self._checked_at = -math.inf
+        if self._canary_age_s() > self._settings.probe_s:
+            self._is_canary_due = True
             self._is_due.set()
 
-    def open(self, reason: str) -> None:
+    def _canary_age_s(self) -> float:
+        return time.monotonic() - self._passed_at
+
+    def mark_dead(self, reason: str) -> None:
         """Take no more requests and abandon the running ones: the replica is dead."""
-        self._take_none(reason)
+        self._open_circuit(reason)
         for stall_clock in self._running:
             stall_clock.abandon()
 
-    def _take_none(self, reason: str) -> None:
+    def _open_circuit(self, reason: str) -> None:
         if self.reason != reason:
             logger.warning("the engine %s takes no requests: %s", self.client.name, reason)
         self.circuit, self.reason = Circuit.OPEN, reason
@@ -188,7 +194,7 @@ class Replica:
 
     def state(self, model_id: str) -> EngineState:
         """What is known of the replica."""
-        age = time.monotonic() - self._checked_at
+        age_s = self._canary_age_s()
         return EngineState(
             model_id=model_id,
             name=self.client.name,
@@ -199,7 +205,7 @@ class Replica:
             num_served=self.num_served,
             num_failed=self.num_failed,
             num_refused_tokens=self.num_refused_tokens,
-            canary_age_s=None if math.isinf(age) else age,
+            canary_age_s=None if math.isinf(age_s) else age_s,
         )
 
     async def watch(self, model_name: str | None, check: Check) -> None:
@@ -226,20 +232,20 @@ class Replica:
         try:
             await self._probe()
         except EngineFault as fault:
-            self.open(fault.reason)
+            self.mark_dead(fault.reason)
             return
         self._is_healthy = True
         if self.circuit is not Circuit.CLOSED:
             self.circuit = Circuit.TRIAL
-        elif time.monotonic() - self._checked_at < self._settings.canary_s:
+        elif not self._is_canary_due and self._canary_age_s() < self._settings.canary_s:
             return
         try:
             await self._try(model_name, check)
         except EngineFault as fault:
-            self._take_none(fault.reason)  # running requests continue: each of their tokens is verified
+            self._open_circuit(fault.reason)  # running requests continue: each of their tokens is verified
         except Exception as error:  # a fault of ours must not end the watch
             logger.exception("the canary of the engine %s failed", self.client.name)
-            self._take_none(f"could not be checked: {type(error).__name__}: {error}")
+            self._open_circuit(f"could not be checked: {type(error).__name__}: {error}")
 
     async def _probe(self) -> None:
         """Ask for its health. A single missing answer is tolerated, as the server may be busy."""
@@ -255,7 +261,8 @@ class Replica:
         self.version = await self.client.version()
         self.model = _served(self.client.name, await self.client.models(), model_name)
         await check(self.client, self.model)
-        self._checked_at = time.monotonic()
+        self._passed_at = time.monotonic()
+        self._is_canary_due = False
         self._num_failures = 0
         self._failing.clear()
         if self.circuit is not Circuit.CLOSED:

@@ -167,7 +167,7 @@ async def test_what_is_verified_while_its_engine_is_found_dead_reaches_the_clien
         answer = asyncio.create_task(events_of(remote, request))
         await until(lambda: entered)
         busy = next(replica for replica in remote.runtime._replicas if replica.num_running)
-        busy.open("was found dead")
+        busy.mark_dead("was found dead")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         may_go_on.set()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import threading
+import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -81,6 +82,32 @@ async def test_an_engine_that_cannot_be_reached_gets_no_more_requests():
     assert replica.circuit is Circuit.OPEN
 
 
+async def test_an_engine_under_suspicion_is_checked_soon_and_keeps_the_age_of_its_last_canary(monkeypatch):
+    """The age was missing until the next canary, so alerts on it were blind just then."""
+    replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings(probe_s=0))
+    num_checks = 0
+
+    async def passes(model_name, check):
+        nonlocal num_checks
+        num_checks += 1
+        replica._passed_at, replica._is_canary_due = time.monotonic(), False
+        replica.circuit = Circuit.CLOSED
+
+    async def is_healthy():
+        return True
+
+    monkeypatch.setattr(replica, "_try", passes)
+    monkeypatch.setattr(replica.client, "is_healthy", is_healthy)
+    assert replica.state("m").canary_age_s is None
+    await replica._check(None, None)
+    await replica._check(None, None)
+    assert num_checks == 1
+    replica.refused_token(is_expected=False)
+    assert replica.state("m").canary_age_s is not None
+    await replica._check(None, None)
+    assert num_checks == 2
+
+
 async def test_only_the_time_that_a_request_waits_for_its_engine_counts_as_a_stall():
     """Waiting for our own verifying threads did, too: tenants with slow grammars took engines from all."""
     replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings(stall_s=0.2))
@@ -98,7 +125,7 @@ async def test_only_the_time_that_a_request_waits_for_its_engine_counts_as_a_sta
 
     async def engine_dies(stall_clock):
         with stall_clock.stopped():
-            replica.open("is dead")
+            replica.mark_dead("is dead")
             stall_clock.restart()
         await asyncio.sleep(30)
 
