@@ -27,7 +27,7 @@ from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, check_amounts, check_limits, check_model
+from runtime.request import GenerationRequest, check_details, check_limits, check_model
 from runtime.scheduling.sequence import Sequence
 from runtime.scheduling.weights import Weight
 from runtime.settings import EngineSettings
@@ -200,7 +200,7 @@ class EmbeddedRuntime:
             assert draft.matcher is not None, "drafts are of a grammar"
             draft.matcher = request.draft.follow(draft.matcher, self._loaded.vocabulary.tokens)
             draft.closer = None  # a draft may end anywhere
-        check_amounts(request, choices[0][0].max_tokens)
+        check_details(request, choices[0][0].max_tokens)
         return tuple(choices)
 
     def _default_budget(self, closer: Closer | None) -> int:

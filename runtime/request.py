@@ -83,6 +83,14 @@ class Sampling:
         return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
 
 
+def read_top_k(top_k: int | None) -> int | None:
+    """A top_k as `Sampling` has it: in files and in requests, 0 and -1 stand for all tokens.
+
+    So does a number that is larger than any vocabulary, which engines could not represent.
+    """
+    return top_k if top_k and 0 < top_k < 2**31 else None
+
+
 OPENAI_SAMPLING = Sampling()
 """The defaults of OpenAI's API: temperature 1, all tokens."""
 
@@ -180,6 +188,11 @@ class GenerationRequest:
         selection = self.selection
         return selection.strategy if selection and selection.size > 1 and self.can_select(selection) else None
 
+    @property
+    def num_answers_per_choice(self) -> int:
+        """How many answers the request itself wants drawn for each choice, to select one of them."""
+        return self.selection.size if self.selection and self.strategy else 1
+
     def selection_or(self, default: Selection, max_choices: int) -> Selection:
         """How the answers are selected: as the request says, or else by `default` where it applies.
 
@@ -234,14 +247,13 @@ MAX_LOGPROBS = 500_000
 """Log probabilities of one request's answers, including alternatives. Each takes 65 bytes of JSON."""
 
 
-def check_amounts(request: GenerationRequest, max_tokens: int) -> None:
+def check_details(request: GenerationRequest, max_tokens: int) -> None:
     """Refuse a request that asks for too many details about answers of up to `max_tokens` each.
 
     Raises:
         RequestRefused: says how many that would be.
     """
-    size = request.selection.size if request.selection and request.strategy else 1
-    num_answers = size * (request.num_choices + request.num_siblings)
+    num_answers = request.num_answers_per_choice * (request.num_choices + request.num_siblings)
     answers = f"{num_answers} answers of {max_tokens} tokens"
     if request.is_inspected and (number := num_answers * max_tokens) > MAX_INSPECTED:
         reason = f"{answers} may have {number} tokens, but at most {MAX_INSPECTED} can be inspected"

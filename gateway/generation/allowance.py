@@ -204,9 +204,7 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
     characters += sum(message.num_characters for message in request.messages)
     budget = EXPECTED_ANSWER if request.max_tokens is None else request.max_tokens
     prompt = min(num_ids + characters // 4, context_length)
-    num_answers = request.num_choices * (
-        request.selection.size if request.selection and request.strategy else 1
-    )
+    num_answers = request.num_choices * request.num_answers_per_choice
     images = sum(-(-image.num_pixels // PIXELS_PER_TOKEN) for image in request.images)
     return ExpectedTokens(prompt, min(budget, context_length) * num_answers, images)
 

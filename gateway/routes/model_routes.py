@@ -9,7 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.generation.model_names import split_model
 from gateway.services import WiredServices
-from runtime.models.model_sampling import MODEL_FIELDS
+from runtime.models.model_config import MODEL_FIELDS
 from runtime.protocol import ModelCard
 from toolspecs.catalog import Catalog
 from toolspecs.errors import StoreError

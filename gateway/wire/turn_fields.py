@@ -13,7 +13,7 @@ from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
 from gateway.wire.engine_formats import EngineFormats
 from gateway.wire.field_reader import FieldReader
-from runtime.models.model_sampling import read_top_k
+from runtime.request import read_top_k
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.tool import KeyOrder, ShownTools, ToolSearch

@@ -46,7 +46,7 @@ from runtime.protocol import Circuit, Health, ModelCard
 from runtime.request import (
     MAX_IMAGE_CHARACTERS,
     GenerationRequest,
-    check_amounts,
+    check_details,
     check_limits,
     check_model,
 )
@@ -167,7 +167,8 @@ class RemoteRuntime:
     ) -> None:
         self._settings = settings or RemoteSettings()
         self._loaded = loaded
-        loaded.prepared.guarded.prepare()  # now, as it takes up to a second, and else the event loop's
+        # It takes up to a second: done here, so that the event loop never waits for it.
+        loaded.prepared.guarded.prepare()
         self._token_bytes = TokenBytes(loaded.vocabulary)
         self._admission = Admission(self._settings)
         self._prompts = PromptRenderer(
@@ -318,7 +319,7 @@ class RemoteRuntime:
         if num_left < 1:
             raise PromptTooLong(len(prompt_ids), context_length)
         max_tokens = min(request.max_tokens or self._settings.default_max_tokens, num_left)
-        check_amounts(request, max_tokens)
+        check_details(request, max_tokens)
         syntax = request.constraint.syntax if request.constraint else None
         is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
         outputs = [

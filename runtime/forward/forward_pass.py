@@ -1,10 +1,9 @@
 """The forward pass of a transformers causal LM over a paged KV cache: a packed row of tokens in, logits out.
 
-`prepare` makes a loaded model ready for it. `context_length` and `max_row_tokens` say how long texts and rows
-may be. Beyond that, models compute something else without an error.
+`prepare` makes a loaded model ready for it. `runtime.models.model_config` says how long texts and rows may
+be.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +20,6 @@ from runtime.forward.paged_triton_backend import PagedTritonBackend, QueryBlocks
 from runtime.scheduling.batch import Chunk
 
 COMPILE_OPTIONS: dict[str, Any] = {"dynamic": True}
-SHIFTING_ROPE = {"dynamic", "longrope"}
-"""Rotary embeddings that change for all positions once one sequence is long: a batch cannot share them."""
 _TYPICAL_ROWS = 16  # what weights are packed for; other numbers of rows are computed about as fast
 
 
@@ -90,37 +87,6 @@ def prepare(model: Any) -> Any:
     model = model.eval()
     pack_weights(model)
     return model
-
-
-def context_length(config: Any) -> int:
-    """The longest text in tokens; `config` is that of the text model.
-
-    Raises:
-        ValueError: the config does not say.
-    """
-    if getattr(config, "max_position_embeddings", None) is None:
-        raise ValueError("its config has no max_position_embeddings, so the length of its context is unknown")
-    return min(_length_limits(config))
-
-
-def max_row_tokens(config: Any) -> int | None:
-    """How many tokens one packed row may have; None for any number.
-
-    Llama 4 scales queries by their index in the row, from `floor_scale` on.
-    """
-    return int(config.floor_scale) - 1 if getattr(config, "attn_temperature_tuning", None) else None
-
-
-def _length_limits(config: Any) -> Iterator[int]:
-    yield int(config.max_position_embeddings)
-    rope = getattr(config, "rope_parameters", None) or {}
-    original = rope.get("original_max_position_embeddings")
-    if rope.get("rope_type") in SHIFTING_ROPE and original:
-        yield int(original)
-    if getattr(config, "attention_chunk_size", None):  # chunks do not see each other
-        yield int(config.attention_chunk_size)
-    if (longest := max_row_tokens(config)) is not None:
-        yield longest
 
 
 def compile_layers(model: Any) -> None:

@@ -11,8 +11,9 @@ from runtime.errors import ModelLoadError
 from runtime.forward.attention import KVCache
 from runtime.forward.cuda_graphs import DecodeGraphs, sizes_up_to
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
-from runtime.forward.forward_pass import ForwardPass, compile_layers, context_length, max_row_tokens, prepare
+from runtime.forward.forward_pass import ForwardPass, compile_layers, prepare
 from runtime.forward.probe import probe
+from runtime.models.model_config import context_length, max_row_tokens
 from runtime.scheduling.batch import Batch, Chunk
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import CPU_KV_BYTES, EngineSettings

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.attention import IMPLEMENTATION, AttentionBackend, KVCache, Scoring
-from runtime.forward.forward_pass import ForwardPass, context_length
+from runtime.forward.forward_pass import ForwardPass
+from runtime.models.model_config import context_length
 from runtime.scheduling.batch import Chunk
 from runtime.scheduling.sequence import Sequence
 

@@ -13,11 +13,9 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntaxes import find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.errors import ModelLoadError, first_line
-from runtime.forward.forward_pass import context_length
 from runtime.models.chatml import CHATML, CHATML_MARKERS
+from runtime.models.model_config import context_length, model_sampling, model_vocabulary
 from runtime.models.model_files import ModelFiles, find_model, gguf_read_once
-from runtime.models.model_sampling import model_sampling
-from runtime.models.model_vocabulary import model_vocabulary
 from runtime.protocol import ModelCard
 from runtime.request import OPENAI_SAMPLING, Sampling
 from runtime.text.template import ChatTemplate, template_variables

@@ -9,7 +9,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.request_mark import spell_request_mark
 from runtime.models import TINY_MODEL_FOLDER
-from runtime.models.model_vocabulary import model_vocabulary
+from runtime.models.model_config import model_vocabulary
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 

@@ -11,7 +11,7 @@ from whole_outputs import calls_of
 from runtime.errors import RequestRefused
 from runtime.events import Finished, FinishReason, InspectedToken
 from runtime.inspection import MAX_INSPECTED, NUM_CANDIDATES, Cause
-from runtime.request import Sampling, check_amounts
+from runtime.request import Sampling, check_details
 from runtime.scheduling.sequence import Sequence
 from runtime.selection import Selection
 from runtime.written_token import SampledToken
@@ -162,7 +162,7 @@ async def test_text_without_a_grammar_is_told_too(runtime):
 
 def test_too_many_tokens_are_refused():
     asked = replace(request(), is_inspected=True, num_choices=4)
-    check_amounts(asked, MAX_INSPECTED // 4)
+    check_details(asked, MAX_INSPECTED // 4)
     with pytest.raises(RequestRefused, match="lower max_tokens") as refusal:
-        check_amounts(asked, MAX_INSPECTED // 4 + 1)
+        check_details(asked, MAX_INSPECTED // 4 + 1)
     assert refusal.value.parameter == "callgate.inspect"

@@ -10,9 +10,9 @@ from transformers import AutoTokenizer, Llama4TextConfig
 
 from compiler.errors import UnknownSyntax
 from runtime.errors import ModelLoadError
-from runtime.forward.forward_pass import context_length
 from runtime.forward.model_runner import ModelRunner
 from runtime.loading import load_model
+from runtime.models.model_config import context_length
 from runtime.request import Sampling
 from runtime.settings import EngineSettings
 from runtime.text.tokenizer import load_tokenizer

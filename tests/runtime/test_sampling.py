@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.decoding.sampling import adjust, noise, sample
-from runtime.models.model_sampling import read_top_k
-from runtime.request import Sampling
+from runtime.request import Sampling, read_top_k
 from runtime.scheduling.sequence import Sequence
 
 INF = math.inf

@@ -10,7 +10,7 @@ from litestar.testing import AsyncTestClient
 from gateway.app import create_app
 from runtime.errors import RequestRefused
 from runtime.events import Finished, FinishReason, TextDelta, TokenLogprob
-from runtime.request import MAX_LOGPROBS, GenerationRequest, check_amounts
+from runtime.request import MAX_LOGPROBS, GenerationRequest, check_details
 
 PATHS = {
     "/v1/chat/completions": {
@@ -59,8 +59,8 @@ def test_the_log_probabilities_of_all_answers_of_a_request_are_bounded():
     def asking(num_choices, num_logprobs):
         return GenerationRequest("r", "m", (), num_choices=num_choices, num_logprobs=num_logprobs)
 
-    check_amounts(asking(1, 20), MAX_LOGPROBS // 21)
-    check_amounts(asking(16, None), 10**9)
+    check_details(asking(1, 20), MAX_LOGPROBS // 21)
+    check_details(asking(16, None), 10**9)
     with pytest.raises(RequestRefused) as refused:
-        check_amounts(asking(16, 20), 2048)
+        check_details(asking(16, 20), 2048)
     assert refused.value.parameter == "top_logprobs"

@@ -23,7 +23,7 @@ from runtime.engines.engine_grammars import EngineGrammars
 from runtime.engines.engine_hooks import EngineHook, KnownEngine, UnknownEngine
 from runtime.engines.settings import PluginSettings, PluginSettingsError
 from runtime.engines.sglang.sglang_backend import SglangBackend
-from runtime.models.model_vocabulary import model_vocabulary
+from runtime.models.model_config import model_vocabulary
 
 SGLANG = KnownEngine("SGLang", ("0.5.23",))
 """Its sources were read, and its grammar manager was run; its server was not."""

@@ -10,7 +10,7 @@ from runtime.engines.engine_grammars import EngineGrammars
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.masked_output import BatchFill, MaskedOutput
 from runtime.engines.settings import PluginSettings
-from runtime.models.model_vocabulary import model_vocabulary
+from runtime.models.model_config import model_vocabulary
 
 _GRAMMAR = "GRAMMAR"
 
