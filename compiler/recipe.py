@@ -87,11 +87,6 @@ class GrammarRecipe:
         """The recipe as JSON; equal recipes have equal bytes."""
         return msgspec.json.encode(self)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "GrammarRecipe":
-        """Read what `to_bytes` wrote; raises ValueError if this is no recipe."""
-        return msgspec.json.decode(data, type=cls)
-
     def link(self, entries: Mapping[str, CacheEntry], prepared: PreparedVocabulary) -> OwnGrammar:
         """The grammar, linked from the entries of `keys`.
 

@@ -39,7 +39,7 @@ _BYTES_ON_LOOP = 1 << 11
 _GUARDED_BYTES_ON_LOOP = 64
 """The longest completion that an event loop looks for under a guard: a byte takes up to 80 microseconds."""
 _SEEN_BYTES = 32
-"""A byte of a completion that needs no counting takes at most this part of one that does."""
+"""A byte that is not counted takes at most 1/32 of the time of one that is."""
 
 
 ShortestTexts = Callable[[SearchBudget], Sequence[bytes]]

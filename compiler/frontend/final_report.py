@@ -13,8 +13,7 @@ from compiler.digraph import reachable
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import left_out
-from compiler.frontend.idle_keywords import idle_keywords
-from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, short_pointer
+from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, ignored_by_draft, short_pointer
 from compiler.frontend.last_steps import applied_schemas
 from compiler.frontend.report_parts import ReportPart
 from compiler.frontend.source_map import SourceMap
@@ -52,8 +51,8 @@ def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int)
         UnsupportedSchema: the report would repeat too many parts.
     """
     schemas = dict(source_map.subschemas())
-    idle = {pointer: idle_keywords(schema, draft) for pointer, schema in schemas.items()}
-    verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), idle)
+    ignored = {pointer: ignored_by_draft(schema, draft) for pointer, schema in schemas.items()}
+    verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), ignored)
     references = source_map.references
     disputed = left_out(applied_schemas(references.document, references.documents), draft)
     entries = [
@@ -105,7 +104,7 @@ def _entries(
             yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
             continue
         found = verdicts.of_keyword(pointer, keyword)
-        if keyword in verdicts.idle[pointer]:
+        if keyword in verdicts.ignored[pointer]:
             yield ReportEntry(pointer, keyword, found[0], "; ".join(found[1]))
             continue
         if keyword in dependent:
@@ -149,14 +148,14 @@ def _has_force(keyword: str, value: object) -> bool:
 class _Verdicts:
     """The verdicts on keywords, also of schemas that no location has.
 
-    `noted` has what was told of each pointer and keyword; of two verdicts on one, the weaker stays. `idle`
-    has the keywords without force at each pointer (`idle_keywords`).
+    `noted` has what was told of each pointer and keyword; of two verdicts on one, the weaker stays. `ignored`
+    has the keywords that its draft ignores at each pointer (`ignored_by_draft`).
     """
 
     def __init__(
-        self, source_map: SourceMap, parts: Collection[ReportPart], idle: Mapping[str, Mapping[str, str]]
+        self, source_map: SourceMap, parts: Collection[ReportPart], ignored: Mapping[str, Mapping[str, str]]
     ) -> None:
-        self.idle = idle
+        self.ignored = ignored
         self.noted: dict[tuple[str, str], _Verdict] = {}
         for part in parts:
             for pointer, keyword, verdict, note in part.notes:
@@ -171,15 +170,15 @@ class _Verdicts:
         held: defaultdict[str, list[str]] = defaultdict(list)
         for pointer, owners in self._owners.items():
             for at, keyword in owners:
-                if keyword not in self.idle.get(at, ()):
+                if keyword not in self.ignored.get(at, ()):
                     held[at].append(pointer)
         applied = reachable({""} | (lowered - self._owners.keys()), held.__getitem__)
         return lowered & applied
 
     def of_keyword(self, pointer: str, keyword: str) -> _Verdict:
         """The verdict on a keyword, with its notes."""
-        if keyword in self.idle.get(pointer, ()):
-            return Verdict.ANNOTATION, {self.idle[pointer][keyword]: None}
+        if keyword in self.ignored.get(pointer, ()):
+            return Verdict.ANNOTATION, {self.ignored[pointer][keyword]: None}
         noted = self.noted.get((pointer, keyword), _UNNOTED)
         if pointer in self._lowered:
             return noted

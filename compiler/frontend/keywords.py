@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema by what they do, where schemas hold others, and JSON pointers (RFC 6901).
+"""The keywords of JSON Schema: what they do, which drafts have them, where schemas hold others; pointers.
 
 The specification's words: an *assertion* can fail a value, an *annotation* cannot, an *applicator* applies
 subschemas, an in-place applicator to the same value as the schema that holds it.
@@ -7,8 +7,16 @@ subschemas, an in-place applicator to the same value as the schema that holds it
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from compiler.report import IGNORED
 from toolspecs.bundle import REFERENCES
-from toolspecs.drafts import FIRST_WITH_PREFIX_ITEMS
+from toolspecs.drafts import (
+    FIRST_WITH,
+    FIRST_WITH_PREFIX_ITEMS,
+    LAST_WITH,
+    LAST_WITH_REF_ALONE,
+    NEWEST_DRAFT,
+    SchemaDraft,
+)
 from toolspecs.json_pointer import child, is_index, pointer_keys
 from toolspecs.metaschemas import SCHEMAS_BY_NAME
 
@@ -94,6 +102,7 @@ _TYPES_OF_VALUES: Mapping[type, frozenset[str]] = {
 }
 """The JSON types of Python's values; all other values are numbers."""
 ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
+_DRAFT_NAMES = {SchemaDraft.DRAFT_2019_09: "2019-09", SchemaDraft.DRAFT_2020_12: "2020-12"}
 
 
 def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -215,3 +224,29 @@ def split_uri(pointer: str) -> tuple[str, str]:
     """
     uri, _, inner = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
     return uri, inner
+
+
+def ignored_by_draft(schema: Mapping[str, Any], draft: int) -> dict[str, str]:
+    """The keywords of one schema that its draft ignores, each with a note that says why.
+
+    >>> ignored_by_draft({"$ref": "#/a", "minLength": 3, "title": "b"}, SchemaDraft.DRAFT_7)
+    {'minLength': 'ignored beside $ref up to draft 7; write both in allOf'}
+    >>> ignored_by_draft({"prefixItems": []}, SchemaDraft.DRAFT_7)
+    {'prefixItems': 'ignored: draft 7 does not have it; declare draft 2020-12'}
+    """
+    asserted = [keyword for keyword in schema if keyword in ASSERTIONS]
+    if "$ref" in schema and draft <= LAST_WITH_REF_ALONE:
+        note = f"{IGNORED} beside $ref up to draft 7; write both in allOf"
+        return {keyword: note for keyword in asserted if keyword != "$ref"}
+    notes = {}
+    for keyword in asserted:
+        first = FIRST_WITH.get(keyword, SchemaDraft.DRAFT_4)
+        last = LAST_WITH.get(keyword, NEWEST_DRAFT)
+        if not first <= draft <= last:
+            having = _name_of(first if draft < first else last)
+            notes[keyword] = f"{IGNORED}: draft {_name_of(draft)} does not have it; declare draft {having}"
+    return notes
+
+
+def _name_of(draft: int) -> str:
+    return _DRAFT_NAMES.get(SchemaDraft(draft), str(int(draft)))

@@ -21,8 +21,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.guard.plan import GuardPlan, plan_to_json
 from compiler.guard.string_automaton import StringAutomaton
 from compiler.regular import charset
-from compiler.regular.charset import Ranges
-from compiler.regular.small_cache import cached_if_small
+from compiler.regular.charset import Ranges, cached_if_small
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ engine takes. The complement of an inner set is an outer one, and the other way 
 
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 Ranges = tuple[tuple[int, int], ...]
+T = TypeVar("T")
 
 LAST = 0x10FFFF
 ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
 """Every Unicode scalar value. Lone surrogates are left out: no JSON text that we write holds one."""
+MAX_RANGES = 64
+"""Most sets of real schemas have fewer; those of Unicode's properties have hundreds."""
 
 
 def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
@@ -181,3 +185,23 @@ def category(name: str, *, is_outer: bool) -> Ranges | None:
     if is_outer:
         return union(ranges, unassigned)
     return intersection(ranges, complement(unassigned))
+
+
+def cached_if_small(maxsize: int) -> Callable[[Callable[[Ranges], T]], Callable[[Ranges], T]]:
+    """Cache `maxsize` results of a function, for sets of at most `MAX_RANGES` ranges.
+
+    Grammars of strangers have sets of any size. A thousand sets of 30,000 characters would hold 15 GB for as
+    long as the process lives.
+    """
+
+    def decorate(function: Callable[[Ranges], T]) -> Callable[[Ranges], T]:
+        cached: Any = lru_cache(maxsize)(function)
+
+        @wraps(function)
+        def call(ranges: Ranges) -> T:
+            result: T = cached(ranges) if len(ranges) <= MAX_RANGES else function(ranges)
+            return result
+
+        return call
+
+    return decorate

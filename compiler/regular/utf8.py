@@ -4,7 +4,7 @@ import codecs
 from functools import cache
 
 from compiler.regular import charset
-from compiler.regular.small_cache import cached_if_small
+from compiler.regular.charset import cached_if_small
 
 ByteRange = tuple[int, int]
 

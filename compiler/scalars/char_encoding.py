@@ -5,8 +5,7 @@ from functools import lru_cache
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.regular import charset
-from compiler.regular.charset import Ranges
-from compiler.regular.small_cache import cached_if_small
+from compiler.regular.charset import Ranges, cached_if_small
 
 CharEncoding = Callable[[Ranges], Sequence[Expr]]
 """From a set of characters to the encodings of one character of it: any one of the expressions."""

@@ -23,8 +23,7 @@ from gateway.errors import ExtraMissing
 from gateway.sources.outbound import CheckedHosts, CheckedTransport, GuardedRequests, SourceCredentials
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import Retrieve
-from toolspecs.imports.imported import Imported
-from toolspecs.imports.mcp_listing import import_listing
+from toolspecs.imports.imported import Imported, import_listing
 from toolspecs.imports.openapi import OperationFilter, import_openapi, unreachable
 
 MAX_BYTES = 32 * 1024 * 1024

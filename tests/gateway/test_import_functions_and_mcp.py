@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from compiler import compile_schema
 from gateway.cli import cli
-from toolspecs.imports.mcp_listing import import_listing
+from toolspecs.imports.imported import import_listing
 
 SOURCE = '''
 from typing import Annotated, Literal

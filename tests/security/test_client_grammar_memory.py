@@ -13,7 +13,7 @@ from compiler.prepared_vocabulary import prepare
 from compiler.recogniser import network
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import initial_state
-from compiler.regular.small_cache import MAX_RANGES
+from compiler.regular.charset import MAX_RANGES
 from compiler.regular.utf8 import byte_sequences
 from compiler.response_format import ResponseFormat
 from compiler.scalars.char_encoding import as_json

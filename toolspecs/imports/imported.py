@@ -1,14 +1,16 @@
 """What an import found: the tools of a source, and the faults of what could not be imported."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toolspecs.errors import Fault
+from toolspecs.json_value import Limits
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import spell_source_id
 from toolspecs.tool import Tool
+from toolspecs.tool_parser import read_tools
 
 MAX_TOOL_NAME = 64
 """The longest name, in characters, that every API of tools accepts."""
@@ -125,3 +127,19 @@ def toolset_name(title: str) -> str:
     'swagger-petstore-openapi-3.0'
     """
     return re.sub(r"[^a-z0-9._]+", "-", title.lower()).strip("-._")[:64] or "imported"
+
+
+def import_listing(title: str, listing: Iterable[Mapping[str, Any]]) -> Imported:
+    """The tools that an MCP server lists.
+
+    A `callgate/source` field in a tool's `_meta` is removed: only this gateway may write that note.
+
+    Raises:
+        LimitExceeded: there are more tools than a toolset may have.
+    """
+    tools = [
+        {**tool, "_meta": {key: value for key, value in (tool.get("_meta") or {}).items() if key != SOURCE}}
+        for tool in listing
+    ]
+    checked, faults = read_tools(tools, limits=Limits())
+    return Imported("mcp", title, tuple(checked_tool.tool for checked_tool in checked), tuple(faults))
