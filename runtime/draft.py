@@ -71,8 +71,8 @@ class DraftMatcher:
         self._matcher = matcher
         self._tokens = tokens
         self._mask = allocate_bitmask(1, len(tokens))
-        self._num_led: int | None = None
-        """How many tokens were written before everything was allowed."""
+        self._num_before_choice: int | None = None
+        """How many tokens came before the first one that was not forced; None while all were."""
         self._forced: bytes | None = None
         """A forced text, which takes long to find if it is long, and how much of it is written."""
         self._num_written = 0
@@ -92,11 +92,11 @@ class DraftMatcher:
 
     def accept(self, token_id: int) -> bool:
         """Advance by any token; the grammar's matcher advances only by tokens that its mask allows."""
-        is_led = self._num_led is None and self._is_next_forced(token_id)
+        is_next_forced = self._num_before_choice is None and self._is_next_forced(token_id)
         is_good = not self.has_left and self._is_allowed(token_id) and self._matcher.accept(token_id)
         self.num_good += is_good
-        if self._num_led is None and not (is_led and is_good):
-            self._num_led = len(self.ids)
+        if self._num_before_choice is None and not (is_next_forced and is_good):
+            self._num_before_choice = len(self.ids)
         self.ids.append(token_id)
         return True
 
@@ -105,8 +105,8 @@ class DraftMatcher:
         num_kept = len(self.ids) - num_tokens
         self._matcher.rollback(max(0, self.num_good - num_kept))
         self.num_good = min(self.num_good, num_kept)
-        if self._num_led is not None and num_kept <= self._num_led:
-            self._num_led = None
+        if self._num_before_choice is not None and num_kept <= self._num_before_choice:
+            self._num_before_choice = None
         self._forced = None
         del self.ids[num_kept:]
 
@@ -114,12 +114,12 @@ class DraftMatcher:
         """Another one at the same point."""
         twin = DraftMatcher(self._matcher.fork(), self._tokens)
         twin.ids, twin.num_good = list(self.ids), self.num_good
-        twin._num_led = self._num_led
+        twin._num_before_choice = self._num_before_choice
         return twin
 
     def forced_text(self) -> bytes:
         """The part not yet written of the text that all outputs of the grammar begin with."""
-        return self._known_forced()[self._num_written :] if self._num_led is None else b""
+        return self._known_forced()[self._num_written :] if self._num_before_choice is None else b""
 
     def parts(self) -> tuple[OutputPart, ...]:
         """The parts that the last token completed; empty outside the grammar."""

@@ -115,7 +115,8 @@ class _Choice:
         for number in range(self.selection.size - 1):
             draft = Draft(gives_up=not is_shown)
             events: list[Event] = []
-            async for event in self._of(replace(self._attempt(number, ends_at), recipe=None, draft=draft)):
+            attempt = replace(self._attempt_request(number, ends_at), recipe=None, draft=draft)
+            async for event in self._attempt_events(attempt):
                 if not isinstance(event, PromptRead):
                     events.append(event)
                 elif number == 0:
@@ -123,13 +124,13 @@ class _Choice:
                     yield event
             if draft.is_valid:
                 for event in events:
-                    yield self._as_own(event, is_exact=True)
+                    yield self._choice_event(event, is_exact=True)
                 return
-            await self._break(draft, events)
-        attempt = self._attempt(self.selection.size - 1, ends_at)
+            await self._note_broken(draft, events)
+        attempt = self._attempt_request(self.selection.size - 1, ends_at)
         attempt_with_draft = with_draft(attempt, self._text(draft)) if is_shown else attempt
         async for event in self._masked(attempt_with_draft, attempt):
-            yield self._as_own(event)
+            yield self._choice_event(event)
 
     async def _masked(
         self, attempt_with_draft: GenerationRequest, attempt: GenerationRequest
@@ -137,16 +138,16 @@ class _Choice:
         """The events of a masked answer to `attempt_with_draft`, or else to `attempt`."""
         has_begun = False
         try:
-            async for event in self._of(attempt_with_draft):
+            async for event in self._attempt_events(attempt_with_draft):
                 has_begun |= not isinstance(event, PromptRead)
                 yield event
         except RequestRefused as error:
             if has_begun or attempt_with_draft is attempt or isinstance(error, GrammarTooSlow):
                 raise
-            async for event in self._of(attempt):
+            async for event in self._attempt_events(attempt):
                 yield event
 
-    async def _of(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+    async def _attempt_events(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
         """The events of one attempt; adds its cost to the choice's."""
         async with aclosing(self.generate(request)) as events:
             async for event in events:
@@ -154,7 +155,7 @@ class _Choice:
                     self.stats.append(event.stats)
                 yield event
 
-    def _attempt(self, number: int, ends_at: float | None) -> GenerationRequest:
+    def _attempt_request(self, number: int, ends_at: float | None) -> GenerationRequest:
         """The request of one attempt, with its own seed and the time that is left."""
         timeout_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
         if timeout_s is not None and timeout_s <= 0:
@@ -172,8 +173,8 @@ class _Choice:
             timeout_s=timeout_s,
         )
 
-    async def _break(self, draft: Draft, events: Iterable[Event]) -> None:
-        """Note where a draft left the grammar. A thread reads that, because a draft may be long."""
+    async def _note_broken(self, draft: Draft, events: Iterable[Event]) -> None:
+        """Note where a draft left the grammar; in a thread, because a draft may be long."""
         place = await asyncio.to_thread(last_place, events)
         self.broken.append(BrokenDraft(draft.num_good, place))
 
@@ -181,7 +182,7 @@ class _Choice:
         written = (i for i in draft.ids if self.token_bytes.has(i) and i not in self.token_bytes.stop_ids)
         return self.token_bytes.of(written).decode(errors="replace").strip()
 
-    def _as_own(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
+    def _choice_event(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
         """An attempt's event as one of this choice; the last event says how the answer was selected."""
         if isinstance(event, PromptRead):
             return event

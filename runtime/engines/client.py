@@ -269,7 +269,7 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-class HttpEngine:
+class HttpEngineClient:
     """The base of every client: a connection to one server, which it probes and closes."""
 
     def __init__(

@@ -24,7 +24,7 @@ from runtime.engines.client import (
     ClientLimits,
     EngineAddress,
     EngineChunk,
-    HttpEngine,
+    HttpEngineClient,
     ModelId,
     ServedModel,
     engine_message,
@@ -86,7 +86,7 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
-class LlamaClient(HttpEngine):
+class LlamaClient(HttpEngineClient):
     """One `llama-server`."""
 
     repeats_prompts = False

@@ -19,7 +19,7 @@ from runtime.engines.client import (
     MAX_TOKENS,
     NO_HEADERS,
     EngineChunk,
-    HttpEngine,
+    HttpEngineClient,
     engine_message,
     join_chunks,
 )
@@ -70,7 +70,7 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
-class SglangClient(HttpEngine):
+class SglangClient(HttpEngineClient):
     """One SGLang server. It reports with the first tokens how much of the prompt was cached.
 
     Its health check generates a token, which takes a second.

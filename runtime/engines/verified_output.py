@@ -30,8 +30,8 @@ MAX_FORCED = 512
 """The most forced tokens that go with the prompt; the engine writes the rest of a longer beginning."""
 SLOW_S = 0.002
 """An output is slow once it has taken this much processor time to verify some tokens."""
-NUM_QUICK = 8
-"""An output is no longer slow after twice as many quick verifications; each relapse doubles their number."""
+NUM_QUICK = 16
+"""Quick verifications after which an output is no longer slow; each further slow one doubles the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _VerifyingTime:
         if spent_s > SLOW_S:
             self.slow_s += spent_s
             self._num_slow += 1
-            self._num_quick_wanted = NUM_QUICK << self._num_slow
+            self._num_quick_wanted = NUM_QUICK << (self._num_slow - 1)
         elif self._num_quick_wanted:
             self._num_quick_wanted -= 1
 

@@ -21,7 +21,7 @@ from runtime.engines.client import (
     ClientLimits,
     EngineAddress,
     EngineChunk,
-    HttpEngine,
+    HttpEngineClient,
     engine_message,
     join_chunks,
 )
@@ -88,7 +88,7 @@ class _Version(msgspec.Struct):
     version: str = ""
 
 
-class VllmClient(HttpEngine):
+class VllmClient(HttpEngineClient):
     """One vLLM server.
 
     `ending_ids` are tokens that end an answer and do not belong to it. An engine that was sent the grammar of
