@@ -51,7 +51,7 @@ def method_of(scope: HTTPScope) -> str:
 
 
 def route_of(scope: HTTPScope) -> str:
-    """The route that a request reached, with the names of its parameters; None if it reached none."""
+    """The route that a request reached, with the names of its parameters; `OTHER` if it reached none."""
     return scope.get("path_template") or OTHER
 
 
