@@ -15,7 +15,7 @@ from compiler.isolation.compile_job import CompilePool
 from gateway.access.access_control import AccessControl
 from gateway.access.cors import Cors
 from gateway.access.grants import GRANT, Grant
-from gateway.access.principal import Principal, principal_of
+from gateway.access.principal import principal_of
 from gateway.access.route_scopes import Authorization, OpenPaths
 from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
 from gateway.console.console_routes import CONSOLE_ROUTES
@@ -29,8 +29,9 @@ from gateway.http.held_contents import HoldingRequests
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
 from gateway.resources import Loaded, Resources
+from gateway.routes.request_context import RequestContext
 from gateway.service_views import ServiceViews
-from gateway.services import Services
+from gateway.services import Services, WiredServices
 from gateway.setting_sources import source_environment
 from gateway.settings import Settings
 from gateway.sources.source_process import SourceProcesses
@@ -88,15 +89,15 @@ def connect(resources: Resources, loaded: Loaded) -> Litestar:
 def _litestar(resources: Resources, loaded: Loaded) -> Litestar:
     """The application with its routes, without access control yet."""
 
-    def principal(request: HttpRequest) -> Principal:
-        return principal_of(request.scope, resources.trusted_proxies)
+    def context(services: WiredServices, request: HttpRequest) -> RequestContext:
+        return RequestContext(request, services, principal_of(request.scope, resources.trusted_proxies))
 
     recorders = resources.recorders
     return Litestar(
         [*API_ROUTES, *DOCUMENT_ROUTES, *(CONSOLE_ROUTES if resources.settings.console else ())],
         dependencies={
             "services": Provide(_services_of, sync_to_thread=False),
-            "principal": Provide(principal, sync_to_thread=False),
+            "context": Provide(context, sync_to_thread=False),
         },
         before_send=[name_methods],
         exception_handlers={Exception: respond},

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from litestar.di import NamedDependency
-
 from gateway.access.grants import GRANT, Grant
 from gateway.sources.outbound import IPNetwork
 
@@ -73,7 +71,3 @@ def _address(host: str) -> IPAddress | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-RequestPrincipal = NamedDependency[Principal]
-"""The type by which a route asks for the principal of its request."""

@@ -48,7 +48,7 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
         use_handler_docstrings=True,
         create_examples=False,
     )
-    unused = {name: Provide(lambda: None, sync_to_thread=False) for name in ("services", "principal")}
+    unused = {name: Provide(lambda: None, sync_to_thread=False) for name in ("services", "context")}
     app = Litestar(routes, dependencies=unused, openapi_config=config, logging_config=None)
     schema = app.openapi_schema.to_schema()
     types = [*STRUCTS, *_answer_types(), AnthropicErrorBody, McpErrorBody, OpenAIErrorBody, ProblemDetails]

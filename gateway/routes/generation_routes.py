@@ -11,28 +11,17 @@ from litestar import MediaType, Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
 
-from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.generation.allowance import allowance_of
 from gateway.generation.model_names import split_model
 from gateway.generation.stored_responses import StoredResponse, StoredResponses, is_continuing
 from gateway.generation.turn import Generation, Turn
-from gateway.http.deadline import ARRIVED
-from gateway.http.headers import HttpRequest
-from gateway.http.held_contents import holding_of
 from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import MESSAGES, wire_name
 from gateway.http.request_bodies import ReadingTurn
-from gateway.routes.transport import (
-    AnswerWriter,
-    ignored_header,
-    in_turn,
-    read_body,
-    read_wire_request,
-    stream,
-)
-from gateway.services import Services, WiredServices
+from gateway.routes.request_context import RequestContext, WiredContext
+from gateway.routes.transport import AnswerWriter, ignored_header, read_wire_request, stream
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
 from gateway.wire.openai import (
@@ -75,20 +64,16 @@ class WireRequest(Protocol):
 
 
 async def _answer(
-    request: HttpRequest,
-    services: Services,
-    principal: Principal,
-    wire_request: WireRequest,
-    writer_of: Callable[[Generation], AnswerWriter],
+    context: RequestContext, wire_request: WireRequest, writer_of: Callable[[Generation], AnswerWriter]
 ) -> Response[Any]:
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
-    arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
-    starting = services.completions.start(
+    request = context.request
+    starting = context.services.completions.start(
         wire_request.turn,
-        principal.client_id,
+        context.principal.client_id,
         allowance_of(request.scope),
-        holding_of(request.scope),
-        arrived=arrived,
+        context.holding,
+        arrived=context.arrived,
     )
     generation = await unless_gone(request, starting, discard=Generation.aclose)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
@@ -102,25 +87,20 @@ async def _answer(
         await generation.aclose()  # if nothing has been read of it
 
 
-async def _prompt_ids(
-    request: HttpRequest, services: Services, principal: Principal, wire_request: WireRequest
-) -> list[int]:
+async def _prompt_ids(context: RequestContext, wire_request: WireRequest) -> list[int]:
     """The token ids of the prompt of a request."""
-    arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
-    finding = services.completions.prompt_ids(
-        wire_request.turn, principal.client_id, holding_of(request.scope), arrived=arrived
+    finding = context.services.completions.prompt_ids(
+        wire_request.turn, context.principal.client_id, context.holding, arrived=context.arrived
     )
-    return await unless_gone(request, finding)
+    return await unless_gone(context.request, finding)
 
 
 @post("/v1/chat/completions", status_code=200)
-async def chat_completions(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
+async def chat_completions(context: WiredContext) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    wire_request = await read_wire_request(request, services, principal.client_id, read_chat_request)
+    wire_request = await read_wire_request(context, read_chat_request)
     writer_of = partial(ChatWriter, includes_usage=wire_request.includes_usage)
-    return await _answer(request, services, principal, wire_request, writer_of)
+    return await _answer(context, wire_request, writer_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,45 +120,34 @@ class _Continuation:
 
 
 @post("/v1/responses", status_code=200)
-async def create_response(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
+async def create_response(context: WiredContext) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    stored, owner = services.responses, principal.owner
-    wire_request = await read_wire_request(
-        request,
-        services,
-        principal.client_id,
-        read_responses_request,
-        expander=_Continuation(stored, owner),
-    )
+    stored, owner = context.services.responses, context.principal.owner
+    expander = _Continuation(stored, owner)
+    wire_request = await read_wire_request(context, read_responses_request, expander=expander)
     save = partial(stored.save, owner, items=wire_request.items) if wire_request.is_stored else None
     writer_of = partial(ResponseWriter, echoed=wire_request.echoed, save=save)
-    return await _answer(request, services, principal, wire_request, writer_of)
+    return await _answer(context, wire_request, writer_of)
 
 
 @get("/v1/responses/{response_id:str}", media_type=MediaType.JSON)
 async def get_response(
-    request: HttpRequest,
+    context: WiredContext,
     response_id: FromPath[str],
-    services: WiredServices,
-    principal: RequestPrincipal,
     *,
     stream: FromQuery[bool] = False,
 ) -> bytes:
     """A stored response, whole: `stream` can only be false."""
     if stream:
         raise InvalidField("stream", "a stored response is not sent as events; leave it out")
-    loading = partial(services.responses.load_json, principal.owner, response_id)
-    return await in_turn(request, services, principal.client_id, loading)
+    loading = partial(context.services.responses.load_json, context.principal.owner, response_id)
+    return await context.in_turn(loading)
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
-async def delete_response(
-    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
+async def delete_response(response_id: FromPath[str], context: WiredContext) -> dict[str, Any]:
     """Remove a stored response."""
-    await services.responses.delete(principal.owner, response_id)
+    await context.services.responses.delete(context.principal.owner, response_id)
     return {"id": response_id, "object": "response", "deleted": True}
 
 
@@ -226,10 +195,8 @@ def _item_ids(stored: StoredResponse) -> list[str]:
 
 @get("/v1/responses/{response_id:str}/input_items", media_type=MediaType.JSON)
 async def list_input_items(
-    request: HttpRequest,
+    context: WiredContext,
     response_id: FromPath[str],
-    services: WiredServices,
-    principal: RequestPrincipal,
     *,
     order: FromQuery[Literal["asc", "desc"]] = "desc",
     after: FromQuery[str | None] = None,
@@ -238,61 +205,51 @@ async def list_input_items(
     """A page of the input that a stored response answered, with what came before in its conversation."""
 
     async def load_page(turn: ReadingTurn) -> bytes:
-        stored = await services.responses.load(principal.owner, response_id, turn)
+        stored = await context.services.responses.load(context.principal.owner, response_id, turn)
         page_of = partial(_ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc")
         return await turn.run(lambda: page_of().encoded())
 
-    return await in_turn(request, services, principal.client_id, load_page)
+    return await context.in_turn(load_page)
 
 
 @post(MESSAGES, status_code=200)
-async def create_message(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
+async def create_message(context: WiredContext) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
-    wire_request = await read_wire_request(request, services, principal.client_id, read_messages_request)
-    return await _answer(request, services, principal, wire_request, MessageWriter)
+    wire_request = await read_wire_request(context, read_messages_request)
+    return await _answer(context, wire_request, MessageWriter)
 
 
 @post(f"{MESSAGES}/count_tokens", status_code=200)
-async def count_message_tokens(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
+async def count_message_tokens(context: WiredContext) -> Response[Any]:
     """How many tokens the prompt of a message has."""
-    wire_request = await read_wire_request(request, services, principal.client_id, read_messages_request)
-    ids = await _prompt_ids(request, services, principal, wire_request)
+    wire_request = await read_wire_request(context, read_messages_request)
+    ids = await _prompt_ids(context, wire_request)
     return Response({"input_tokens": len(ids)}, headers=ignored_header(wire_request.ignored))
 
 
 @post("/v1/completions", status_code=200)
-async def text_completions(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
+async def text_completions(context: WiredContext) -> Response[Any]:
     """The text that continues a prompt, whole or as server-sent events."""
-    wire_request = await read_wire_request(request, services, principal.client_id, read_completions_request)
+    wire_request = await read_wire_request(context, read_completions_request)
     writer_of = partial(TextCompletionWriter, includes_usage=wire_request.includes_usage)
-    return await _answer(request, services, principal, wire_request, writer_of)
+    return await _answer(context, wire_request, writer_of)
 
 
 @post("/tokenize", status_code=200)
-async def tokenize(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
+async def tokenize(context: WiredContext) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
-    wire_request = await read_wire_request(request, services, principal.client_id, read_tokenize_request)
-    ids = await _prompt_ids(request, services, principal, wire_request)
-    model, _ = split_model(wire_request.turn.model, await services.runtime.models())
+    wire_request = await read_wire_request(context, read_tokenize_request)
+    ids = await _prompt_ids(context, wire_request)
+    model, _ = split_model(wire_request.turn.model, await context.services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
     return Response(answer, headers=ignored_header(wire_request.ignored))
 
 
 @post("/detokenize", status_code=200)
-async def detokenize(
-    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
+async def detokenize(context: WiredContext) -> dict[str, Any]:
     """The text of token ids."""
-    body = convert(await read_body(request, services, principal.client_id), DetokenizeBody)
-    model, _ = split_model(body.model, await services.runtime.models())
+    body = convert(await context.read_body(), DetokenizeBody)
+    model, _ = split_model(body.model, await context.services.runtime.models())
     if outside := next((i for i in body.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
     if len(body.tokens) > model.context_length:

@@ -10,12 +10,11 @@ from litestar import Controller, Response, get, post
 from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
-from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
-from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert, position_after
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import REGISTRY
+from gateway.routes.request_context import RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
     DIFFERENCE_BYTES,
     differences_json,
@@ -24,8 +23,6 @@ from gateway.routes.toolset_json import (
     summary_json,
 )
 from gateway.routes.toolset_routes import RevisionNumber, change_precondition, tagged
-from gateway.routes.transport import check_query, json_answer, read_registry_body, registry_turn
-from gateway.services import Services, WiredServices
 from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
 from gateway.toolsets.tool_imports import Offer
@@ -132,31 +129,22 @@ class ImportController(Controller):
     before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
 
     @post("/{toolset:str}/import", status_code=200)
-    async def import_tools(
-        self,
-        toolset: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
-    ) -> Response[Any]:
+    async def import_tools(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Create a toolset from the tools of a source (201), or record what differs at the source (200)."""
-        precondition = change_precondition(request)
-        body = convert(await read_registry_body(request, services, principal.client_id), ImportBody)
+        precondition = change_precondition(context.request)
+        body = convert(await context.read_registry_body(), ImportBody)
         body.check()
-        offer = await unless_gone(request, _read_source(body, services, principal))
-        async with registry_turn(request, services, principal.client_id):
-            outcome = await services.imports.import_offer(
+        offer = await unless_gone(context.request, _read_source(context, body))
+        async with context.registry_turn():
+            outcome = await context.services.imports.import_offer(
                 toolset,
                 offer,
-                principal=principal,
+                principal=context.principal,
                 precondition=precondition,
                 skip_refused=body.skip_refused,
                 is_dry_run=body.dry_run,
             )
-        return await json_answer(
-            request,
-            services,
-            principal.client_id,
+        return await context.json_answer(
             partial(import_json, outcome),
             num_bytes=DIFFERENCE_BYTES * len(outcome.differences),
             etag=outcome.revision.etag if outcome.revision else None,
@@ -166,10 +154,8 @@ class ImportController(Controller):
     @get("/{toolset:str}/differences")
     async def list_differences(
         self,
-        request: HttpRequest,
+        context: WiredContext,
         toolset: FromPath[str],
-        services: WiredServices,
-        principal: RequestPrincipal,
         *,
         revision: RevisionNumber = None,
         source: FromQuery[str | None] = None,
@@ -178,63 +164,49 @@ class ImportController(Controller):
 
         With `source`, only of that source. Very large differences are returned for one source at a time only.
         """
-        async with registry_turn(request, services, principal.client_id):
-            resolved, differences = await services.imports.differences(
-                toolset, revision, source, principal=principal
+        async with context.registry_turn():
+            resolved, differences = await context.services.imports.differences(
+                toolset, revision, source, principal=context.principal
             )
         make = partial(differences_json, resolved, differences)
         size = resolved.toolset.num_bytes * len(resolved.toolset.sources)  # each may repeat all tools
-        return await json_answer(
-            request, services, principal.client_id, make, num_bytes=size, etag=resolved.etag
-        )
+        return await context.json_answer(make, num_bytes=size, etag=resolved.etag)
 
     @post("/{toolset:str}/accept", status_code=200)
-    async def accept_tools(
-        self,
-        toolset: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
-    ) -> Response[Any]:
+    async def accept_tools(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Serve tools as their sources offer them.
 
         With `If-Match`, the offers accepted are those that the revision with that ETag showed.
         """
-        precondition = change_precondition(request)
-        body = await _read_decision(request, services, principal)
-        async with registry_turn(request, services, principal.client_id):
-            registration = await services.imports.accept(
-                toolset, body.tools, body.source, principal=principal, precondition=precondition
+        precondition = change_precondition(context.request)
+        body = await _read_decision(context)
+        async with context.registry_turn():
+            registration = await context.services.imports.accept(
+                toolset, body.tools, body.source, principal=context.principal, precondition=precondition
             )
         return tagged(registration.revision, registration_json(registration))
 
     @post("/{toolset:str}/decline", status_code=200)
-    async def decline_tools(
-        self,
-        toolset: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
-    ) -> Response[Any]:
+    async def decline_tools(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Decline differences: they are not reported again until the source changes these tools again.
 
         With `If-Match`, the offers declined are those that the revision with that ETag showed.
         """
-        precondition = change_precondition(request)
-        body = await _read_decision(request, services, principal)
-        async with registry_turn(request, services, principal.client_id):
-            revision = await services.imports.decline(
-                toolset, body.tools, body.source, principal=principal, precondition=precondition
+        precondition = change_precondition(context.request)
+        body = await _read_decision(context)
+        async with context.registry_turn():
+            revision = await context.services.imports.decline(
+                toolset, body.tools, body.source, principal=context.principal, precondition=precondition
             )
         return tagged(revision, summary_json(revision.summary))
 
 
-async def _read_decision(request: HttpRequest, services: Services, principal: Principal) -> DecisionBody:
-    submitted = await read_registry_body(request, services, principal.client_id, is_optional=True)
+async def _read_decision(context: RequestContext) -> DecisionBody:
+    submitted = await context.read_registry_body(is_optional=True)
     return convert(submitted, DecisionBody)
 
 
-async def _read_source(body: ImportBody, services: Services, principal: Principal) -> Offer:
+async def _read_source(context: RequestContext, body: ImportBody) -> Offer:
     """The tools that the source in the body has now; raises what `SourceProcesses.read` raises."""
     if body.listing:
         selection = selection_of(body.listing.tags, body.listing.paths, body.listing.operations)
@@ -257,7 +229,7 @@ async def _read_source(body: ImportBody, services: Services, principal: Principa
             paths=body.openapi.paths,
             operations=body.openapi.operations,
         )
-    imported = await services.sources.read(order, principal.client_id)
+    imported = await context.services.sources.read(order, context.principal.client_id)
     selection = selection_of(order.tags, order.paths, order.operations)
     return Offer(
         imported.kind, imported.location, imported.tools, imported.found_faults(), selection=selection

@@ -9,11 +9,9 @@ from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
 from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
-from gateway.access.principal import RequestPrincipal
-from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
 from gateway.http.problems import KEYS
-from gateway.routes.transport import PageSize, check_query, read_body
+from gateway.routes.request_context import PageSize, WiredContext, check_query
 from gateway.services import WiredServices
 from toolspecs.json_value import JSON
 
@@ -30,12 +28,10 @@ class KeyController(Controller):
     path = KEYS
 
     @post(status_code=201)
-    async def create_key(
-        self, request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-    ) -> JSON:
+    async def create_key(self, context: WiredContext) -> JSON:
         """Make a key. Only this answer contains it: the store keeps its SHA-256."""
-        terms = convert(await read_body(request, services, principal.client_id), KeyTerms)
-        return _made_json(await services.keys.create(terms))
+        terms = convert(await context.read_body(), KeyTerms)
+        return _made_json(await context.services.keys.create(terms))
 
     @get(before_request=check_query)
     async def list_keys(
@@ -51,17 +47,11 @@ class KeyController(Controller):
         return key_json(await services.keys.get(key_id))
 
     @post("/{key_id:str}/rotate", status_code=200)
-    async def rotate_key(
-        self,
-        key_id: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
-    ) -> JSON:
+    async def rotate_key(self, key_id: FromPath[str], context: WiredContext) -> JSON:
         """Give a key a new secret; the old one is good for `grace_seconds` more, by default a day."""
-        submitted = await read_body(request, services, principal.client_id, is_optional=True)
+        submitted = await context.read_body(is_optional=True)
         body = convert(submitted, RotationBody)
-        return _made_json(await services.keys.rotate(key_id, body.grace_seconds))
+        return _made_json(await context.services.keys.rotate(key_id, body.grace_seconds))
 
     @delete("/{key_id:str}")
     async def revoke_key(self, key_id: FromPath[str], services: WiredServices) -> None:

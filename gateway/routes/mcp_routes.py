@@ -11,13 +11,10 @@ from litestar import post
 from litestar.params import FromPath
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.access.principal import RequestPrincipal
 from gateway.errors import ExtraMissing
-from gateway.http.headers import HttpRequest
 from gateway.http.json_body import read_json
 from gateway.http.problems import MCP
-from gateway.routes.transport import check_query, in_turn, read_held
-from gateway.services import WiredServices
+from gateway.routes.request_context import WiredContext, check_query
 from toolspecs.toolset import ToolsetReference
 
 MAX_VALUES = 25_000
@@ -37,9 +34,7 @@ class McpMessage(msgspec.Struct, omit_defaults=True):
 
 
 @post(f"{MCP}/{{toolset:str}}", status_code=200, before_request=check_query)
-async def mcp_message(
-    toolset: FromPath[str], request: HttpRequest, services: WiredServices, principal: RequestPrincipal
-) -> ASGIApp:
+async def mcp_message(toolset: FromPath[str], context: WiredContext) -> ASGIApp:
     """A message to the MCP server that lists the tools of a toolset, written `name` or `name@revision`.
 
     It offers one tool of its own, `check_arguments`, and runs no other. There are no sessions: each message
@@ -47,18 +42,18 @@ async def mcp_message(
     """
     front = await asyncio.to_thread(_front)
     reference = ToolsetReference.parse(toolset)
-    contents = services.bodies.contents
+    contents = context.services.bodies.contents
     limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
     read = partial(_checked, limits=limits)
-    raw, is_listing = await read_held(request, services, principal.client_id, read)
-    revision = await services.registry.catalog.resolve(reference)
-    judge = partial(services.registry.faults, principal=principal)
+    raw, is_listing = await context.read_held(read)
+    revision = await context.services.registry.catalog.resolve(reference)
+    judge = partial(context.services.registry.faults, principal=context.principal)
     app = _with_body(front.mcp_app(revision, judge, max_bytes=len(raw)), raw)
     is_small = revision.toolset.num_bytes < LARGE_LIST and len(revision.toolset) < MANY_TOOLS
     if not is_listing or is_small:
         return app
-    listing = partial(_sent_by, app, request.scope)
-    sent = await in_turn(request, services, principal.client_id, lambda turn: turn.run(listing))
+    listing = partial(_sent_by, app, context.request.scope)
+    sent = await context.in_turn(lambda turn: turn.run(listing))
     return _sending(sent)
 
 

@@ -13,8 +13,7 @@ from compiler.cache_entry import CacheEntry
 from gateway.access.grants import GRANT, Grant
 from gateway.access.route_scopes import ADMIN
 from gateway.errors import UnknownGrammar, UnknownRequest
-from gateway.http.headers import HttpRequest
-from gateway.routes.transport import PageSize, check_query
+from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest
 from runtime.protocol import Circuit, EngineLoad, EngineState
@@ -51,8 +50,7 @@ class OperationsController(Controller):
     @get("/requests")
     async def list_requests(
         self,
-        services: WiredServices,
-        request: HttpRequest,
+        context: WiredContext,
         *,
         before: Annotated[int | None, QueryParameter(ge=1)] = None,
         limit: PageSize = 100,
@@ -62,24 +60,22 @@ class OperationsController(Controller):
         A key sees its own requests; a key with the scope `admin` sees all. They are those of this process,
         without content.
         """
-        owner = _visible_owner(request)
-        page = services.requests.page(owner, before=before, limit=limit)
+        owner = _visible_owner(context)
+        page = context.services.requests.page(owner, before=before, limit=limit)
         return {
             "requests": [request_json(recent, owner) for recent in page.items],
             "next": int(page.next_key) if page.next_key else None,
-            "is_off": services.requests.is_off,
+            "is_off": context.services.requests.is_off,
         }
 
     @get("/requests/{request_id:path}")
-    async def get_request(
-        self, request_id: FromPath[str], services: WiredServices, request: HttpRequest
-    ) -> JSON:
+    async def get_request(self, request_id: FromPath[str], context: WiredContext) -> JSON:
         """The last request with this id; an answer has its request's id in `X-Request-ID`."""
         name = request_id.removeprefix("/")
-        owner = _visible_owner(request)
-        recent = services.requests.find(owner, name)
+        owner = _visible_owner(context)
+        recent = context.services.requests.find(owner, name)
         if recent is None:
-            raise UnknownRequest(name, is_off=services.requests.is_off)
+            raise UnknownRequest(name, is_off=context.services.requests.is_off)
         return request_json(recent, owner)
 
     @get("/system")
@@ -118,9 +114,9 @@ class OperationsController(Controller):
         return await asyncio.to_thread(grammar_json, grammar)
 
 
-def _visible_owner(request: HttpRequest) -> str | None:
+def _visible_owner(context: RequestContext) -> str | None:
     """The owner whose requests the sender may see; None for all."""
-    grant: Grant = request.scope[GRANT]  # type: ignore[literal-required]
+    grant: Grant = context.request.scope[GRANT]  # type: ignore[literal-required]
     return None if grant.has_any(ADMIN) else grant.owner
 
 

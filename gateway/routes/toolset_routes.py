@@ -7,10 +7,10 @@ import msgspec
 from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from gateway.access.principal import Principal, RequestPrincipal
 from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
+from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
     LISTED_TOOL_BYTES,
     dry_run_json,
@@ -23,8 +23,7 @@ from gateway.routes.toolset_json import (
     summary_json,
     tool_json,
 )
-from gateway.routes.transport import PageSize, check_query, json_answer, read_registry_body, registry_turn
-from gateway.services import Services, WiredServices
+from gateway.services import WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
@@ -85,35 +84,27 @@ class ToolsetController(Controller):
     async def get_toolset(
         self,
         toolset: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
+        context: WiredContext,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """The current revision; 304 if `If-None-Match` names it."""
-        revision = await services.registry.catalog.get(toolset)
-        known = request.headers.get("if-none-match")
+        revision = await context.services.registry.catalog.get(toolset)
+        known = context.request.headers.get("if-none-match")
         if known is not None and etag_matches(known, revision.etag, allows_weak=True):
             return Response(None, status_code=304, headers={"ETag": revision.etag})
-        return await _revision_answer(request, services, principal, revision, shape)
+        return await _revision_answer(context, revision, shape)
 
     @put("/{toolset:str}")
-    async def put_toolset(
-        self,
-        toolset: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
-    ) -> Response[Any]:
+    async def put_toolset(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
-        body = await _read_body(request, services, principal.client_id, toolset)
-        async with registry_turn(request, services, principal.client_id):
-            registration = await services.registry.put(
+        body = await _read_body(context, toolset)
+        async with context.registry_turn():
+            registration = await context.services.registry.put(
                 toolset,
                 body.tools,
                 body.documents,
-                principal=principal,
-                precondition=_put_precondition(request),
+                principal=context.principal,
+                precondition=_put_precondition(context.request),
                 prompt_tools=body.prompt_tools,
                 tool_search=body.search,
             )
@@ -122,19 +113,15 @@ class ToolsetController(Controller):
         )
 
     @delete("/{toolset:str}")
-    async def delete_toolset(
-        self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
-    ) -> None:
+    async def delete_toolset(self, toolset: FromPath[str], context: WiredContext) -> None:
         """Delete the toolset; its revisions stay and can be restored."""
-        await services.registry.catalog.delete(toolset, change_precondition(request))
+        await context.services.registry.catalog.delete(toolset, change_precondition(context.request))
 
     @get("/{toolset:str}/tools")
     async def list_tools(
         self,
-        request: HttpRequest,
+        context: WiredContext,
         toolset: FromPath[str],
-        services: WiredServices,
-        principal: RequestPrincipal,
         *,
         revision: RevisionNumber = None,
         after: FromQuery[str | None] = None,
@@ -146,7 +133,7 @@ class ToolsetController(Controller):
         `num_differing` tools differ at their sources and were not declined; null if no tools were imported.
         With `search`, only tools whose names or descriptions contain all its words.
         """
-        resolved = await services.registry.catalog.get(toolset, revision)
+        resolved = await context.services.registry.catalog.get(toolset, revision)
         toolset_bytes = resolved.toolset.num_bytes
 
         def make() -> JSON:
@@ -160,62 +147,48 @@ class ToolsetController(Controller):
         # To search is to read all descriptions, and to count what differs is to read what all sources offer.
         reads_all = search or resolved.toolset.sources
         size = toolset_bytes if reads_all else min(toolset_bytes, limit * LISTED_TOOL_BYTES)
-        return await json_answer(request, services, principal.client_id, make, num_bytes=size)
+        return await context.json_answer(make, num_bytes=size)
 
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
         self,
-        request: HttpRequest,
+        context: WiredContext,
         toolset: FromPath[str],
         tool: FromPath[str],
-        services: WiredServices,
-        principal: RequestPrincipal,
         *,
         shape: FromQuery[Shape] = Shape.OPENAI,
         revision: RevisionNumber = None,
     ) -> Response[Any]:
         """One tool of the current revision, or of the one of that number."""
-        resolved = await services.registry.catalog.get(toolset, revision)
+        resolved = await context.services.registry.catalog.get(toolset, revision)
         found = resolved.toolset[_name(tool)]
         make, size = partial(tool_json, found, shape), found.num_bytes
-        return await json_answer(
-            request, services, principal.client_id, make, num_bytes=size, etag=resolved.etag
-        )
+        return await context.json_answer(make, num_bytes=size, etag=resolved.etag)
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
-        self,
-        toolset: FromPath[str],
-        tool: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
+        self, toolset: FromPath[str], tool: FromPath[str], context: WiredContext
     ) -> Response[Any]:
         """Add a tool or replace the tool of that name, unless it cannot be enforced.
 
         With `If-None-Match: *` it only adds.
         """
-        precondition = _put_precondition(request)
-        submitted = await read_registry_body(request, services, principal.client_id)
-        async with registry_turn(request, services, principal.client_id):
-            registration = await services.registry.put_tool(
-                toolset, _name(tool), submitted, principal=principal, precondition=precondition
+        precondition = _put_precondition(context.request)
+        submitted = await context.read_registry_body()
+        async with context.registry_turn():
+            registration = await context.services.registry.put_tool(
+                toolset, _name(tool), submitted, principal=context.principal, precondition=precondition
             )
         return tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(
-        self,
-        toolset: FromPath[str],
-        tool: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
+        self, toolset: FromPath[str], tool: FromPath[str], context: WiredContext
     ) -> Response[Any]:
         """Remove a tool."""
-        async with registry_turn(request, services, principal.client_id):
-            revision = await services.registry.catalog.delete_tool(
-                toolset, _name(tool), change_precondition(request), owner=principal.owner
+        async with context.registry_turn():
+            revision = await context.services.registry.catalog.delete_tool(
+                toolset, _name(tool), change_precondition(context.request), owner=context.principal.owner
             )
         return tagged(revision, summary_json(revision.summary))
 
@@ -246,24 +219,20 @@ class ToolsetController(Controller):
         self,
         toolset: FromPath[str],
         number: FromPath[int],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
+        context: WiredContext,
         *,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """One revision."""
-        revision = await services.registry.catalog.get(toolset, number)
-        return await _revision_answer(request, services, principal, revision, shape)
+        revision = await context.services.registry.catalog.get(toolset, number)
+        return await _revision_answer(context, revision, shape)
 
     @get("/{toolset:str}/revisions/{number:int}/changes")
     async def changes(
         self,
         toolset: FromPath[str],
         number: FromPath[int],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
+        context: WiredContext,
         *,
         since: RevisionNumber = None,
     ) -> JSON:
@@ -271,35 +240,28 @@ class ToolsetController(Controller):
 
         Equal tools and documents are left out. If there is no earlier revision, all count as added.
         """
-        async with registry_turn(request, services, principal.client_id):
-            revision_changes = await services.registry.compare_revisions(
-                toolset, number, since, principal=principal
+        async with context.registry_turn():
+            revision_changes = await context.services.registry.compare_revisions(
+                toolset, number, since, principal=context.principal
             )
         return revision_changes_json(revision_changes)
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
     async def restore(
-        self,
-        toolset: FromPath[str],
-        number: FromPath[int],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
+        self, toolset: FromPath[str], number: FromPath[int], context: WiredContext
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
-        async with registry_turn(request, services, principal.client_id):
-            revision = await services.registry.catalog.restore(
-                toolset, number, change_precondition(request), owner=principal.owner
+        async with context.registry_turn():
+            revision = await context.services.registry.catalog.restore(
+                toolset, number, change_precondition(context.request), owner=context.principal.owner
             )
         return tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")
     async def report(
         self,
-        request: HttpRequest,
+        context: WiredContext,
         toolset: FromPath[str],
-        services: WiredServices,
-        principal: RequestPrincipal,
         *,
         revision: RevisionNumber = None,
         tool: FromQuery[str | None] = None,
@@ -308,50 +270,44 @@ class ToolsetController(Controller):
 
         With `tool`, only of that tool. If there are very many tools, the last ones have no entries.
         """
-        resolved, reports = await services.registry.report(toolset, revision, tool, principal=principal)
-        unguarded = [model.model_id for model in await services.runtime.models() if not model.applies_guards]
+        resolved, reports = await context.services.registry.report(
+            toolset, revision, tool, principal=context.principal
+        )
+        unguarded = [
+            model.model_id for model in await context.services.runtime.models() if not model.applies_guards
+        ]
 
         def make() -> JSON:
             tools = reports_json(reports)
             return summary_json(resolved.summary) | {"tools": tools, "unguarded_models": unguarded}
 
         size = reports_size(reports)
-        return await json_answer(request, services, principal.client_id, make, num_bytes=size)
+        return await context.json_answer(make, num_bytes=size)
 
     @post("/{toolset:str}/check", status_code=200)
-    async def check(
-        self,
-        toolset: FromPath[str],
-        request: HttpRequest,
-        services: WiredServices,
-        principal: RequestPrincipal,
-    ) -> Response[Any]:
+    async def check(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """What `PUT` would do, without storing anything."""
-        body = await _read_body(request, services, principal.client_id, toolset)
-        async with registry_turn(request, services, principal.client_id):
-            dry_run = await services.registry.check(
+        body = await _read_body(context, toolset)
+        async with context.registry_turn():
+            dry_run = await context.services.registry.check(
                 toolset,
                 body.tools,
                 body.documents,
-                principal=principal,
+                principal=context.principal,
                 prompt_tools=body.prompt_tools,
                 tool_search=body.search,
             )
         make, size = partial(dry_run_json, dry_run), reports_size(dry_run.reports)
-        return await json_answer(request, services, principal.client_id, make, num_bytes=size)
+        return await context.json_answer(make, num_bytes=size)
 
 
-async def _revision_answer(
-    request: HttpRequest, services: Services, principal: Principal, revision: Revision, shape: Shape
-) -> Response[Any]:
+async def _revision_answer(context: RequestContext, revision: Revision, shape: Shape) -> Response[Any]:
     make, size = partial(revision_json, revision, shape), revision.toolset.num_bytes
-    return await json_answer(request, services, principal.client_id, make, num_bytes=size, etag=revision.etag)
+    return await context.json_answer(make, num_bytes=size, etag=revision.etag)
 
 
-async def _read_body(
-    request: HttpRequest, services: WiredServices, client_id: str, toolset: str
-) -> ToolsetBody:
-    submitted = await read_registry_body(request, services, client_id)
+async def _read_body(context: RequestContext, toolset: str) -> ToolsetBody:
+    submitted = await context.read_registry_body()
     if not isinstance(submitted, dict) or "tools" not in submitted:
         raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
     body = convert(submitted, ToolsetBody)

@@ -11,7 +11,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.http.client_pace import ClientPace
 from gateway.http.request_bodies import RequestBodies
-from gateway.routes.transport import LARGE_ANSWER
+from gateway.routes.request_context import LARGE_ANSWER
 from gateway.toolsets.mcp_front import ToolsetFront
 
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 9}
