@@ -1,4 +1,4 @@
-"""Headers of every answer: the request's id, and for OPTIONS the methods of a path."""
+"""The head of every answer: its status, the request's id, and for OPTIONS the methods of a path."""
 
 import re
 import time
@@ -67,6 +67,17 @@ def with_headers(send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*message["headers"], *headers()]
+        await send(message)
+
+    return sending
+
+
+def noting_status(send: Send, note: Callable[[int], None]) -> Send:
+    """`send`, which also tells `note` the status of the answer; not if the client leaves before it begins."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            note(message["status"])
         await send(message)
 
     return sending

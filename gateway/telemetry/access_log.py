@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.http.headers import REQUEST_ID
+from gateway.http.headers import REQUEST_ID, noting_status
 from gateway.telemetry.metrics import OTHER
 
 QUIET_PATHS = frozenset({"/health", "/healthz", "/metrics", "/ping", "/readyz"})
@@ -71,19 +71,11 @@ class AccessLog:
         start = time.perf_counter()
         token = _current.set(fields)
         try:
-            await self._app(scope, receive, _with_status(send, fields))
+            noting = noting_status(send, lambda status: fields.values.update(status=status))
+            await self._app(scope, receive, noting)
         finally:
             _current.reset(token)
             _write(scope, fields, time.perf_counter() - start)
-
-
-def _with_status(send: Send, fields: LoggedFields) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            fields.values["status"] = message["status"]
-        await send(message)
-
-    return sending
 
 
 def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.http.headers import REQUEST_ID
+from gateway.http.headers import REQUEST_ID, noting_status
 from gateway.telemetry.access_log import route_of
 from toolspecs.lru_cache import LruCache
 from toolspecs.toolset import Page
@@ -137,7 +137,8 @@ class KeptRequests(ASGIMiddleware):
         values: dict[str, Any] = {}
         token = _current.set(values)
         try:
-            await next_app(scope, receive, _with_status(send, values))
+            noting = noting_status(send, lambda status: values.update(status=status))
+            await next_app(scope, receive, noting)
         finally:
             _current.reset(token)
             self._keep(scope, values, start_ns, time.perf_counter() - start)
@@ -167,15 +168,6 @@ class KeptRequests(ASGIMiddleware):
 
 def _ms(nanoseconds: int) -> float:
     return round(max(0, nanoseconds) / 1e6, 2)
-
-
-def _with_status(send: Send, values: dict[str, Any]) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            values["status"] = message["status"]
-        await send(message)
-
-    return sending
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ import time
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway.http.headers import REQUEST_ID
+from gateway.http.headers import REQUEST_ID, noting_status
 from gateway.telemetry.access_log import QUIET_PATHS, add_to_log, method_of, route_of
 from gateway.telemetry.metrics import HTTP_DURATION, Metrics
 
@@ -55,21 +55,16 @@ class ServedRequests(ASGIMiddleware):
             context = span.get_span_context()
             if context.is_valid:
                 add_to_log(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}")
+
+            def note(status: int) -> None:
+                labels["http.response.status_code"] = status
+                _record_status(span, status)
+
             try:
-                await next_app(scope, receive, _with_status(send, span, labels))
+                await next_app(scope, receive, noting_status(send, note))
             finally:
                 # A client that left before the answer began got no status.
                 self._metrics.record(HTTP_DURATION, time.perf_counter() - start, labels)
-
-
-def _with_status(send: Send, span: Span, labels: dict[str, str | int]) -> Send:
-    async def send_recorded(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            labels["http.response.status_code"] = message["status"]
-            _record_status(span, message["status"])
-        await send(message)
-
-    return send_recorded
 
 
 def _record_status(span: Span, status: int) -> None:
