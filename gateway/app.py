@@ -16,16 +16,16 @@ from gateway.access.access_control import AccessControl
 from gateway.access.cors import Cors
 from gateway.access.grants import GRANT, Grant
 from gateway.access.principal import principal_of
-from gateway.access.route_scopes import Authorization, OpenPaths
+from gateway.access.route_scopes import AuthorizationMiddleware, OpenPaths
 from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
 from gateway.console.console_routes import CONSOLE_ROUTES
-from gateway.generation.allowance import LimitedRequests
+from gateway.generation.allowance import AllowanceMiddleware
 from gateway.generation.completions import Completions
 from gateway.generation.stored_responses import StoredResponses
 from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.tool_vectors import Embedder, ToolVectors
 from gateway.http.headers import HttpRequest, RequestIds, name_methods
-from gateway.http.held_contents import HoldingRequests
+from gateway.http.held_contents import HoldingMiddleware
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
 from gateway.resources import Loaded, Resources
@@ -37,7 +37,7 @@ from gateway.settings import Settings
 from gateway.sources.source_process import SourceProcesses
 from gateway.store_upkeep import collecting, retention_of
 from gateway.telemetry.access_log import AccessLog
-from gateway.telemetry.recent_requests import KeptRequests
+from gateway.telemetry.recent_requests import RecentRequestsMiddleware
 from gateway.toolsets.registry import Registry
 from gateway.toolsets.tool_imports import ToolImports
 from runtime.protocol import Runtime
@@ -104,8 +104,11 @@ def _litestar(resources: Resources, loaded: Loaded) -> Litestar:
         lifespan=[partial(_lifespan, resources=resources, loaded=loaded)],
         logging_config=None,
         middleware=[
-            *(Authorization(), recorders.requests, KeptRequests(recorders.ring)),
-            *(LimitedRequests(resources.limits), HoldingRequests(resources.settings.max_held_bytes)),
+            AuthorizationMiddleware(),
+            recorders.request_spans,
+            RecentRequestsMiddleware(recorders.ring),
+            AllowanceMiddleware(resources.limits),
+            HoldingMiddleware(resources.settings.max_held_bytes),
         ],
         openapi_config=None,  # `gateway.api_document` describes more than the handlers do
     )
@@ -186,7 +189,7 @@ def _service_views(
             bodies=bodies,
             keys=resources.keys,
             meters=recorders.meters,
-            requests=recorders.ring,
+            recent_requests=recorders.ring,
             totals=recorders.telemetry.totals,
             request_seconds=settings.request_seconds,
             is_strict=settings.strict_fields,

@@ -37,7 +37,7 @@ class Services:
     bodies: RequestBodies
     keys: ApiKeys
     meters: Meters
-    requests: RequestRing
+    recent_requests: RequestRing
     totals: TurnTotals
     request_seconds: float | None = None
     """How long a request may take at most."""

@@ -115,8 +115,8 @@ class AccessControl:
     """Refuses requests without access, and passes on the others with their grants.
 
     It runs before the routes and before traces: a refused request leaves no span and learns nothing about
-    routes. `Authorization` later checks which routes the grant opens. Without keys, pages of other sites are
-    refused, except those of `origins`.
+    routes. `AuthorizationMiddleware` later checks which routes the grant opens. Without keys, pages of other
+    sites are refused, except those of `origins`.
     """
 
     def __init__(

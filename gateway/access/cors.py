@@ -9,7 +9,7 @@ import re
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from gateway.access.rate_limits import Limited
+from gateway.access.rate_limits import LimitKind
 from gateway.errors import SettingsError
 from gateway.http.headers import with_headers
 from gateway.settings import Settings
@@ -17,7 +17,7 @@ from gateway.settings import Settings
 EXPOSED = ", ".join(
     (
         *("ETag", "Request-ID", "Retry-After", "X-Callgate-Ignored", "X-Request-ID"),
-        *(f"X-RateLimit-{part}-{kind}" for kind in Limited for part in ("limit", "remaining", "reset")),
+        *(f"X-RateLimit-{part}-{kind}" for kind in LimitKind for part in ("limit", "remaining", "reset")),
     )
 )
 """Headers of answers that pages of other sites may read."""

@@ -31,7 +31,7 @@ NUM_BUCKETS = 12
 _COUNTER_TTL_S = BUCKET_S * (NUM_BUCKETS + 3)
 
 
-class Limited(StrEnum):
+class LimitKind(StrEnum):
     """What is limited; the values are the names in the headers."""
 
     REQUESTS = "requests"
@@ -60,7 +60,7 @@ class RateLimits:
         self._clock = clock
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def reserve(self, counter: str, kind: Limited, amount: int, limit: int) -> Reservation:
+    async def reserve(self, counter: str, kind: LimitKind, amount: int, limit: int) -> Reservation:
         """Count `amount`, at most the whole limit. Raises RateLimited."""
         amount = min(amount, limit)
         try:
@@ -69,7 +69,7 @@ class RateLimits:
             return await self._reserve(self._fallback, counter, kind, amount, limit)
 
     async def _reserve(
-        self, store: Store, counter: str, kind: Limited, amount: int, limit: int
+        self, store: Store, counter: str, kind: LimitKind, amount: int, limit: int
     ) -> Reservation:
         now = self._clock()
         bucket = int(now // BUCKET_S)

@@ -84,7 +84,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
 }
 
 
-class Authorization(ASGIMiddleware):
+class AuthorizationMiddleware(ASGIMiddleware):
     """Refuses requests whose grant has none of the scopes that their route accepts.
 
     It checks the handler that the router chose, not the path. So however a path is spelled, the handler that
@@ -140,7 +140,10 @@ class OpenPaths:
         return cls(whole, tuple(path.partition("{")[0] for path in paths - whole))
 
     def __contains__(self, path: str) -> bool:
-        """Whether a request for the path may come in without a key; `Authorization` decides in the end."""
+        """Whether a request for the path may come in without a key.
+
+        `AuthorizationMiddleware` decides in the end.
+        """
         return path in self.whole or path.startswith(self.prefixes)
 
 

@@ -12,7 +12,7 @@ from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.access.rate_limits import Limited, RateLimits, Reservation
+from gateway.access.rate_limits import LimitKind, RateLimits, Reservation
 from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
 from gateway.generation.turn import Observer
@@ -32,7 +32,7 @@ PIXELS_PER_TOKEN = 750
 """Pixels of an image that count as a token. Models take 600 to 1,000; engines do not say how many."""
 
 
-class LimitedRequests(ASGIMiddleware):
+class AllowanceMiddleware(ASGIMiddleware):
     """Counts the requests of keys with limits, and adds headers with what is left to each answer."""
 
     scopes = (ScopeType.HTTP, ScopeType.ASGI)
@@ -64,21 +64,21 @@ class Allowance:
 
     limits: RateLimits
     grant: Grant
-    states: dict[Limited, Reservation | RateLimited] = field(default_factory=dict)
+    states: dict[LimitKind, Reservation | RateLimited] = field(default_factory=dict)
     """What was reserved of each limit, or why nothing was."""
 
     async def count_request(self) -> None:
         """Count the request. Raises RateLimited."""
         if self.grant.requests_per_minute is not None:
-            await self._reserve(Limited.REQUESTS, 1, self.grant.requests_per_minute)
+            await self._reserve(LimitKind.REQUESTS, 1, self.grant.requests_per_minute)
 
     async def reserve_tokens(self, num_tokens: int) -> Reservation | None:
         """Reserve tokens for an answer; None if tokens are not limited. Raises RateLimited."""
         if self.grant.tokens_per_minute is None:
             return None
-        return await self._reserve(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
+        return await self._reserve(LimitKind.TOKENS, num_tokens, self.grant.tokens_per_minute)
 
-    async def _reserve(self, kind: Limited, amount: int, limit: int) -> Reservation:
+    async def _reserve(self, kind: LimitKind, amount: int, limit: int) -> Reservation:
         try:
             reservation = await self.limits.reserve(f"{self.grant.key_id}/{kind}", kind, amount, limit)
         except RateLimited as error:
@@ -209,7 +209,7 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
     return ExpectedTokens(prompt, min(budget, context_length) * num_answers, images)
 
 
-def _headers(kind: Limited, state: Reservation | RateLimited) -> Iterable[tuple[bytes, bytes]]:
+def _headers(kind: LimitKind, state: Reservation | RateLimited) -> Iterable[tuple[bytes, bytes]]:
     values = {"limit": state.limit, "remaining": state.remaining, "reset": _duration(state.reset_s)}
     return [(f"x-ratelimit-{name}-{kind}".encode(), str(value).encode()) for name, value in values.items()]
 

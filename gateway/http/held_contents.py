@@ -63,7 +63,7 @@ class Holding:
         self._held.hold(client_id, sizes, self._contents)
 
 
-class HoldingRequests(ASGIMiddleware):
+class HoldingMiddleware(ASGIMiddleware):
     """Gives each request a `Holding`, for as long as it is answered."""
 
     scopes = (ScopeType.HTTP, ScopeType.ASGI)

@@ -61,11 +61,11 @@ class OperationsController(Controller):
         without content.
         """
         owner = _visible_owner(context)
-        page = context.services.requests.page(owner, before=before, limit=limit)
+        page = context.services.recent_requests.page(owner, before=before, limit=limit)
         return {
             "requests": [request_json(recent, owner) for recent in page.items],
             "next": int(page.next_key) if page.next_key else None,
-            "is_off": context.services.requests.is_off,
+            "is_off": context.services.recent_requests.is_off,
         }
 
     @get("/requests/{request_id:path}")
@@ -73,9 +73,9 @@ class OperationsController(Controller):
         """The last request with this id; an answer has its request's id in `X-Request-ID`."""
         name = request_id.removeprefix("/")
         owner = _visible_owner(context)
-        recent = context.services.requests.find(owner, name)
+        recent = context.services.recent_requests.find(owner, name)
         if recent is None:
-            raise UnknownRequest(name, is_off=context.services.requests.is_off)
+            raise UnknownRequest(name, is_off=context.services.recent_requests.is_off)
         return request_json(recent, owner)
 
     @get("/system")

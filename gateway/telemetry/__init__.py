@@ -8,7 +8,7 @@
 | `span_attributes.py` | the attributes of these spans, in each version of the conventions |
 | `ended_turn.py` | one turn when it has ended: its metrics, and its part of the log |
 | `recent_requests.py` | the last requests to models, in memory |
-| `served_requests.py` | one HTTP request: the server span and its duration |
+| `request_span.py` | one HTTP request: the server span and its duration |
 | `access_log.py` | one HTTP request: its line in the log |
 | `log_lines.py` | the two formats of the log |
 | `redaction.py` | the operator's function that captured content passes |

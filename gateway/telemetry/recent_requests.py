@@ -120,7 +120,7 @@ def add_to_recent(**values: Any) -> None:
         recorded.update(values)
 
 
-class KeptRequests(ASGIMiddleware):
+class RecentRequestsMiddleware(ASGIMiddleware):
     """Adds requests to models to the ring when the last byte of their answer is sent."""
 
     scopes = (ScopeType.HTTP,)

@@ -13,7 +13,7 @@ from gateway.telemetry.exporters import Meters, open_meters, open_provider
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent_requests import RequestRing
 from gateway.telemetry.redaction import read_redactor
-from gateway.telemetry.served_requests import ServedRequests
+from gateway.telemetry.request_span import RequestSpanMiddleware
 from gateway.telemetry.turn_recorder import Telemetry
 
 
@@ -22,7 +22,7 @@ class Recorders:
     """The recorders of turns, requests and engines, the destination of metrics, and recent requests."""
 
     telemetry: Telemetry
-    requests: ServedRequests
+    request_spans: RequestSpanMiddleware
     engines: EngineMeasures
     meters: Meters
     ring: RequestRing
@@ -50,7 +50,7 @@ class Recorders:
             closing.callback(provider.shutdown)
         return cls(
             Telemetry(tracer, metrics, conventions=settings.genai_conventions, redact=redact),
-            ServedRequests(tracer, metrics),
+            RequestSpanMiddleware(tracer, metrics),
             EngineMeasures(meter),
             meters,
             RequestRing(settings.recent_requests),

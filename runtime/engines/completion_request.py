@@ -38,7 +38,7 @@ class CompletionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionRequests:
+class CompletionRequestBuilder:
     """Makes the requests that ask engines to continue an output.
 
     `secret` keys the salts. With `sends_seeds`, clients' seeds are sent to the engine. With
@@ -49,7 +49,7 @@ class CompletionRequests:
     sends_seeds: bool
     shares_prefixes: bool
 
-    def request(
+    def build(
         self, model_id: str, request: GenerationRequest, output: VerifiedOutput, grammar: str | None
     ) -> CompletionRequest:
         """The request for the rest of an output; `model_id` is the model's name at the engine."""

@@ -21,7 +21,7 @@ from typing import TypeVar
 from compiler.cache.single_flight import to_the_end
 from compiler.errors import MatchingTooSlow
 from runtime.engines.client import EngineChunk
-from runtime.engines.completion_request import CompletionRequest, CompletionRequests
+from runtime.engines.completion_request import CompletionRequest, CompletionRequestBuilder
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
 from runtime.engines.replicas import Replica, Replicas
 from runtime.engines.sent_grammars import PluginWatch, SentGrammars
@@ -67,12 +67,12 @@ class OutputWriter:
         self,
         replicas: Replicas,
         grammars: SentGrammars,
-        requests: CompletionRequests,
+        builder: CompletionRequestBuilder,
         jump_forward: JumpForward | None,
     ) -> None:
         self._replicas = replicas
         self._grammars = grammars
-        self._requests = requests
+        self._builder = builder
         self._jump_forward = jump_forward
         self._jump_lock = threading.Lock()
         self._threads = FairThreads(NUM_VERIFYING_THREADS, "callgate-verify")
@@ -225,7 +225,7 @@ class OutputWriter:
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(request, output)
-        completion_request = self._requests.request(model_id, request, output, grammar)
+        completion_request = self._builder.build(model_id, request, output, grammar)
         if not is_single:
             return completion_request
         bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}

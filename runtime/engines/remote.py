@@ -17,7 +17,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from runtime.drafting import Drafting
 from runtime.engines.canary import Canary
 from runtime.engines.client import EngineClient
-from runtime.engines.completion_request import CompletionRequests, conversation_head
+from runtime.engines.completion_request import CompletionRequestBuilder, conversation_head
 from runtime.engines.delivery import END_TIMEOUT_S
 from runtime.engines.inline_grammars import InlineGrammars
 from runtime.engines.output_writer import OutputWriter
@@ -184,7 +184,7 @@ class RemoteRuntime:
         self._writer = OutputWriter(
             self._replicas,
             self._grammars,
-            CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
+            CompletionRequestBuilder(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
             JumpForward.of(loaded.tokenizer, loaded.prepared) if self._settings.jump_forward else None,
         )
         self._verification = Verification(

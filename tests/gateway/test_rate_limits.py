@@ -14,7 +14,7 @@ from redis_server import RedisServer
 from sample_tools import WEATHER
 from serving import client_of
 
-from gateway.access.rate_limits import Limited, RateLimits
+from gateway.access.rate_limits import LimitKind, RateLimits
 from gateway.app import create_app
 from gateway.errors import RateLimited
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GrammarTooSlow
@@ -35,7 +35,7 @@ class Clock:
 
 async def is_taken(limits, amount, limit):
     try:
-        await limits.reserve("key/requests", Limited.REQUESTS, amount, limit)
+        await limits.reserve("key/requests", LimitKind.REQUESTS, amount, limit)
     except RateLimited as error:
         return not (error.retry_after_s > 0 and error.remaining < amount)
     return True
@@ -91,12 +91,12 @@ async def test_after_retry_after_there_is_room():
         limits = RateLimits(store, clock)
         for pause, amount in ((0, 3), (7, 2), (11, 5)):
             clock.now += pause
-            await limits.reserve("k", Limited.TOKENS, amount, 10)
+            await limits.reserve("k", LimitKind.TOKENS, amount, 10)
         for amount in (1, 4, 10):
             with pytest.raises(RateLimited) as raised:
-                await limits.reserve("k", Limited.TOKENS, amount, 10)
+                await limits.reserve("k", LimitKind.TOKENS, amount, 10)
             clock.now += raised.value.retry_after_s
-            limits.settle(await limits.reserve("k", Limited.TOKENS, amount, 10), 0)
+            limits.settle(await limits.reserve("k", LimitKind.TOKENS, amount, 10), 0)
             await limits.close()
             clock.now -= raised.value.retry_after_s
 

@@ -12,7 +12,7 @@ from fake_runtime import FakeRuntime, text
 from serving import served, wait_for
 
 from gateway.app import create_app
-from gateway.http.held_contents import CHARACTER_BYTES, VALUE_BYTES, HoldingRequests, holding_of
+from gateway.http.held_contents import CHARACTER_BYTES, VALUE_BYTES, HoldingMiddleware, holding_of
 from gateway.http.json_body import read_json
 from gateway.wire.openai import read_request
 from toolspecs.json_scan import ContentLimits, scan
@@ -132,14 +132,14 @@ def test_a_client_whose_requests_hold_too_much_waits_for_their_ends(client, runt
 
 async def test_what_a_request_held_is_given_back_although_something_refers_to_it():
     """An error with its traceback can keep the request's objects until garbage is collected."""
-    requests, kept = HoldingRequests(MOST), []
+    middleware, kept = HoldingMiddleware(MOST), []
 
     async def app(scope, *_):
         holding_of(scope).hold_body("a", LARGE, 1)
         kept.append(holding_of(scope))
 
     for _ in range(3):
-        await requests.handle({}, None, None, app)
+        await middleware.handle({}, None, None, app)
     assert len(kept) == 3
 
 

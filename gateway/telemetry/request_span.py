@@ -18,7 +18,7 @@ from gateway.telemetry.metrics import HTTP_DURATION, Metrics
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
-class ServedRequests(ASGIMiddleware):
+class RequestSpanMiddleware(ASGIMiddleware):
     """Records requests, from their head to the last byte of the answer.
 
     It sees only requests that have access, so nobody else can write into the traces.
