@@ -127,7 +127,9 @@ class ToolSearcher:
         left_out = {tool.name for group in groups for tool in group.tools}
         left_out -= {tool.name for tool in shown_tools}
         shown = tuple(tool for tool in tools if tool.name not in left_out)
-        by: SearchedBy = "words and meaning" if all(scores is not None for scores in meanings) else "words"
+        by: SearchedBy = (
+            "words and meaning" if all(of_group is not None for of_group in meanings) else "words"
+        )
         return shown, ToolSearchResult(num_searched, tuple(shown_tools), by)
 
     async def _meanings(
@@ -142,16 +144,16 @@ class ToolSearcher:
             return [None] * len(groups)
         wait_s = MAX_WAIT_S if remaining_s is None else min(MAX_WAIT_S, remaining_s / 2)
         until = time.monotonic() + wait_s
-        vectors = []
+        scores: list[Scores | None] = []
         for group in groups:
             texts = search_input.texts(group.search)
             left_s = max(0.0, until - time.monotonic())
-            vectors.append(
+            scores.append(
                 await self.vectors.scores(
                     group.tools, texts, key=group.key, tenant=self.tenant, client_id=client_id, wait_s=left_s
                 )
             )
-        return vectors if all(scores is not None for scores in vectors) else [None] * len(groups)
+        return scores if all(of_group is not None for of_group in scores) else [None] * len(groups)
 
     def _search(
         self, group: _Group, search_input: "_SearchInput", meaning: Scores | None
