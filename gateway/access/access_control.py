@@ -151,8 +151,8 @@ class AccessControl:
         """The grant of a request; None if it has no key and its path needs none.
 
         Raises:
-            MalformedHead, ForeignHost, ForeignPage, Unauthorized: the request has no access. KeysUnavailable:
-            the store is down, and the key is one of the store's.
+            MalformedHead, ForeignHost, ForeignPage, Unauthorized: the request has no access.
+            KeysUnavailable: the store is down, and the key is one of the store's.
         """
         if not scope["path"].startswith("/"):
             raise MalformedHead("its target is not a path, and this is no proxy")

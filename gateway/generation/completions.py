@@ -52,7 +52,7 @@ class _PreparedTurn:
     tools: tuple[Tool, ...]
     revisions: tuple[Revision, ...]
     search_result: ToolSearchResult | None
-    grammar: GrammarLookup | None
+    lookup: GrammarLookup | None
     ignored: tuple[str, ...]
     request: GenerationRequest
 
@@ -103,11 +103,13 @@ class Completions:
         monotonic clock, by default now.
 
         Raises:
-            InvalidField: fields of the turn contradict each other. NoEffect: a field has no effect.
-            ToolspecsError: a toolset or revision does not exist. RefusedTool, UnsupportedToolset,
-            UnsupportedSchema: a schema of the request cannot be enforced. RuntimeFault: the runtime cannot
-            answer, or not in time. RateLimited: the allowance has too few tokens left. TooMuchHeld: the
-            running requests of the client hold too much.
+            InvalidField: fields of the turn contradict each other.
+            NoEffect: a field has no effect, and turns must be strict.
+            ToolspecsError: a toolset or revision does not exist.
+            RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be enforced.
+            RuntimeFault: the runtime cannot answer, or not in time.
+            RateLimited: the allowance has too few tokens left.
+            TooMuchHeld: the running requests of the client hold too much.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
@@ -126,7 +128,7 @@ class Completions:
                 expected = expected_tokens(prepared.request, model.context_length)
                 reservation = await allowance.reserve_tokens(expected.total) if allowance else None
             with metered(allowance, reservation, recorder, expected, turn.num_choices) as observer:
-                return await self._begun(prepared, deadline, recorder, observer)
+                return await self._begin_within_context(prepared, deadline, recorder, observer)
 
     async def _prepared(
         self,
@@ -147,28 +149,28 @@ class Completions:
         )
         recorder.record_search(search_result)
         try:
-            grammar = await self._grammar(
+            lookup = await self._lookup(
                 turn, model, tools, tool_choice, revisions, recorder=recorder, client_id=client_id
             )
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
-        ignored = self._ignored(turn, model, grammar)
+        ignored = self._ignored(turn, model, lookup)
         request = replace(
-            generation_request(turn, model, tools, grammar, revisions),
+            generation_request(turn, model, tools, lookup, revisions),
             client_id=client_id,
             trace_headers=recorder.trace_headers(),
         )
         return _PreparedTurn(
-            turn, model, tool_choice, tools, revisions, search_result, grammar, ignored, request
+            turn, model, tool_choice, tools, revisions, search_result, lookup, ignored, request
         )
 
-    def _ignored(self, turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> tuple[str, ...]:
+    def _ignored(self, turn: Turn, model: ModelCard, lookup: GrammarLookup | None) -> tuple[str, ...]:
         """The fields without effect, and the first such keywords.
 
         Raises NoEffect if it is strict, and there is such a field, or a keyword that is a slip.
         """
-        fields = tuple(without_effect(turn, model, grammar))
-        keywords = tuple(islice(ignored_keywords(turn, grammar), MAX_IGNORED)) if grammar else ()
+        fields = tuple(without_effect(turn, model, lookup))
+        keywords = tuple(islice(ignored_keywords(turn, lookup), MAX_IGNORED)) if lookup else ()
         if self._is_strict:
             for name in fields:
                 raise NoEffect(name)
@@ -177,10 +179,10 @@ class Completions:
                     raise NoEffect(path, entry.note)
         return (*fields, *(path for path, _ in keywords))
 
-    async def _begun(
+    async def _begin_within_context(
         self, prepared: _PreparedTurn, deadline: Deadline, recorder: TurnRecorder, observer: Observer
     ) -> Generation:
-        """The generation of a turn, whose first event has come.
+        """Begin the generation of a turn; when this returns, the first event has come.
 
         If the turn allows it and the prompt is too long for the model, its oldest messages are left out. Each
         try renders the whole prompt, so each leaves out twice as many exchanges as the one before.
@@ -208,7 +210,7 @@ class Completions:
     def _generation(
         self, prepared: _PreparedTurn, request: GenerationRequest, deadline: Deadline, observer: Observer
     ) -> Generation:
-        """The generation for one request of a turn; `_begun` waits for its first event."""
+        """The generation for one request of a turn; `_begin_within_context` waits for its first event."""
         turn, tools = prepared.turn, prepared.tools
         return Generation(
             request_id=request.request_id,
@@ -217,7 +219,7 @@ class Completions:
             is_named=prepared.tool_choice.is_named,
             has_logprobs=turn.num_logprobs is not None,
             toolsets=tuple(revision.summary for revision in prepared.revisions),
-            grammar=prepared.grammar,
+            lookup=prepared.lookup,
             tells_grammar_source=self._tenant is None,
             fingerprint=fingerprint(prepared.model),
             runtime_events=self._runtime.generate(request),
@@ -294,7 +296,7 @@ class Completions:
             return revisions[0].toolset.tools if revisions else ()
         return await asyncio.to_thread(join_tools, revisions, inline, self._catalog.limits)
 
-    async def _grammar(
+    async def _lookup(
         self,
         turn: Turn,
         model: ModelCard,
@@ -305,13 +307,14 @@ class Completions:
         recorder: TurnRecorder,
         client_id: str,
     ) -> GrammarLookup | None:
+        """The grammar of a turn, found or compiled; None if nothing constrains the answer."""
         # Some syntaxes put frames around plain text too. A grammar makes the model write them correctly.
         has_frames = find_syntax(model.syntax).frames_prose and turn.prompt is None
         if not tools and not turn.response_format and not has_frames:
             return None
         with recorder.finding_grammar(revisions) as span:
             if turn.response_format and (not tools or tool_choice.mode is ChoiceMode.NONE):
-                cached = await self._grammars.find_format(
+                lookup = await self._grammars.find_format(
                     turn.response_format,
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
@@ -319,7 +322,7 @@ class Completions:
                     client_id=client_id,
                 )
             else:
-                cached = await self._grammars.find_toolset(
+                lookup = await self._grammars.find_toolset(
                     tools,
                     prepared=model.prepared,
                     syntax=model.syntax,
@@ -329,8 +332,8 @@ class Completions:
                     key_order=turn.key_order,
                     client_id=client_id,
                 )
-            span.record(cached.grammar.digest, cached.source, cached.wait_ms)
-            return cached
+            span.record(lookup.grammar.digest, lookup.source, lookup.wait_ms)
+            return lookup
 
 
 def fingerprint(model: ModelCard) -> str:

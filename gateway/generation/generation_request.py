@@ -48,18 +48,18 @@ def generation_request(
     turn: Turn,
     model: ModelCard,
     tools: tuple[Tool, ...],
-    grammar: GrammarLookup | None,
+    lookup: GrammarLookup | None,
     revisions: Iterable[Revision],
 ) -> GenerationRequest:
-    """The generation request of a turn with joined tools and a grammar."""
+    """The generation request of a turn with joined tools; `lookup` has its grammar, if it has one."""
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
         messages=turn.messages,
         prompt=turn.prompt,
         tools=shown_tools(turn, model, tools, revisions),
-        constraint=grammar.grammar if grammar else None,
-        recipe=grammar.recipe if grammar else None,
+        constraint=lookup.grammar if lookup else None,
+        recipe=lookup.recipe if lookup else None,
         sampling=sampling_of(turn, model),
         stop=turn.stop,
         stop_token_ids=turn.stop_token_ids,
@@ -116,20 +116,20 @@ def without_oldest(
     return messages[:first] + messages[end:]
 
 
-def ignored_keywords(turn: Turn, grammar: GrammarLookup) -> Iterator[tuple[str, ReportEntry]]:
+def ignored_keywords(turn: Turn, lookup: GrammarLookup) -> Iterator[tuple[str, ReportEntry]]:
     """The keywords without effect in the schemas that a request brings, slips first, with their paths in it.
 
     The paths are as in Chat Completions, except that `schema` stands for the field of a tool's schema, which
     has another name in each shape. Toolsets have warned when they were registered.
     """
-    if not grammar.ignored:
+    if not lookup.ignored:
         return
-    recipe = grammar.recipe
+    recipe = lookup.recipe
     keys = dict(recipe.tools)
     schemas = [(f"/tools/{i}/schema", keys.get(tool.name, "")) for i, tool in enumerate(turn.tools)]
     if recipe.answer:
         schemas.append(("/response_format/json_schema/schema", recipe.answer.key))
-    ignored = [(base, grammar.ignored[key]) for base, key in schemas if key in grammar.ignored]
+    ignored = [(base, lookup.ignored[key]) for base, key in schemas if key in lookup.ignored]
     slips = ((base, entry) for base, entries in ignored for entry in takewhile(_is_slip, entries))
     others = ((base, entry) for base, entries in ignored for entry in dropwhile(_is_slip, entries))
     for base, entry in chain(slips, others):
@@ -140,14 +140,14 @@ def _is_slip(entry: ReportEntry) -> bool:
     return entry.is_slip
 
 
-def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:
+def without_effect(turn: Turn, model: ModelCard, lookup: GrammarLookup | None) -> Iterator[str]:
     """The fields of a turn that have no effect with this model or together with a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
     selection, is_greedy = turn.selection, sampling_of(turn, model).is_greedy
-    if selection and (grammar is None or (selection.needs_chance and is_greedy)):
+    if selection and (lookup is None or (selection.needs_chance and is_greedy)):
         yield f"callgate.{selection.strategy}"
-    if turn.key_order and grammar is None:
+    if turn.key_order and lookup is None:
         yield "callgate.key_order"
-    if grammar is not None:
+    if lookup is not None:
         yield from (name for name in ("min_tokens", "stop_token_ids") if getattr(turn, name))

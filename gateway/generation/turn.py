@@ -99,7 +99,8 @@ class Generation:
     is_named: bool
     has_logprobs: bool
     toolsets: tuple[RevisionSummary, ...]
-    grammar: GrammarLookup | None
+    lookup: GrammarLookup | None
+    """The grammar of the answer; None if nothing constrains it."""
     runtime_events: AsyncIterator[PromptRead | Event]
     observer: Observer
     deadline: Deadline

@@ -212,7 +212,8 @@ def _addresses_of(host: str, port: int) -> list[str]:
     """The addresses of a host.
 
     Raises:
-        OSError, UnicodeError: there is no such host. TimeoutError: nobody knows so far.
+        OSError, UnicodeError: there is no such host.
+        TimeoutError: nobody knows so far.
     """
     addresses: Future[list[str]] = Future()
 

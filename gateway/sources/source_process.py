@@ -162,9 +162,9 @@ class SourceProcesses:
 
         Raises:
             UnreadableSource: the source may not or cannot be read, or it took too much time or memory.
-            LimitExceeded: it has more tools than a toolset may have. ExtraMissing: the library for such
-            sources is not installed. TooManyImports: too many sources are being read, for this client or in
-            all.
+            LimitExceeded: it has more tools than a toolset may have.
+            ExtraMissing: the library for such sources is not installed.
+            TooManyImports: too many sources are being read, for this client or in all.
         """
         name = order.url or "the document"
         order = msgspec.structs.replace(

@@ -15,16 +15,16 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
     only: JSON = toolsets[0] if len(toolsets) == 1 else {}
     stats = [finished.stats for finished in generation.finished]
     in_order = sorted(generation.finished, key=lambda finished: finished.choice)
-    grammar = generation.grammar
-    shown_grammar = grammar if generation.tells_grammar_source else None
+    lookup = generation.lookup
+    shown_lookup = lookup if generation.tells_grammar_source else None
     tokens = generation.inspected.take() if generation.inspected else []
     return {
         "toolset": only.get("name"),
         "revision": only.get("revision"),
         "toolsets": toolsets,
-        "grammar_digest": grammar.grammar.digest if grammar else None,
-        "grammar_source": shown_grammar.source if shown_grammar else None,
-        "grammar_wait_ms": round(shown_grammar.wait_ms, 3) if shown_grammar else None,
+        "grammar_digest": lookup.grammar.digest if lookup else None,
+        "grammar_source": shown_lookup.source if shown_lookup else None,
+        "grammar_wait_ms": round(shown_lookup.wait_ms, 3) if shown_lookup else None,
         "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
         "rescued_tokens": num_rescued(stats),

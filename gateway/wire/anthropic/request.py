@@ -205,7 +205,8 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
     """`tools` without deferred ones, which a model may call only after Anthropic's search found them.
 
     Raises:
-        InvalidField: it is a tool that Anthropic runs. InvalidTools, LimitExceeded: as `read_inline_tools`.
+        InvalidField: it is a tool that Anthropic runs.
+        InvalidTools, LimitExceeded: as `read_inline_tools`.
     """
     plain_tools = []
     for number, document in enumerate(documents):
