@@ -146,7 +146,7 @@ async def reach_store(settings: Settings) -> None:
     store = open_store_of(settings)
     try:
         await store.ping()
-        await ApiKeys(store).warn_of_settings(settings)
+        await _warn_of_keys(ApiKeys(store), settings)
     except StoreUnavailable as error:
         if settings.store is None:
             raise SettingsError("data_dir", "", f"{error}; choose another folder with --data-dir") from error
@@ -159,6 +159,18 @@ async def reach_store(settings: Settings) -> None:
         raise SettingsError("store", "", f"{error}; {remedy}") from error
     finally:
         await store.close()
+
+
+async def _warn_of_keys(keys: ApiKeys, settings: Settings) -> None:
+    """Log a warning if nobody may call, or everybody may although there are keys."""
+    has_keys = await keys.has_any()
+    if settings.require_keys and not has_keys and not settings.has_configured_keys:
+        _log.warning(
+            "there is no API key yet, so nobody can call; make one with"
+            " `callgate keys create NAME --scope admin`"
+        )
+    if has_keys and not settings.has_authentication:
+        _log.warning("the store has API keys, but this gateway does not ask for them; set `require_keys`")
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -28,7 +28,6 @@ from msgspec import Meta
 from gateway.access.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.access.tenants import TENANTS
 from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
-from gateway.settings import Settings
 from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
@@ -221,16 +220,9 @@ class ApiKeys:
         record = await self._find_record(matched["key_id"].decode()) if matched else None
         return record.grant if record is not None and record.admits(sent, self._clock()) else None
 
-    async def warn_of_settings(self, settings: Settings) -> None:
-        """Log a warning if nobody may call, or everybody may although there are keys."""
-        has_some = bool(await self._ids())
-        if settings.require_keys and not has_some and not settings.has_configured_keys:
-            _log.warning(
-                "there is no API key yet, so nobody can call; make one with"
-                " `callgate keys create NAME --scope admin`"
-            )
-        if has_some and not settings.has_authentication:
-            _log.warning("the store has API keys, but this gateway does not ask for them; set `require_keys`")
+    async def has_any(self) -> bool:
+        """Whether there are keys, expired ones included."""
+        return bool(await self._ids())
 
     async def _find_record(self, key_id: str) -> KeyRecord | None:
         """The record of a key, cached for a moment, or for longer if the store is down."""
