@@ -13,7 +13,7 @@ from gateway.routes.import_routes import ImportController
 from gateway.routes.key_routes import KeyController
 from gateway.routes.mcp_routes import MCP_ROUTES
 from gateway.routes.model_routes import MODEL_ROUTES
-from gateway.routes.operations_routes import OperationsController
+from gateway.routes.operations_routes import OPERATIONS_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 
 API_ROUTES = (
@@ -23,7 +23,7 @@ API_ROUTES = (
     ToolsetController,
     *MCP_ROUTES,
     ImportController,
-    OperationsController,
+    *OPERATIONS_ROUTES,
     KeyController,
 )
 """The routes that the document describes; beside them are only pages."""

@@ -1,4 +1,4 @@
-"""The routes about the state of the gateway and its engines: probes, metrics, the version."""
+"""The routes about the state of the gateway: probes, metrics, the version."""
 
 import asyncio
 import importlib.metadata
@@ -8,9 +8,7 @@ from litestar import HttpMethod, Response, get, route
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
 from gateway.errors import NoMetrics
-from gateway.routes.operations_routes import state_json
 from gateway.services import LOST, WiredServices
-from runtime.protocol import EngineState
 
 PROBED = (HttpMethod.GET, HttpMethod.HEAD)
 """The methods of monitors; the server sends no body to HEAD."""
@@ -34,23 +32,6 @@ async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
     return Response({"status": "ready"})
 
 
-@get("/v1/engines")
-async def list_engines(services: WiredServices) -> dict[str, Any]:
-    """The external engines: whether each takes requests, and if not, why."""
-    health = await services.runtime.health()
-    return {"object": "list", "data": [_engine(state) for state in health.engines]}
-
-
-def _engine(state: EngineState) -> dict[str, Any]:
-    return {
-        "object": "engine",
-        **state_json(state),
-        "circuit": state.circuit,
-        "version": state.version or None,
-        "refused_tokens": state.num_refused_tokens,
-    }
-
-
 @get("/metrics")
 async def metrics(services: WiredServices) -> Response[bytes]:
     """The metrics of all clients together, in Prometheus' text format."""
@@ -66,4 +47,4 @@ async def version() -> dict[str, Any]:
     return {"version": importlib.metadata.version("callgate")}
 
 
-HEALTH_ROUTES = (healthz, readyz, list_engines, metrics, version)
+HEALTH_ROUTES = (healthz, readyz, metrics, version)

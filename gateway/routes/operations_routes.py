@@ -1,4 +1,4 @@
-"""The routes for operators: recent requests, the system, grammars; and their JSON."""
+"""The routes for operators: recent requests, the system, engines, grammars; and their JSON."""
 
 import asyncio
 import importlib.metadata
@@ -114,6 +114,16 @@ class OperationsController(Controller):
         return await asyncio.to_thread(grammar_json, grammar)
 
 
+@get("/v1/engines")
+async def list_engines(services: WiredServices) -> JSON:
+    """The external engines: whether each takes requests, and if not, why."""
+    health = await services.runtime.health()
+    return {"object": "list", "data": [_engine_json(state) for state in health.engines]}
+
+
+OPERATIONS_ROUTES = (OperationsController, list_engines)
+
+
 def _visible_owner(context: RequestContext) -> str | None:
     """The owner whose requests the sender may see; None for all."""
     grant: Grant = context.request.scope[GRANT]  # type: ignore[literal-required]
@@ -143,13 +153,24 @@ def embedded_json(load: EngineLoad) -> JSON:
 
 
 def external_engine_json(state: EngineState) -> JSON:
-    """An external engine, with the same fields as an embedded one."""
+    """An external engine in `/v1/system`, with the same fields as an embedded one."""
     is_ready = state.circuit is Circuit.CLOSED
-    return {**state_json(state), "is_ready": is_ready, "waiting": None, "used_pages": None, "pages": None}
+    return {**_state_json(state), "is_ready": is_ready, "waiting": None, "used_pages": None, "pages": None}
 
 
-def state_json(state: EngineState) -> JSON:
-    """The state of an external engine."""
+def _engine_json(state: EngineState) -> JSON:
+    """An external engine in the list of engines."""
+    return {
+        "object": "engine",
+        **_state_json(state),
+        "circuit": state.circuit,
+        "version": state.version or None,
+        "refused_tokens": state.num_refused_tokens,
+    }
+
+
+def _state_json(state: EngineState) -> JSON:
+    """What both lists say of an external engine."""
     return {
         "model": state.model_id,
         "engine": state.name,
