@@ -1,4 +1,14 @@
-"""The tools that a request carries, the choice among some of them, and checks of earlier calls."""
+"""The tools that a request carries, the choice among some of them, and checks of earlier calls.
+
+For OpenAI's custom tools, the model writes free text, or a text of a grammar. A custom tool is a tool with
+one string, the argument `input`, so that every call syntax can write it. Its grammar applies to the decoded
+string (see `gateway.generation.custom_inputs`). Chat Completions nests the fields of a tool under `custom`,
+Responses does not; each API takes both.
+
+>>> tool = {"type": "custom", "name": "run", "format": {"type": "text"}}
+>>> read_openai_tools([tool], FieldReader())[0].custom
+CustomInput(syntax='text', definition='')
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -6,6 +16,7 @@ from typing import Any
 from gateway.errors import InvalidField
 from gateway.http.json_body import read_inner_json
 from gateway.wire.field_reader import FieldReader
+from toolspecs.custom_shapes import CustomTool, NestedCustomTool, is_custom, tool_of
 from toolspecs.errors import TooManyValues
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES
@@ -43,6 +54,35 @@ def _own_fields(tool: Any, reader: FieldReader) -> Any:
     if isinstance(inner := own_fields.get("function"), dict):
         own_fields["function"] = _own_fields(inner, reader)
     return own_fields
+
+
+def read_openai_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
+    """Tools in the shape of any API, custom tools among them.
+
+    Raises:
+        InvalidField, InvalidTools: a tool is not well-formed.
+        LimitExceeded: there are too many.
+    """
+    custom = {
+        i: _custom_tool(document, i, reader) for i, document in enumerate(documents) if is_custom(document)
+    }
+    plain = [_as_function(custom[i]) if i in custom else document for i, document in enumerate(documents)]
+    return tuple(custom.get(i, tool) for i, tool in enumerate(read_inline_tools(plain, reader)))
+
+
+def _custom_tool(document: dict[str, Any], index: int, reader: FieldReader) -> Tool:
+    try:
+        if "custom" in document:
+            return tool_of(reader.convert(document, NestedCustomTool))
+        return tool_of(reader.convert(document, CustomTool))
+    except InvalidField as error:
+        path = f"tools[{index}]" + (f".{error.param}" if error.param else "")
+        raise InvalidField(path, error.reason) from error
+
+
+def _as_function(tool: Tool) -> dict[str, Any]:
+    """A custom tool as a function, so that its name and description are checked like any other tool's."""
+    return {"type": "function", "name": tool.name, "description": tool.description}
 
 
 def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:

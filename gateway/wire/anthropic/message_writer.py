@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.generation.turn import Generation
 from gateway.http.problems import Problem, anthropic_error
-from gateway.wire.callgate_extension import extension
+from gateway.wire.answer_parts import extension
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,

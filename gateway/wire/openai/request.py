@@ -15,7 +15,6 @@ from gateway.http.json_body import convert
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
-from gateway.wire.openai.custom_tools import read_tools
 from gateway.wire.openai.messages import Messages, read_messages
 from gateway.wire.response_formats import (
     Choice,
@@ -26,7 +25,7 @@ from gateway.wire.response_formats import (
     TextFormat,
     read_shared_format,
 )
-from gateway.wire.tools_and_calls import allowed_choice
+from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
 from gateway.wire.turn_fields import (
     StreamOptions,
     TurnFields,
@@ -182,7 +181,7 @@ def read_request(
     response_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
         read_turn(fields, toolset_header, timeout_header),
-        tools=read_tools(fields.tools or [], reader),
+        tools=read_openai_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
         tool_choice=read_tool_choice(fields.tool_choice),
         response_format=response_format,

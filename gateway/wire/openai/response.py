@@ -1,6 +1,5 @@
 """Writes the events of a generation as a Chat Completions response, or as its chunks."""
 
-import secrets
 import time
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ import msgspec
 
 from gateway.generation.turn import Generation
 from gateway.http.problems import Problem, openai_error
-from gateway.wire.callgate_extension import extension
+from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -19,7 +18,6 @@ from runtime.events import (
     InspectedToken,
     TextDelta,
     ThoughtDelta,
-    TokenLogprob,
 )
 from toolspecs.json_value import JSON
 
@@ -182,34 +180,6 @@ def finish_reason(finished: Finished, generation: Generation) -> str:
     return finished.reason.value
 
 
-def usage(generation: Generation) -> JSON:
-    """Token counts over all choices; the prompt counts once, because they share it."""
-    stats = [finished.stats for finished in generation.finished]
-    num_prompt = max((s.num_prompt_tokens for s in stats), default=0)
-    num_output = sum(s.num_output_tokens for s in stats)
-    return {
-        "prompt_tokens": num_prompt,
-        "completion_tokens": num_output,
-        "total_tokens": num_prompt + num_output,
-        "prompt_tokens_details": {
-            "cached_tokens": max((s.num_cached_tokens for s in stats), default=0),
-            "cache_write_tokens": 0,
-            "audio_tokens": 0,
-        },
-        "completion_tokens_details": {
-            "reasoning_tokens": sum(s.num_thought_tokens for s in stats),
-            "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
-        },
-    }
-
-
-def new_call_id() -> str:
-    """A new, random id of a call."""
-    return f"call_{secrets.token_hex(12)}"
-
-
 def _envelope(generation: Generation, kind: str) -> JSON:
     return {
         "id": f"chatcmpl-{generation.request_id}",
@@ -223,17 +193,3 @@ def _envelope(generation: Generation, kind: str) -> JSON:
 
 def _logprobs(tokens: Iterable[msgspec.Raw]) -> JSON:
     return {"content": list(tokens), "refusal": None}
-
-
-def logprob(token: TokenLogprob) -> msgspec.Raw:
-    """The log probability of a token, and those of its alternatives, as JSON.
-
-    It is encoded as the token comes: encoding half a million of them at the end would block the event loop.
-    """
-    return msgspec.Raw(
-        msgspec.json.encode(_token(token) | {"top_logprobs": [_token(other) for other in token.top]})
-    )
-
-
-def _token(token: TokenLogprob) -> JSON:
-    return {"token": token.token, "logprob": token.logprob, "bytes": list(token.token_bytes)}

@@ -16,7 +16,7 @@ from gateway.errors import InvalidField
 from gateway.generation.turn import Generation
 from gateway.http.json_body import convert
 from gateway.http.problems import Problem, openai_error
-from gateway.wire.callgate_extension import extension
+from gateway.wire.answer_parts import extension, usage
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
@@ -28,7 +28,7 @@ from gateway.wire.openai.request import (
     read_response_format,
     read_stream_options,
 )
-from gateway.wire.openai.response import DONE, finish_reason, usage
+from gateway.wire.openai.response import DONE, finish_reason
 from gateway.wire.turn_fields import read_stop, read_turn
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 from toolspecs.json_value import JSON

@@ -10,8 +10,7 @@ import msgspec
 
 from gateway.generation.turn import Generation
 from gateway.http.problems import Problem
-from gateway.wire.callgate_extension import extension
-from gateway.wire.openai.response import logprob, new_call_id, usage
+from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,

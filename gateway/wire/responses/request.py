@@ -14,7 +14,6 @@ from gateway.http.json_body import convert
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
-from gateway.wire.openai.custom_tools import read_tools as read_any_tools
 from gateway.wire.response_formats import (
     Choice,
     Grammar,
@@ -25,7 +24,7 @@ from gateway.wire.response_formats import (
     read_shared_format,
 )
 from gateway.wire.responses.items import InputField, read_input
-from gateway.wire.tools_and_calls import allowed_choice
+from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
 from gateway.wire.turn_fields import StreamOptions, TurnFields, ignore_obfuscation, read_turn
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import Shape, write_tool
@@ -300,4 +299,4 @@ def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
                 " and it is the client that runs them"
             )
             raise InvalidField(f"tools[{number}].type", reason)
-    return read_any_tools(documents, reader)
+    return read_openai_tools(documents, reader)

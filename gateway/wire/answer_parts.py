@@ -1,9 +1,61 @@
-"""The extension object `callgate`: what a generation's answer says beyond the API that asked for it."""
+"""Parts of answers that several APIs have: token counts, log probabilities, ids of calls, and `callgate`.
+
+The extension object `callgate` says of a generation what no API has a field for.
+"""
+
+import secrets
+
+import msgspec
 
 from gateway.generation.turn import Generation
-from runtime.events import GenerationStats, num_rescued
+from runtime.events import GenerationStats, TokenLogprob, num_rescued
 from toolspecs.json_value import JSON
 from toolspecs.tool import ToolSearchResult
+
+
+def usage(generation: Generation) -> JSON:
+    """Token counts over all choices, as Chat Completions names them.
+
+    The prompt counts once, because the choices share it.
+    """
+    stats = [finished.stats for finished in generation.finished]
+    num_prompt = max((s.num_prompt_tokens for s in stats), default=0)
+    num_output = sum(s.num_output_tokens for s in stats)
+    return {
+        "prompt_tokens": num_prompt,
+        "completion_tokens": num_output,
+        "total_tokens": num_prompt + num_output,
+        "prompt_tokens_details": {
+            "cached_tokens": max((s.num_cached_tokens for s in stats), default=0),
+            "cache_write_tokens": 0,
+            "audio_tokens": 0,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(s.num_thought_tokens for s in stats),
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def new_call_id() -> str:
+    """A new, random id of a call."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def logprob(token: TokenLogprob) -> msgspec.Raw:
+    """The log probability of a token, and those of its alternatives, as JSON.
+
+    It is encoded as the token comes: encoding half a million of them at the end would block the event loop.
+    """
+    return msgspec.Raw(
+        msgspec.json.encode(_token(token) | {"top_logprobs": [_token(other) for other in token.top]})
+    )
+
+
+def _token(token: TokenLogprob) -> JSON:
+    return {"token": token.token, "logprob": token.logprob, "bytes": list(token.token_bytes)}
 
 
 def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
