@@ -19,7 +19,7 @@ import json
 import logging
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -46,6 +46,7 @@ from gateway.telemetry.metrics import (
     refused_keyword,
 )
 from gateway.telemetry.recent_requests import TurnTotals, add_to_recent
+from gateway.telemetry.redaction import Redactor
 from gateway.telemetry.span_attributes import (
     CONVENTIONS,
     compile_attributes,
@@ -63,14 +64,6 @@ _MAX_COMPILED = 4096
 _MAX_KEPT_TOOLSETS = 8
 _PROPAGATOR = TraceContextTextMapPropagator()
 _log = logging.getLogger(__name__)
-
-Redactor = Callable[[str, str], str | None]
-"""Gets the name of an attribute and its text; returns the text to record, or None for none."""
-
-
-def as_it_is(attribute: str, text: str) -> str:  # noqa: ARG001 - a redactor
-    """The redactor that changes nothing."""
-    return text
 
 
 class Telemetry:
