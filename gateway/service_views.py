@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache
+from gateway.access.api_keys import store_of_tenant
 from gateway.access.grants import Grant
-from gateway.access.tenants import store_of
 from gateway.services import Services
 from runtime.events import Event, PromptRead
 from runtime.protocol import Health, ModelCard, Runtime
@@ -56,7 +56,7 @@ class ServiceViews:
     def _tenants_catalog(self, tenant: str) -> Catalog:
         catalog = self._catalogs.get(tenant)
         if catalog is None:
-            catalog = self._catalog_of(store_of(self._store, tenant))
+            catalog = self._catalog_of(store_of_tenant(self._store, tenant))
             self._catalogs.put(tenant, catalog, 1)
         return catalog
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from gateway.access.tenants import all_stores
+from gateway.access.api_keys import all_stores
 from gateway.settings import Settings
 from toolspecs.collector import Collected, Collector, Retention
 from toolspecs.errors import StoreError, StoreFull

@@ -10,6 +10,8 @@ is shown once. So one read finds a key, one compare-and-set rotates it, and one 
 
 A gateway caches a key's record for `FRESH_S` seconds, so a key that another gateway revoked stays valid that
 long. While the store is down, it uses a cached record for up to `STALE_S` seconds.
+
+Keys may belong to a tenant. Each tenant has its own part of the store for its toolsets.
 """
 
 import hashlib
@@ -26,16 +28,18 @@ import msgspec
 from msgspec import Meta
 
 from gateway.access.grants import ALL_SCOPES, Grant, KeyScope
-from gateway.access.tenants import TENANTS
 from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
 from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
+from toolspecs.namespaces import NamespacedStore
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.store import Store
 from toolspecs.toolset import Page
 
 RECORDS = "apikey/record/"
+TENANTS = "tenants/"
+"""Below it, a key for each tenant that ever had an API key."""
 
 FRESH_S = 5.0
 """How long a cached record is used without reading the store."""
@@ -279,3 +283,14 @@ def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
         _log.warning("the record of key %s cannot be read: %s", key_id, error)
         return None
     return record if record.key_id == key_id else None
+
+
+def store_of_tenant(store: Store, tenant: str) -> Store:
+    """The part of a store that holds the toolsets of a tenant."""
+    return NamespacedStore(store, f"tenant/{tenant}/")
+
+
+async def all_stores(store: Store) -> list[Store]:
+    """The store itself, for keys without a tenant, and the parts of it of all tenants."""
+    tenants = [key.removeprefix(TENANTS) async for key in store.scan(TENANTS)]
+    return [store, *(store_of_tenant(store, tenant) for tenant in sorted(tenants))]
