@@ -6,12 +6,11 @@ from typing import Annotated
 import typer
 
 from gateway.commands.bench_cli import bench
-from gateway.commands.demo_cli import demo
 from gateway.commands.engines_cli import engines
 from gateway.commands.import_cli import import_tools
 from gateway.commands.keys_cli import keys
 from gateway.commands.review_cli import accept_tools, decline_tools
-from gateway.commands.serve_cli import serve, show_settings
+from gateway.commands.serve_cli import demo, serve, show_settings
 from gateway.commands.store_cli import store
 from gateway.commands.study_cli import study
 from gateway.commands.tools_cli import tools

@@ -1,4 +1,4 @@
-"""`callgate serve` and `callgate settings`: serves, and lists what can be set."""
+"""`callgate serve`, `settings` and `demo`: serves, lists what can be set, and shows what a gateway does."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,14 @@ def serve(
         from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
 
         run(settings, console)
+
+
+def demo() -> None:
+    """Start a gateway, register the demo toolsets, call them in every mode, and check every call."""
+    from gateway.demo.run import run_demo  # noqa: PLC0415 - loads the web framework
+
+    with errors_explained():
+        raise typer.Exit(run_demo())
 
 
 def show_settings() -> None:

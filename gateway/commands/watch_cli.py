@@ -31,12 +31,12 @@ from gateway.commands.import_cli import (
     show_differences,
 )
 from gateway.errors import GatewayError
-from gateway.http.json_contents import DEFAULT_LIMITS
 from gateway.setting_sources import source_access, source_environment
 from gateway.sources.outbound import NOT_PUBLIC, origin_of_url
 from gateway.sources.source_readers import MAX_BYTES, is_url
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.openapi import OperationFilter
+from toolspecs.json_scan import ContentLimits
 from toolspecs.nearest import unknown
 
 CHANGED, UNREAD = 1, 2
@@ -215,7 +215,7 @@ class _Watch:
             access = source_access(source.location, is_named=is_named)
             processes = SourceProcesses(
                 max_bytes=MAX_BYTES,
-                contents=DEFAULT_LIMITS,
+                contents=ContentLimits(),
                 access=access,
                 environment=source_environment(),
             )

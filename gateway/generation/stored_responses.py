@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
-from gateway.http.json_contents import DEFAULT_LIMITS
+from gateway.http.json_body import DEFAULT_LIMITS
 from gateway.http.request_bodies import ReadingTurn
 from toolspecs.errors import StoreError, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan

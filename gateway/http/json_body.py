@@ -19,13 +19,17 @@ import msgspec
 from msgspec import inspect
 
 from gateway.errors import InvalidField, MalformedBody, UnknownField, UnreadableBody
-from gateway.http.json_contents import DEFAULT_LIMITS, INNER_LIMITS
 from gateway.http.plain_reasons import missing_field, plain
 from toolspecs.errors import TooDeep, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
 
 T = TypeVar("T")
+
+DEFAULT_LIMITS = ContentLimits()
+"""What a body may hold, unless the settings say otherwise; `scan` counts it before it is decoded."""
+INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
+"""What the arguments of one call, a JSON text inside a body, may hold; chat templates recurse into them."""
 
 _MAX_PATH = 300
 """The longest path into a body; what is longer is a client's text that looks like a path."""
