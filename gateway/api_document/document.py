@@ -22,7 +22,7 @@ from gateway.api_document.operations import (
 )
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
 from gateway.http.problems import MESSAGES, STATUSES, Problem, has_problem_details, is_mcp, model_route_status
-from gateway.wire.answers.mcp_answers import McpErrorBody
+from gateway.wire.answers.operation_answers import McpErrorBody
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 from toolspecs.json_value import JSON
 

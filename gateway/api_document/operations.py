@@ -9,8 +9,6 @@ from typing import Any
 
 from compiler import errors as compiler
 from gateway import errors as gateway
-from gateway.wire.answers import key_answers as keys
-from gateway.wire.answers import mcp_answers as mcp
 from gateway.wire.answers import message_answers as messages
 from gateway.wire.answers import model_answers as models
 from gateway.wire.answers import operation_answers as operations
@@ -210,7 +208,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
     "mcp_message": Operation(
         "Toolsets",
-        {200: mcp.McpAnswer, 202: None, 406: None},
+        {200: operations.McpAnswer, 202: None, 406: None},
         (*WITH_BODY, *WITH_TOOLSET, gateway.ExtraMissing),
         "McpMessage",
     ),
@@ -226,17 +224,17 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "create_key": Operation(
         "Keys",
-        {201: keys.NewKey},
+        {201: operations.NewKey},
         (*WITH_BODY, gateway.TooManyKeys, toolspecs.StoreError, toolspecs.StoreFull),
         "KeyRequest",
     ),
     "list_keys": Operation(
-        "Keys", {200: keys.KeyList}, (gateway.UnknownKey, gateway.InvalidField, toolspecs.StoreError)
+        "Keys", {200: operations.KeyList}, (gateway.UnknownKey, gateway.InvalidField, toolspecs.StoreError)
     ),
-    "get_key": Operation("Keys", {200: keys.StoredKey}, (gateway.UnknownKey, toolspecs.StoreError)),
+    "get_key": Operation("Keys", {200: operations.StoredKey}, (gateway.UnknownKey, toolspecs.StoreError)),
     "rotate_key": Operation(
         "Keys",
-        {200: keys.NewKey},
+        {200: operations.NewKey},
         (*WITH_BODY, gateway.UnknownKey, toolspecs.StoreError, toolspecs.StoreFull),
         "RotationRequest",
         has_optional_body=True,

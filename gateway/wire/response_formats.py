@@ -1,12 +1,28 @@
-"""Response formats that both of OpenAI's APIs have."""
+"""Response formats, as OpenAI's APIs have them and as clients of vLLM and SGLang ask for them.
 
+| here, in `response_format` | vLLM | vLLM, older | SGLang |
+|---|---|---|---|
+| `json_schema` | `structured_outputs: {"json": …}` | `guided_json` | `json_schema` |
+| `json_object` | `structured_outputs: {"json_object": true}` | | |
+| `regex` | `structured_outputs: {"regex": …}` | `guided_regex` | `regex` |
+| `choice` | `structured_outputs: {"choice": […]}` | `guided_choice` | |
+| `grammar` | `structured_outputs: {"grammar": …}` | `guided_grammar` | `ebnf` |
+"""
+
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.wire.engine_formats import ANY_OBJECT
+from gateway.errors import InvalidField
+from gateway.http.json_body import convert, read_inner_json
+from toolspecs.errors import TooManyValues
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+
+Choices = Annotated[list[str], Meta(min_length=1)]
 
 
 class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
@@ -60,3 +76,91 @@ def read_shared_format(
             return ResponseFormat("grammar", grammar)
         case _:
             return None
+
+
+class RequestedFormatFields(msgspec.Struct, kw_only=True):
+    """The fields by which clients of vLLM and SGLang ask for a format, in a body of any API."""
+
+    structured_outputs: Any = None
+    guided_json: dict[str, Any] | bool | str | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+    json_schema: dict[str, Any] | bool | str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+
+
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`structured_outputs`. Its options about white space and about vLLM's grammar engines are not used."""
+
+    json: dict[str, Any] | bool | str | None = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: Choices | None = None
+    grammar: str | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    disable_fallback: bool | None = None
+    whitespace_pattern: str | None = None
+
+
+class StructuredOutputsField(msgspec.Struct):
+    """The field `structured_outputs`, as it is read."""
+
+    structured_outputs: StructuredOutputs | None
+
+
+def read_any_format(
+    own: ResponseFormat | None, own_field: str, fields: RequestedFormatFields
+) -> ResponseFormat | None:
+    """The format that an answer must have; None if none is asked for.
+
+    `own` is what the API's own field `own_field` asks for.
+
+    Raises:
+        InvalidField: two fields ask for a format, or a schema that is written as text is no JSON.
+    """
+    formats = ({own_field: own} if own else {}) | dict(_formats(fields))
+    if len(formats) > 1:
+        first, second, *_ = formats
+        raise InvalidField(second, f"an answer has one format, and {first} asks for one already")
+    return next(iter(formats.values()), None)
+
+
+def _formats(fields: RequestedFormatFields) -> Iterator[tuple[str, ResponseFormat]]:
+    if fields.structured_outputs is not None:
+        outputs = convert(
+            {"structured_outputs": fields.structured_outputs}, StructuredOutputsField
+        ).structured_outputs
+        assert outputs is not None
+        yield from _formats_in("schema", {"structured_outputs.json": outputs.json})
+        if outputs.json_object:
+            yield "structured_outputs.json_object", ResponseFormat("schema", ANY_OBJECT)
+        yield from _formats_in("pattern", {"structured_outputs.regex": outputs.regex})
+        yield from _formats_in("choice", {"structured_outputs.choice": outputs.choice})
+        yield from _formats_in("grammar", {"structured_outputs.grammar": outputs.grammar})
+    yield from _formats_in("schema", {"guided_json": fields.guided_json, "json_schema": fields.json_schema})
+    yield from _formats_in("pattern", {"guided_regex": fields.guided_regex, "regex": fields.regex})
+    yield from _formats_in("choice", {"guided_choice": fields.guided_choice})
+    yield from _formats_in("grammar", {"guided_grammar": fields.guided_grammar, "ebnf": fields.ebnf})
+
+
+def _formats_in(kind: str, contents: dict[str, Any]) -> Iterator[tuple[str, ResponseFormat]]:
+    for name, content in contents.items():
+        if content is not None:
+            value = _schema(content, name) if kind == "schema" else content
+            yield name, ResponseFormat(kind, value)
+
+
+def _schema(content: Any, path: str) -> Any:
+    """A schema, which these clients also send as JSON text."""
+    if not isinstance(content, str):
+        return content
+    try:
+        schema = read_inner_json(content)
+    except (ValueError, TooManyValues) as error:
+        raise InvalidField(path, f"it must be a JSON Schema, and the text is no JSON: {error}") from error
+    if not isinstance(schema, dict | bool):
+        raise InvalidField(path, "a JSON Schema is an object, true or false")
+    return schema

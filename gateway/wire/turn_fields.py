@@ -11,8 +11,8 @@ from msgspec import Meta
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
-from gateway.wire.engine_formats import EngineFormats
 from gateway.wire.field_reader import FieldReader
+from gateway.wire.response_formats import RequestedFormatFields
 from runtime.request import read_top_k
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
@@ -75,7 +75,7 @@ def ignore_obfuscation(options: StreamOptions | None, reader: FieldReader) -> No
         reader.ignore("stream_options.include_obfuscation", "events have no padding")
 
 
-class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
+class TurnFields(RequestedFormatFields, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured in every API; absent and null mean the same."""
 
     model: ModelName

@@ -16,7 +16,7 @@ from gateway.errors import InvalidField, SettingsError
 from gateway.setting_sources import load
 from gateway.wire.anthropic.blocks import read_messages as read_anthropic
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.image_sizes import num_pixels
+from gateway.wire.images import num_pixels
 from gateway.wire.openai.messages import read_messages as read_openai
 from gateway.wire.responses.items import read_input
 from runtime.engines.sglang_client import SglangClient

@@ -1,8 +1,8 @@
-"""The answers of the routes for operators."""
+"""The answers of the routes for operators, of API keys, and of the MCP front (messages of JSON-RPC 2.0)."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 
 class RequestStep(Struct):
@@ -125,3 +125,58 @@ class GrammarDetail(Struct):
     text: str | None
     is_cut: bool
     has_guards: bool | None
+
+
+class StoredKey(Struct):
+    """A key without its secret; null means no restriction."""
+
+    id: str
+    name: str
+    scopes: list[Literal["invoke", "register", "admin"]]
+    tenant: str | None
+    toolsets: list[str] | None
+    models: list[str] | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    expires_at: str | None
+    created_at: str
+    is_expired: bool
+    old_secret_ends_at: str | None
+
+
+class NewKey(StoredKey):
+    """A key with its secret, which no other answer has."""
+
+    key: str
+
+
+class KeyList(Struct):
+    """Keys, the oldest first; `next` is the `after` of the next page."""
+
+    keys: list[StoredKey]
+    next: str | None
+
+
+class McpError(Struct):
+    """An error; `data.code` is its kind if it is one of ours."""
+
+    code: int
+    message: str
+    data: Any = None
+
+
+class McpErrorBody(Struct):
+    """The answer to a message that failed; without an id, the message was not read."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    error: McpError
+
+
+class McpAnswer(Struct):
+    """The answer to a message: what the method returns, or an error."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    result: dict[str, Any] | UnsetType = UNSET
+    error: McpError | UnsetType = UNSET

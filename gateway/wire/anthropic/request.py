@@ -12,9 +12,9 @@ from gateway.errors import InvalidField, ThreadUnsupported
 from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
 from gateway.wire.anthropic.blocks import Conversation, read_messages
-from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.response_formats import StructuredOutputsField, read_any_format
 from gateway.wire.tools_and_calls import read_inline_tools
 from gateway.wire.turn_fields import TurnFields, read_stop, read_turn
 from toolspecs.nearest import MAX_NAME, shorten
@@ -120,7 +120,7 @@ class ChoiceFields(msgspec.Struct):
     tool_choice: Auto | AnyTool | NoTool | OneTool | None
 
 
-BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, Outputs), RULES)
+BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import msgspec
 from gateway.errors import InvalidField
 from gateway.generation.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.image_urls import ImageURL, text_and_images
+from gateway.wire.images import ImageURL, text_and_images
 from gateway.wire.tools_and_calls import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.nearest import MAX_NAME, instead, shorten

@@ -12,7 +12,6 @@ from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
-from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.openai.messages import Messages, read_messages
@@ -22,7 +21,9 @@ from gateway.wire.response_formats import (
     JsonObject,
     NamedSchema,
     Regex,
+    StructuredOutputsField,
     TextFormat,
+    read_any_format,
     read_shared_format,
 )
 from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
@@ -147,7 +148,7 @@ class ChoiceFields(msgspec.Struct):
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
 
-BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, Outputs), RULES)
+BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, StructuredOutputsField), RULES)
 
 
 @dataclass(frozen=True, slots=True)

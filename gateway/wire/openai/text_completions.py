@@ -17,7 +17,6 @@ from gateway.generation.turn import Generation
 from gateway.http.json_body import convert
 from gateway.http.problems import Problem, openai_error
 from gateway.wire.answer_parts import extension, usage
-from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.openai.request import (
@@ -29,6 +28,7 @@ from gateway.wire.openai.request import (
     read_stream_options,
 )
 from gateway.wire.openai.response import DONE, finish_reason
+from gateway.wire.response_formats import StructuredOutputsField, read_any_format
 from gateway.wire.turn_fields import read_stop, read_turn
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 from toolspecs.json_value import JSON
@@ -65,7 +65,7 @@ class PromptField(msgspec.Struct):
     prompt: str | list[str | int | TokenIds]
 
 
-BODY = RequestBody(CompletionFields, (), (PromptField, FormatFields, Outputs), RULES)
+BODY = RequestBody(CompletionFields, (), (PromptField, FormatFields, StructuredOutputsField), RULES)
 
 
 def read_request(

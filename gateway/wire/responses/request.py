@@ -11,7 +11,6 @@ from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
-from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.response_formats import (
@@ -20,7 +19,9 @@ from gateway.wire.response_formats import (
     JsonObject,
     NamedSchema,
     Regex,
+    StructuredOutputsField,
     TextFormat,
+    read_any_format,
     read_shared_format,
 )
 from gateway.wire.responses.items import InputField, read_input
@@ -162,7 +163,7 @@ class ChoiceFields(msgspec.Struct):
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
 
-BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, Outputs), RULES)
+BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
 @dataclass(frozen=True, slots=True)
