@@ -18,13 +18,13 @@ from weakref import WeakSet
 from compiler.errors import MatchingTooSlow
 
 MAX_GROWN_BYTES = 2**30
-"""By so much the process may grow while such texts are written; each token of a usual grammar takes 2 kB."""
+"""How much the process may grow while such texts are written; each token of a usual grammar takes 2 kB."""
 LOOK_S = 0.01
 """The system is asked after tokens that took so long together."""
 _USUAL_BYTES_PER_S = 2**30
 """What is assumed where the system does not tell."""
 _MAX_BYTES_PER_S = 4 * 2**30
-"""What else the process has grown by is not the texts' fault: no states are made faster."""
+"""Growth beyond this rate is not blamed on texts, since states are never made faster."""
 
 
 @dataclass(eq=False)

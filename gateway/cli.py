@@ -1,6 +1,5 @@
 """The `callgate` command: the table of its commands, which are in `gateway/commands/`."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from gateway.commands.study_cli import study
 from gateway.commands.tools_cli import tools
 from gateway.commands.watch_cli import watch_tools
 from gateway.setting_sources import let_threads_wait
+from gateway.version import VERSION
 
 cli = typer.Typer(
     help="A tool-calling gateway whose every output is a valid tool call.",
@@ -43,7 +43,7 @@ cli.add_typer(keys, name="keys")
 
 def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if is_wanted:
-        typer.echo(f"callgate {version('callgate')}")
+        typer.echo(f"callgate {VERSION}")
         raise typer.Exit
 
 

@@ -33,8 +33,9 @@ class Grant:
     key_id: str = ""
     """Names the key in the log, and reveals nothing about its secret; empty without authentication."""
     client_id: str = ""
-    """Like `owner`, that of the principal; empty if the client's address identifies it."""
+    """The principal's `client_id`; empty if the client's address identifies it."""
     owner: str = ""
+    """The principal's `owner`."""
     tenant: str | None = None
     """Whose toolsets the requests see."""
     toolsets: frozenset[str] | None = None

@@ -6,7 +6,6 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 
 import asyncio
 import hashlib
-import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -31,6 +30,7 @@ from gateway.generation.turn import Generation, Observer, Turn
 from gateway.http.deadline import Deadline
 from gateway.http.held_contents import Holding
 from gateway.telemetry.turn_recorder import Telemetry, TurnRecorder
+from gateway.version import VERSION
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
@@ -38,8 +38,6 @@ from toolspecs.catalog import Catalog
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice, ToolSearchResult
 from toolspecs.toolset import Revision, ToolsetReference
-
-_VERSION = importlib.metadata.version("callgate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +336,7 @@ class Completions:
 
 def fingerprint(model: ModelCard) -> str:
     """What a model's answers depend on besides the request, as a short digest; the weights are not read."""
-    parts = (_VERSION, model.model_id, model.syntax, model.vocabulary.digest)
+    parts = (VERSION, model.model_id, model.syntax, model.vocabulary.digest)
     return "fp_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
 
 

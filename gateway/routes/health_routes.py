@@ -1,7 +1,6 @@
 """The routes about the state of the gateway: probes, metrics, the version."""
 
 import asyncio
-import importlib.metadata
 from typing import Any
 
 from litestar import HttpMethod, Response, get, route
@@ -9,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
 from gateway.errors import NoMetrics
 from gateway.services import LOST, WiredServices
+from gateway.version import VERSION
 
 PROBED = (HttpMethod.GET, HttpMethod.HEAD)
 """The methods of monitors; the server sends no body to HEAD."""
@@ -44,7 +44,7 @@ async def metrics(services: WiredServices) -> Response[bytes]:
 @get("/version")
 async def version() -> dict[str, Any]:
     """The gateway's version."""
-    return {"version": importlib.metadata.version("callgate")}
+    return {"version": VERSION}
 
 
 HEALTH_ROUTES = (healthz, readyz, metrics, version)

@@ -1,7 +1,6 @@
 """The routes for operators: recent requests, the system, engines, grammars; and their JSON."""
 
 import asyncio
-import importlib.metadata
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from gateway.errors import UnknownGrammar, UnknownRequest
 from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest
+from gateway.version import VERSION
 from runtime.protocol import Circuit, EngineLoad, EngineState
 from toolspecs.json_value import JSON
 
@@ -84,7 +84,7 @@ class OperationsController(Controller):
         health = await services.runtime.health()
         grammars, totals = services.grammars, services.totals
         return {
-            "version": importlib.metadata.version("callgate"),
+            "version": VERSION,
             "unready_reason": await services.unready_reason(names_models=True) or None,
             "engines": [
                 *(embedded_json(load) for load in health.loads),

@@ -8,7 +8,6 @@ Each request gets a server of its own, with the revision that its key sees. Noth
 so any replica can answer any of them. This module needs the extra `mcp`.
 """
 
-import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pydantic import ValidationError
 
 from compiler.argument_faults import MAX_FAULTS, ArgumentFault
 from compiler.errors import CompilerError, UnsupportedSchema
+from gateway.version import VERSION
 from toolspecs.bundle import compound_schema
 from toolspecs.errors import UnknownTool
 from toolspecs.json_value import count_values
@@ -42,8 +42,6 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_VERSION = importlib.metadata.version("callgate")
-
 _NOT_LISTED = frozenset({"outputSchema", "execution", "icons"})
 """Fields about running a tool or its progress; the MCP front runs no tools."""
 
@@ -61,7 +59,7 @@ def mcp_app(revision: Revision, find_faults: FindFaults, *, max_bytes: int) -> A
     toolset = revision.toolset
     server = Server(
         toolset.name,
-        version=_VERSION,
+        version=VERSION,
         title=f"{toolset.name}, listed by Callgate",
         instructions=f"These are the tools of the toolset {toolset.name!r} at revision {revision.number}."
         f" They are not run here, but by the server that owns them. {front.check_name!r} tells whether a"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 _KNOWN_AFTER_S = 1.0
-"""What is a long look-up, if the host was found before."""
+"""How long a look-up may take before the addresses found last are used."""
 
 _Host = tuple[str, int]
 _Address = tuple[Any, ...]

@@ -1,0 +1,5 @@
+"""The version of the installed package."""
+
+import importlib.metadata
+
+VERSION = importlib.metadata.version("callgate")
