@@ -132,10 +132,7 @@ async def create_response(context: WiredContext) -> Response[Any]:
 
 @get("/v1/responses/{response_id:str}", media_type=MediaType.JSON)
 async def get_response(
-    context: WiredContext,
-    response_id: FromPath[str],
-    *,
-    stream: FromQuery[bool] = False,
+    response_id: FromPath[str], context: WiredContext, *, stream: FromQuery[bool] = False
 ) -> bytes:
     """A stored response, whole: `stream` can only be false."""
     if stream:
@@ -195,8 +192,8 @@ def _item_ids(stored: StoredResponse) -> list[str]:
 
 @get("/v1/responses/{response_id:str}/input_items", media_type=MediaType.JSON)
 async def list_input_items(
-    context: WiredContext,
     response_id: FromPath[str],
+    context: WiredContext,
     *,
     order: FromQuery[Literal["asc", "desc"]] = "desc",
     after: FromQuery[str | None] = None,

@@ -154,8 +154,8 @@ class ImportController(Controller):
     @get("/{toolset:str}/differences")
     async def list_differences(
         self,
-        context: WiredContext,
         toolset: FromPath[str],
+        context: WiredContext,
         *,
         revision: RevisionNumber = None,
         source: FromQuery[str | None] = None,

@@ -114,6 +114,7 @@ class OperationsController(Controller):
         return await asyncio.to_thread(grammar_json, grammar)
 
 
+# Not in the controller, because it takes unknown query parameters.
 @get("/v1/engines")
 async def list_engines(services: WiredServices) -> JSON:
     """The external engines: whether each takes requests, and if not, why."""

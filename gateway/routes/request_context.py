@@ -1,4 +1,4 @@
-"""The request context: what a route gets to read its request and to answer it, in turns of the client."""
+"""The request context, with which a route reads its request and answers it, in turns of the client."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -69,9 +69,7 @@ class RequestContext:
         return await self.read_held(reader, max_bytes=bodies.max_toolset_bytes)
 
     async def read_held(self, reader: Callable[[bytes], WorkT], *, max_bytes: int | None = None) -> WorkT:
-        """The result of `reader` on the body, a JSON text.
-
-        The body counts as held until the request is answered.
+        """The result of `reader` on the body, a JSON text; it counts as held until the request is answered.
 
         Raises MalformedBody, TooMuchHeld, and what `RequestBodies.read` raises.
         """

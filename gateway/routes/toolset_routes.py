@@ -120,8 +120,8 @@ class ToolsetController(Controller):
     @get("/{toolset:str}/tools")
     async def list_tools(
         self,
-        context: WiredContext,
         toolset: FromPath[str],
+        context: WiredContext,
         *,
         revision: RevisionNumber = None,
         after: FromQuery[str | None] = None,
@@ -152,9 +152,9 @@ class ToolsetController(Controller):
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
         self,
-        context: WiredContext,
         toolset: FromPath[str],
         tool: FromPath[str],
+        context: WiredContext,
         *,
         shape: FromQuery[Shape] = Shape.OPENAI,
         revision: RevisionNumber = None,
@@ -260,8 +260,8 @@ class ToolsetController(Controller):
     @get("/{toolset:str}/report")
     async def report(
         self,
-        context: WiredContext,
         toolset: FromPath[str],
+        context: WiredContext,
         *,
         revision: RevisionNumber = None,
         tool: FromQuery[str | None] = None,

@@ -106,7 +106,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
 
 
 class StructuredOutputsField(msgspec.Struct):
-    """The field `structured_outputs`, as it is read."""
+    """The field `structured_outputs` with its type; `RequestedFormatFields` takes any value there."""
 
     structured_outputs: StructuredOutputs | None
 
