@@ -1,11 +1,10 @@
 """Models: how their files are found, what these say, and the models that have names.
 
-    model_files        finds the files of a model: a directory, a hub id, or one GGUF file
-    lora               merges an adapter into a model
-    model_vocabulary   what each token of a model spells
-    model_sampling     how a model wants to be sampled
-    chatml             the chat template of models that have none
-    random_model       builds the random model
+    model_files    finds the files of a model: a directory, a hub id, or one GGUF file
+    model_config   what these say: the vocabulary, the length of the context, how to sample
+    lora           merges an adapter into a model
+    chatml         the chat template of models that have none
+    random_model   builds the random model
 
 Those with names are the tiny model, whose weights lie here, SmolLM2 from a package, and the random model.
 `demo` is the better of the first two that can be loaded here.
