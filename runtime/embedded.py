@@ -194,7 +194,7 @@ class EmbeddedRuntime:
             first = template.sequence(choice, 0, max_tokens)
             first.population = population_of(first, selection, partial(template.sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
-        self._thread.engine.check_budget(choices[0][0])
+        self._thread.engine.fit_budget(choices[0][0])
         if request.draft is not None:
             [(draft, _)] = choices
             assert draft.matcher is not None, "drafts are of a grammar"

@@ -129,7 +129,7 @@ class Engine:
         return bool(self.scheduler.running or self.scheduler.waiting or self._ready)
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence, after reducing its budget to what fits into the context.
+        """Queue a sequence, after its budget is cut down to what fits into the context.
 
         Tokens that the grammar forces after the prompt are appended at once, so that the model computes
         them together with the prompt.
@@ -139,15 +139,15 @@ class Engine:
             BudgetTooSmall: the budget is below the shortest valid output.
             Overloaded: the queue is full, or the client has too many sequences.
         """
-        self.check_budget(sequence)
+        self.fit_budget(sequence)
         if dropped := self.scheduler.add(sequence):
             dropped.finish(FinishReason.STOP)
             self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
         self._next_deadline = min(self._next_deadline, sequence.deadline)
         self._begin(sequence)
 
-    def check_budget(self, sequence: Sequence) -> None:
-        """Reduce a sequence's budget to what fits into the context, and check that an output fits the budget.
+    def fit_budget(self, sequence: Sequence) -> None:
+        """Cut a sequence's budget down to what fits into the context; check that an output fits into it.
 
         If the shortest output is long, the first call takes time, and later calls do not. So another thread
         may call this first, before the engine's thread calls `add`.

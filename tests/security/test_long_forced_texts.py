@@ -152,7 +152,7 @@ def test_the_engine_does_not_count_what_a_thread_has_counted(monkeypatch):
         Sequence("s", [0], 6_000, Sampling(), matcher=grammar.matcher(), closer=closer.fork()) for _ in "ab"
     ]
     engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
-    engine.check_budget(choices[0])
+    engine.fit_budget(choices[0])
 
     def counted(*_):
         raise AssertionError("the tokens were counted again")
