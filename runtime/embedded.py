@@ -147,7 +147,7 @@ class EmbeddedRuntime:
     async def health(self) -> Health:
         """The current state."""
         failure = self._thread.failure
-        load = self._thread.engine.load(self._loaded.model_id)
+        load = self._thread.engine.current_load(self._loaded.model_id)
         return Health(
             is_ready=failure is None,
             reason=failure or "",

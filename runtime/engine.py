@@ -110,8 +110,8 @@ class Engine:
         self._ready: list[Output] = []
         self._next_deadline = math.inf
 
-    def load(self, model_id: str) -> EngineLoad:
-        """The engine's current load and its counters since it started; any thread may call this."""
+    def current_load(self, model_id: str) -> EngineLoad:
+        """How busy the engine is, and its counters since it started; any thread may call this."""
         return EngineLoad(
             model_id=model_id,
             num_running=len(self.scheduler.running),
@@ -282,7 +282,7 @@ class Engine:
 
     def _begin(self, sequence: Sequence) -> None:
         """Write what the grammar forces after the prompt."""
-        output = self._guarded(sequence, lambda: self._write_first_forced(sequence))
+        output = self._isolated(sequence, lambda: self._write_first_forced(sequence))
         if output.tokens or output.is_last:
             self._ready.append(output)
 
@@ -356,7 +356,7 @@ class Engine:
         if token is None:
             failed = GenerationFailed("the model's logits are not numbers, or no token is allowed")
             return self._fail(sequence, GrammarTooSlow(MAX_FILL_S) if sequence.is_too_slow else failed)
-        return self._guarded(sequence, lambda: self._write_sampled(sequence, token))
+        return self._isolated(sequence, lambda: self._write_sampled(sequence, token))
 
     def _write_sampled(self, sequence: Sequence, token: SampledToken) -> Output:
         if sequence.parting_seeds and sequence.population is not None:
@@ -372,7 +372,7 @@ class Engine:
         for sequence in sorted(due, key=waited_longest):
             if slow.has_time():
                 sequence.num_waits = 0
-                outputs.append(self._guarded(sequence, partial(self._write_next_forced, sequence)))
+                outputs.append(self._isolated(sequence, partial(self._write_next_forced, sequence)))
             else:
                 sequence.num_waits += 1
         return outputs
@@ -389,8 +389,8 @@ class Engine:
             self._end(sequence, reason)
         return Output(sequence, tokens, is_last=reason is not None)
 
-    def _guarded(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
-        """What `extend` returns. A matcher or closer that fails or is too slow ends only its own sequence."""
+    def _isolated(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
+        """What `extend` returns; a failing or slow matcher or closer ends only its own sequence."""
         try:
             with self.scheduler.slow.timed(sequence):
                 output = extend()
