@@ -15,7 +15,7 @@ from compiler.errors import MatchingTooSlow
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.timed_fills import MAX_FILL_S
 from runtime.decoding.masks import TokenMasks
-from runtime.decoding.step_sampler import StepSampler, waited_longest
+from runtime.decoding.step_sampler import StepSampler
 from runtime.decoding.token_writer import TokenWriter
 from runtime.device import is_out_of_memory
 from runtime.errors import (
@@ -36,7 +36,7 @@ from runtime.scheduling.batch import Batch
 from runtime.scheduling.page_pool import PagePool
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
-from runtime.scheduling.slow_grammars import MAX_SLOW_S, SlowGrammars
+from runtime.scheduling.slow_grammars import MAX_SLOW_S, SlowGrammars, turn_order
 from runtime.settings import EngineSettings
 from runtime.written_token import SampledToken, WrittenToken
 
@@ -339,8 +339,8 @@ class Engine:
                 chunk.sequence.num_computed = chunk.end
             chunk.sequence.counters.num_computed += chunk.num_tokens
         slow, outputs = self.scheduler.slow, []
-        slow.begin_half()
-        for sequence in sorted(batch.sampled, key=waited_longest):
+        slow.begin_phase()
+        for sequence in sorted(batch.sampled, key=turn_order):
             if sequence.status is not SequenceStatus.RUNNING:
                 continue
             if sequence in tokens and slow.has_time_for(sequence):
@@ -367,9 +367,9 @@ class Engine:
     def _write_forced(self) -> list[Output]:
         """Write more of the forced tokens of the sequences that have some due, while there is time."""
         slow, outputs = self.scheduler.slow, []
-        slow.begin_half()
+        slow.begin_phase()
         due = [sequence for sequence in self.scheduler if self.writer.is_due(sequence)]
-        for sequence in sorted(due, key=waited_longest):
+        for sequence in sorted(due, key=turn_order):
             if slow.has_time():
                 sequence.num_waits = 0
                 outputs.append(self._isolated(sequence, partial(self._write_next_forced, sequence)))
@@ -391,15 +391,17 @@ class Engine:
 
     def _isolated(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
         """What `extend` returns; a failing or slow matcher or closer ends only its own sequence."""
+        slow = self.scheduler.slow
         try:
-            with self.scheduler.slow.timed(sequence):
+            with slow.timed(sequence):
                 output = extend()
         except MatchingTooSlow as error:
             return self._fail(sequence, GrammarTooSlow(error.seconds))
         except Exception:
             logger.exception("sequence %s failed", sequence.sequence_id)
             return self._fail(sequence, Unforeseen())
-        if self.scheduler.slow.end_token(sequence) and not output.is_last:
+        slow.end_token(sequence)
+        if slow.has_taken_too_long(sequence) and not output.is_last:
             return self._fail(sequence, GrammarTooSlow(MAX_SLOW_S))
         return output
 

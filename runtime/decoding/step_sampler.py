@@ -7,12 +7,8 @@ from runtime.decoding.sampling import adjust, own_probabilities, record_drawn, s
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Sequence, SequenceStatus
+from runtime.scheduling.slow_grammars import turn_order
 from runtime.written_token import SampledToken
-
-
-def waited_longest(sequence: Sequence) -> tuple[bool, int]:
-    """A key that sorts text without a grammar first, then those that have waited longest."""
-    return sequence.matcher is not None, -sequence.num_waits
 
 
 class StepSampler:
@@ -41,8 +37,8 @@ class StepSampler:
         slow = self._scheduler.slow
         numbers = [i for i, sequence in enumerate(sequences) if sequence.status is SequenceStatus.RUNNING]
         resting = self._scheduler.resting([sequences[i] for i in numbers])
-        numbers.sort(key=lambda i: (*waited_longest(sequences[i]), slow.expected_s(sequences[i])))
-        slow.begin_half()
+        numbers.sort(key=lambda i: (*turn_order(sequences[i]), slow.expected_s(sequences[i])))
+        slow.begin_phase()
         filled = []
         for number in numbers:
             sequence = sequences[number]

@@ -10,8 +10,8 @@ processor time is counted for each sequence: for its masks, its closer and its f
   with its first slow token.
 - A step has only as many slow sequences as take `STEP_S` together, but at least one. The client whose recent
   slow tokens took least comes first.
-- Once half of a step, that of the masks or that of the tokens, has spent `STEP_S`, the other sequences wait.
-  Those that have waited longest come first in the next step.
+- A step fills masks in one phase, and writes tokens in another. Once a phase has spent `STEP_S`, the other
+  sequences wait. Those that have waited longest come first in the next step.
 - While other clients have quick sequences, slow ones rest for `REST_FACTOR` times as long as the slowest
   took. Meanwhile a step has slow sequences of `LIGHT_STEP_S` only, of *light* clients, which took far less
   than another one. They do not prolong the rest.
@@ -37,10 +37,10 @@ FIRST_TOKENS = 4
 LIGHT = 8
 """A client is light whose recent slow tokens took less than this part of those of another one."""
 LIGHT_STEP_S = 2 * SLOW_S
-"""So much of a step have light clients while slow sequences rest."""
+"""How much of a step light clients' slow sequences may take while the others rest."""
 MAX_SLOW_S = 3.0
 _USUAL_S = 0.001
-"""So much time of each token does not count in a step: a step has hundreds of usual tokens."""
+"""This much of each token's time is not counted, since a step may have hundreds of usual tokens."""
 
 
 class _SlowTokens(NamedTuple):
@@ -78,24 +78,24 @@ class SlowGrammars:
         self._clock = clock
         self._processor_clock = processor_clock
         self._resumes_at = -math.inf
-        self._half_s = 0.0
+        self._phase_s = 0.0
         self._block_start: float | None = None
         """When the block began whose time is being added."""
         self._slow_clients: dict[str, _SlowTokens] = {}
 
-    def begin_half(self) -> None:
-        """A half of a step begins, that of the masks or that of the tokens: it may spend `STEP_S`."""
-        self._half_s = 0.0
+    def begin_phase(self) -> None:
+        """A phase of a step begins, masks or tokens; each may spend `STEP_S`."""
+        self._phase_s = 0.0
 
     def has_time(self) -> bool:
-        """Whether this half of the step may go on, with one more sequence or one more token of this one."""
+        """Whether this phase may go on, with one more sequence or one more token of the current one."""
         running_s = 0.0
         if self._block_start is not None:
             running_s = max(0.0, self._processor_clock() - self._block_start - _USUAL_S)
-        return self._half_s + running_s <= STEP_S
+        return self._phase_s + running_s <= STEP_S
 
     def has_time_for(self, sequence: Sequence) -> bool:
-        """Whether this half may go on with a sequence. Text without a grammar never waits."""
+        """Whether this phase may go on with a sequence. Text without a grammar never waits."""
         return sequence.matcher is None or self.has_time()
 
     @contextmanager
@@ -109,17 +109,20 @@ class SlowGrammars:
             self._block_start = None
             taken_s = self._processor_clock() - start
             sequence.grammar_time.next_s += taken_s
-            self._half_s += max(0.0, taken_s - _USUAL_S)
+            self._phase_s += max(0.0, taken_s - _USUAL_S)
 
-    def end_token(self, sequence: Sequence) -> bool:
-        """End the counting of one token; returns whether the sequence's slow tokens have taken too long."""
+    def end_token(self, sequence: Sequence) -> None:
+        """A token of a sequence ends: count its time if it was slow."""
         spent = sequence.grammar_time
         taken_s, spent.next_s = spent.next_s, 0.0
         spent.last_slow_s = taken_s if taken_s > SLOW_S else 0.0
         if spent.last_slow_s:
             spent.all_slow_s += taken_s
             self._note(sequence.client_id, taken_s)
-        return spent.all_slow_s > MAX_SLOW_S
+
+    def has_taken_too_long(self, sequence: Sequence) -> bool:
+        """Whether a sequence's slow tokens have taken more than `MAX_SLOW_S` together, so that it fails."""
+        return sequence.grammar_time.all_slow_s > MAX_SLOW_S
 
     def _note(self, client_id: str, taken_s: float) -> None:
         """Note a slow token of a client."""
@@ -167,6 +170,11 @@ class SlowGrammars:
         stepped = free[: max(1, _num_within(STEP_S, [expected_s[s] for s in free]))]
         stepped += light[: _num_within(LIGHT_STEP_S, [expected_s[s] for s in light])]
         return frozenset(slow).difference(stepped)
+
+
+def turn_order(sequence: Sequence) -> tuple[bool, int]:
+    """A sort key for the turns in a phase: text without a grammar first, then those that waited longest."""
+    return sequence.matcher is not None, -sequence.num_waits
 
 
 def _is_light(own: _SlowTokens, recent: Mapping[str, _SlowTokens]) -> bool:
