@@ -138,6 +138,11 @@ def forbid(row: Row, token_id: int) -> None:
     row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
 
 
+def allows(row: Row, token_id: int) -> bool:
+    """Whether the row allows a token; it must be wide enough for it."""
+    return bool(row[token_id >> 5] >> (token_id & 31) & 1)
+
+
 def allows_only(row: Row, token_ids: Iterable[int]) -> bool:
     """Whether every token that the row allows is one of `token_ids`, and there is one."""
     others = row.copy()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.output_parts import OutputPart
+from compiler.token_index import allows
 
 
 class Draft:
@@ -167,4 +168,4 @@ class DraftMatcher:
         if self._matcher.is_terminated() or not 0 <= token_id < len(self._tokens):
             return False
         self._matcher.fill_bitmask(self._mask, 0)
-        return bool(self._mask[0, token_id >> 5] >> (token_id & 31) & 1)
+        return allows(self._mask[0], token_id)

@@ -90,7 +90,8 @@ class Engine:
         jump_forward: JumpForward | None = None,
     ) -> None:
         self.runner = runner
-        prepared.guarded.prepare()  # now, as it takes up to a second, and else a sequence's token would
+        # It takes up to a second: done here, so that no sequence's first token waits for it.
+        prepared.guarded.prepare()
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         fills = prepared.timed_fills
@@ -218,17 +219,23 @@ class Engine:
         return list(self._selected(self._step(meanwhile)))
 
     def _step(self, meanwhile: Callable[[], None]) -> list[Output]:
-        if not self._ready:
-            self._expire()
-            forced = [] if self._is_models_turn else self._write_forced()
-            was_models_turn, self._is_models_turn = self._is_models_turn, bool(forced)
-            self._ready += forced
-        if self._ready:
-            outputs, self._ready = self._ready, []
+        if outputs := self._take_ready():
             return outputs
+        self._expire()
+        forced = [] if self._is_models_turn else self._write_forced()
+        was_models_turn, self._is_models_turn = self._is_models_turn, bool(forced)
+        self._ready += forced
+        return self._take_ready() or self._run_model(meanwhile, may_rest=not was_models_turn)
+
+    def _take_ready(self) -> list[Output]:
+        outputs, self._ready = self._ready, []
+        return outputs
+
+    def _run_model(self, meanwhile: Callable[[], None], *, may_rest: bool) -> list[Output]:
+        """Compute and sample the next batch; if there is none, rest for a moment if the step `may_rest`."""
         batch = self.scheduler.schedule()
         if not batch.chunks:
-            if not was_models_turn:
+            if may_rest:
                 time.sleep(IDLE_S)  # slow sequences rest, and no other sequence has work
             return []
         self.num_steps += 1

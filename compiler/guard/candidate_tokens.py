@@ -15,7 +15,7 @@ from compiler.guard.cursor import JsonCursor, SeenElement
 from compiler.guard.json_characters import num_characters_begun
 from compiler.guard.tagged_cursor import Cursor
 from compiler.guard.token_lengths import TokenLengths
-from compiler.token_index import Row, TokenIndex, TokenSet, forbid
+from compiler.token_index import Row, TokenIndex, TokenSet, allows, forbid
 from compiler.vocabulary import KEY_MARK, Vocabulary
 
 _STRUCTURE = frozenset(b'[]{},"')
@@ -171,7 +171,7 @@ class CandidateTokens:
         seen = list(json.seen_elements())
         in_sets = chain.from_iterable(tokens.allowed(row) for tokens in self._sets(json, seen))
         candidates = chain(self._writing(seen, json), self._whole_keys(json))
-        writing = (i for i in candidates if row[i >> 5] >> (i & 31) & 1)
+        writing = (token_id for token_id in candidates if allows(row, token_id))
         for token_id in dict.fromkeys(chain(in_sets, writing)):
             yield token_id, cursor.advance(self._spellings[token_id])
 

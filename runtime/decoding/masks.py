@@ -14,7 +14,7 @@ from torch import Tensor
 from compiler.errors import MatchingTooSlow
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.token_index import SparseMask, allows_only, forbid
+from compiler.token_index import SparseMask, allows, allows_only, forbid
 from runtime.decoding.truncation import truncate
 from runtime.device import upload
 from runtime.inspection import NUM_CANDIDATES, Candidate, Cause, Inspection
@@ -145,7 +145,7 @@ class TokenMasks:
             tokens[i] = replace(token, inspection=Inspection(cause, candidates, mass_removed))
 
     def _is_allowed(self, mask: NDArray[np.int32], token_id: int) -> bool:
-        return token_id < self.width and bool(mask[token_id // 32] >> token_id % 32 & 1)
+        return token_id < self.width and allows(mask, token_id)
 
     def recompute(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
         """Masked distributions of rows below `MIN_MASS`: the mask comes before softmax and truncation."""

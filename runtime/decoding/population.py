@@ -14,15 +14,15 @@ import math
 import time
 from dataclasses import replace
 
-from runtime.decoding.sampling import draw_seed, noise
+from runtime.decoding.sampling import draw_seed, seeded_uniform
 from runtime.scheduling.sequence import MakeMember, Population, PopulationHost, Sequence, SequenceStatus
 from runtime.scheduling.weights import Weight
 from runtime.selection import Selection, SelectionStrategy
 
 DECISIONS = 2**31
-"""A population's own decisions use the noise of positions from here on, which no sequence reaches."""
+"""Its own decisions use the random numbers of positions from here on, which no sequence reaches."""
 SELECTION = 2**32 - 1
-"""The position of the noise that selects a member at the end."""
+"""The position of the random number that selects a member at the end."""
 MAX_BUDGETS = 2
 """Rejection sampling begins no draw after so many times the budget of one answer has been written."""
 
@@ -41,8 +41,8 @@ class RejectionSampling(Population):
     part from it go on from there, if it is their turn.
 
     If all are given up, one is chosen in proportion to the weights that they have in the end: the one with
-    the largest `log weight + noise`, where the noise has the Gumbel distribution. As weights only fall, the
-    most promising ones are finished, until no other can surpass the best of them.
+    the largest `log weight + noise`, where the noise has the Gumbel distribution. As weights only fall, those
+    that would be chosen are finished, until no other can surpass the best of them.
 
     That is cut short once half of the request's time has passed, or `MAX_BUDGETS` whole budgets are written:
     the best draw that is whole is chosen, or else the one that is being written is finished.
@@ -55,8 +55,8 @@ class RejectionSampling(Population):
         self._seeds = [draw_seed(first.seed, number) for number in range(size)]
         self._open = list(self._seeds)
         """The draws that are not given up."""
-        self._leader = first.seed
-        """The draw that is written now."""
+        self._current = first.seed
+        """The seed of the draw that is written now."""
         self._num_begun = 1
         self._is_finishing = False
         self._half_time = (time.monotonic() + first.deadline) / 2
@@ -71,10 +71,10 @@ class RejectionSampling(Population):
             return self._select(self._member_of(self._open[0]), self._num_begun, is_exact=True)
         if self._is_late():
             self._draw_no_more()
-        leader = self._open[0] if self._open else self._most_promising()
-        member = self._member_of(leader)
+        chosen = self._open[0] if self._open else self._expected_choice()
+        member = self._member_of(chosen)
         if not _is_finished(member):
-            self._lead(leader, engine)
+            self._switch_to(chosen, engine)
             return None
         shares = weight_shares([self._member_of(seed) for seed in self._seeds])
         return self._select(member, self._num_begun, effective_size=effective_size(shares))
@@ -87,29 +87,29 @@ class RejectionSampling(Population):
     def _draw_no_more(self) -> None:
         """Keep the draws that are whole, or else the one that is being written."""
         whole = [seed for seed in self._seeds if _is_finished(self._member_of(seed))]
-        self._seeds = whole or [self._leader]
+        self._seeds = whole or [self._current]
         self._open = []
 
-    def _most_promising(self) -> int:
+    def _expected_choice(self) -> int:
         """The draw that would be chosen if no weight fell further; one that was begun is finished first."""
-        best = max(self._seeds, key=self._promise)
-        is_begun = self._is_finishing and not _is_finished(self._member_of(self._leader))
+        best = max(self._seeds, key=self._gumbel_score)
+        is_begun = self._is_finishing and not _is_finished(self._member_of(self._current))
         self._is_finishing = True
-        return self._leader if is_begun and not _is_finished(self._member_of(best)) else best
+        return self._current if is_begun and not _is_finished(self._member_of(best)) else best
 
-    def _promise(self, seed: int) -> float:
-        """The logarithm of a draw's weight, with noise of the Gumbel distribution."""
-        uniform = noise(seed, self.first.choice, SELECTION) + 2**-33  # never 0
+    def _gumbel_score(self, seed: int) -> float:
+        """The logarithm of a draw's weight plus noise of the Gumbel distribution; the largest is chosen."""
+        uniform = seeded_uniform(seed, self.first.choice, SELECTION) + 2**-33  # never 0
         return log_weight(self._member_of(seed)) - math.log(-math.log(uniform))
 
-    def _lead(self, seed: int, engine: PopulationHost) -> None:
+    def _switch_to(self, seed: int, engine: PopulationHost) -> None:
         """Let the member that writes a draw's tokens sample with the draw's seed, and run no other member."""
-        member, before = self._member_of(seed), self._member_of(self._leader)
+        member, before = self._member_of(seed), self._member_of(self._current)
         if member is not before:
             if not _is_finished(before):
                 engine.park(before)
             engine.resume(member)
-        self._leader = seed
+        self._current = seed
         others = {member.seed, *member.other_seeds} - {seed}
         member.seed, member.other_seeds = seed, tuple(other for other in self._seeds if other in others)
 
@@ -119,7 +119,7 @@ class RejectionSampling(Population):
 
     def _is_given_up(self, seed: int) -> bool:
         member = self._member_of(seed)
-        bound = noise(seed, self.first.choice, DECISIONS)
+        bound = seeded_uniform(seed, self.first.choice, DECISIONS)
         return member.closed_by is not None or math.exp(_weight(member).log_relative) < bound
 
 
@@ -145,7 +145,7 @@ class Particles(Population):
     def advance(self, engine: PopulationHost) -> Sequence | None:
         """Hold members that are a token ahead until the others follow; then resample, or select one."""
         while len(self.members) < self._size:
-            engine.start(self._another())
+            engine.start(self._add_member())
         live = [member for member in self.members if not _is_done(member)]
         ahead = [member for member in live if _weight(member).num_drawn > self._num_drawn]
         if len(ahead) < len(live):
@@ -163,7 +163,7 @@ class Particles(Population):
                 engine.resume(member)
         if not all(map(_is_done, self.members)):  # resampling may have dropped the others
             return None
-        selected = self.members[chosen_by_weight(self.members, self._noise(SELECTION))]
+        selected = self.members[chosen_by_weight(self.members, self._uniform(SELECTION))]
         if not _is_finished(selected):
             return None
         return self._select(selected, self._size, effective_size=effective_size(weight_shares(self.members)))
@@ -176,7 +176,7 @@ class Particles(Population):
         logs = [log_weight(member) for member in self.members]
         highest = max(logs)
         log_mean = highest + math.log(sum(math.exp(log - highest) for log in logs) / self._size)
-        copies = systematic_copies(shares, self._noise(DECISIONS + self._num_drawn))
+        copies = systematic_copies(shares, self._uniform(DECISIONS + self._num_drawn))
         parents = [index for index, number in enumerate(copies) for _ in range(number - 1)]
         seeds = [member.seed for member in self.members]
         before = list(self.members)
@@ -202,8 +202,8 @@ class Particles(Population):
         self._written[child] = list(self._written[parent])
         return child
 
-    def _noise(self, position: int) -> float:
-        return noise(self.first.seed, self.first.choice, position)
+    def _uniform(self, position: int) -> float:
+        return seeded_uniform(self.first.seed, self.first.choice, position)
 
 
 class Best(Population):
@@ -223,7 +223,7 @@ class Best(Population):
     def advance(self, engine: PopulationHost) -> Sequence | None:
         """Begin all members, and select one when they are finished."""
         while len(self.members) < self._size:
-            member = self._another()
+            member = self._add_member()
             if member.sampling.is_greedy:
                 member.sampling = replace(member.sampling, temperature=1.0)
             engine.start(member)
@@ -263,7 +263,7 @@ def population_of(first: Sequence, selection: Selection, make_member: MakeMember
 def log_weight(sequence: Sequence) -> float:
     """The logarithm of a member's weight; minus infinity if the budget closer completed it."""
     weight = _weight(sequence)
-    return -math.inf if sequence.closed_by is not None else weight.log + weight.log_resampled
+    return -math.inf if sequence.closed_by is not None else weight.log_product + weight.log_resampled
 
 
 def log_likelihood(sequence: Sequence) -> float:

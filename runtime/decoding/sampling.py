@@ -100,7 +100,7 @@ def record_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[
         weight.drawn_probability = probability
 
 
-def noise(seed: int, choice: int, position: int) -> float:
+def seeded_uniform(seed: int, choice: int, position: int) -> float:
     """A uniform random number in [0, 1), in steps of 2**-32."""
     digest = hashlib.blake2b(struct.pack("<QII", seed % 2**64, choice, position), digest_size=4)
     return int.from_bytes(digest.digest(), "little") / 2**32
@@ -133,7 +133,7 @@ def _choose(probabilities: Tensor, sequences: list[Sequence], draws: list[Draw],
     greedy = [sequences[draw.row].sampling.is_greedy for draw in draws]
     if all(greedy):
         return probabilities.argmax(dim=1)[rows]
-    uniform = [noise(d.seed, sequences[d.row].choice, sequences[d.row].num_output) for d in draws]
+    uniform = [seeded_uniform(d.seed, sequences[d.row].choice, sequences[d.row].num_output) for d in draws]
     chosen = _choose_randomly(probabilities, rows, upload(uniform, probabilities.device, torch.float64))
     if any(greedy):
         chosen = torch.where(upload(greedy, chosen.device), probabilities.argmax(dim=1)[rows], chosen)

@@ -36,13 +36,13 @@ class StepSampler:
         """
         slow = self._scheduler.slow
         numbers = [i for i, sequence in enumerate(sequences) if sequence.status is SequenceStatus.RUNNING]
-        resting = self._scheduler.resting([sequences[i] for i in numbers])
+        waiting = self._scheduler.waiting_for_masks([sequences[i] for i in numbers])
         numbers.sort(key=lambda i: (*turn_order(sequences[i]), slow.expected_s(sequences[i])))
         slow.begin_phase()
         filled = []
         for number in numbers:
             sequence = sequences[number]
-            if sequence not in resting and slow.has_time_for(sequence):
+            if sequence not in waiting and slow.has_time_for(sequence):
                 with slow.timed(sequence):
                     self._masks.fill(sequence)
                 filled.append(number)

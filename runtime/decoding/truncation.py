@@ -14,9 +14,9 @@ from runtime.request import Sampling
 FLOAT_BITS = 31
 """The bits of a float32 that is not negative. Such floats are in the order of their bits."""
 NUM_PROBABLE = 1024
-"""So many of the most probable tokens have most shares that are asked for."""
+"""A nucleus mostly lies within this many of the most probable tokens; only other rows need more work."""
 LEAST_MASS = torch.finfo(torch.float64).tiny
-"""A nucleus has more than no mass: so a `top_p` of 0 keeps the most probable token."""
+"""The least mass of a nucleus, so that a `top_p` of 0 keeps the most probable token."""
 
 
 def truncate(probabilities: Tensor, samplings: Sequence[Sampling | None]) -> None:

@@ -15,7 +15,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.matcher import Matcher, allocate_bitmask
 from compiler.output_parts import CallEnd
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.token_index import Row, allows_only
+from compiler.token_index import Row, allows, allows_only
 from runtime.draft import Draft
 from runtime.errors import BudgetTooSmall, GenerationFailed, GrammarTooSlow
 from runtime.events import Event, FinishReason, GenerationStats
@@ -293,7 +293,7 @@ class VerifiedOutput:
         return self._is_in_mask(token_id)
 
     def _is_in_mask(self, token_id: int) -> bool:
-        return 0 <= token_id < self._width and bool(self._mask()[token_id >> 5] >> (token_id & 31) & 1)
+        return 0 <= token_id < self._width and allows(self._mask(), token_id)
 
     def _num_rescued_with(self, token: SampledToken) -> int | None:
         """How many tokens are rescued if this one is written next; None if the engine does not tell."""

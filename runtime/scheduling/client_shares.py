@@ -73,20 +73,23 @@ class ClientShares:
         quota = budget // max(1, len(prefilling))
         return defaultdict(lambda: quota)
 
-    def resting(self, due: Iterable[Sequence], most: int) -> set[Sequence]:
-        """The sequences of `due` that sit out this step, so that each client has at most `most` in it."""
+    def take_turns(self, due: Iterable[Sequence], most: int) -> set[Sequence]:
+        """Give each client at most `most` places in this step, in turns; returns those that sit out.
+
+        A client that is alone has all places.
+        """
         of_client: defaultdict[str, list[Sequence]] = defaultdict(list)
         for sequence in due:
             of_client[sequence.client_id].append(sequence)
         if len(of_client) == 1:
             return set()
-        resting: set[Sequence] = set()
+        sitting_out: set[Sequence] = set()
         for sequences in of_client.values():
             sequences.sort(key=lambda sequence: sequence.last_turn)
-            resting.update(sequences[most:])
+            sitting_out.update(sequences[most:])
             for sequence in sequences[:most]:
                 sequence.last_turn = next(self._turns)
-        return resting
+        return sitting_out
 
     def giving_place(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
         """The running sequence that gives its place in a full batch to `waiting`; None if none has to."""
@@ -127,9 +130,6 @@ class ClientShares:
             num_pages[sequence.client_id] += len(sequence.page_table)
         return num_pages
 
-    def served(self, client_id: str) -> float:
-        """The tokens that a client has had. Only differences mean anything."""
-        return self._tokens.served(client_id)
-
     def _served(self, sequence: Sequence) -> float:
-        return self.served(sequence.client_id)
+        """The tokens that a sequence's client has had. Only differences mean anything."""
+        return self._tokens.served(sequence.client_id)

@@ -153,7 +153,7 @@ class Scheduler:
             if sequence not in due or sequence.status is not SequenceStatus.RUNNING:
                 continue  # it may have been preempted just now, for the pages of an earlier one
             num_later = len(in_order) - index - 1
-            chunk = self._advance(sequence, budget.max_tokens(sequence, num_later), in_order[index:])
+            chunk = self._continue(sequence, budget.max_tokens(sequence, num_later), in_order[index:])
             if chunk is not None:
                 chunks.append(chunk)
                 budget.spend(chunk)
@@ -173,14 +173,14 @@ class Scheduler:
         return chunks
 
     def _due_sequences(self, running: list[Sequence]) -> set[Sequence]:
-        """The running sequences of this step: those with tokens to compute, except resting ones."""
+        """The running sequences that this step computes: those with tokens due, except those that sit out."""
         due = [sequence for sequence in running if sequence.num_due]
-        slow = self.slow.resting(due, self.waiting)
-        due = [sequence for sequence in due if sequence not in slow]
-        return set(due) - self.shares.resting(due, self.settings.max_stepped_per_client)
+        resting = self.slow.resting(due, self.waiting)
+        due = [sequence for sequence in due if sequence not in resting]
+        return set(due) - self.shares.take_turns(due, self.settings.max_stepped_per_client)
 
-    def resting(self, sampled: list[Sequence]) -> Collection[Sequence]:
-        """The sequences of a step that wait with their next token, beside others that are quick."""
+    def waiting_for_masks(self, sampled: list[Sequence]) -> Collection[Sequence]:
+        """The sequences of a step that wait for their next masks, since these take long and others do not."""
         return self.slow.resting(sampled, (*self.running, *self.waiting))
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:
@@ -259,7 +259,7 @@ class Scheduler:
         num_new = self._num_pages(len(sequence.token_ids)) - len(cached)
         return num_new - (self.pool.num_free - self.pool.count_free(cached))
 
-    def _advance(self, sequence: Sequence, budget: int, unscheduled: list[Sequence]) -> Chunk | None:
+    def _continue(self, sequence: Sequence, budget: int, unscheduled: list[Sequence]) -> Chunk | None:
         """The next chunk of a running sequence; None if it was preempted for lack of pages.
 
         Pages are taken from `unscheduled` sequences, which have no chunk in this step yet.
@@ -275,7 +275,7 @@ class Scheduler:
             if victim is sequence:
                 return None
         sequence.page_table += self.pool.allocate(max(0, num_missing))
-        return self._chunk(sequence, num_tokens)
+        return self._schedule_chunk(sequence, num_tokens)
 
     def _admit(self, sequence: Sequence, budget: StepBudget) -> Chunk | None:
         """Start a waiting sequence after its longest cached prefix; None if its tokens do not fit now."""
@@ -294,12 +294,12 @@ class Scheduler:
             sequence.has_run = True
             sequence.times.note_begun()
             sequence.counters.num_cached = sequence.num_computed
-        return self._chunk(sequence, min(sequence.num_due, budget.max_tokens(sequence)))
+        return self._schedule_chunk(sequence, min(sequence.num_due, budget.max_tokens(sequence)))
 
-    def _chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
-        """A chunk; the pages that it fills are published now.
+    def _schedule_chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
+        """Schedule tokens of a sequence: charge its client, and publish the pages that they fill.
 
-        A sequence of the same batch may read them: every layer writes the whole batch before it reads.
+        A sequence of the same batch may read these: every layer writes the whole batch before it reads.
         """
         chunk = Chunk(sequence, sequence.num_computed, num_tokens)
         self.shares.charge(sequence, chunk.end)

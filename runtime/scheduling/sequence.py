@@ -230,7 +230,7 @@ class Sequence:
             mask_fill_us_max=counters.fill_us_max,
             num_masked_steps=counters.num_masked_steps,
             mass_removed=counters.mass_removed_sum / max(1, counters.num_masked_steps),
-            log_weight=None if self.weight is None else self.weight.log,
+            log_weight=None if self.weight is None else self.weight.log_product,
             selection=self.selection,
         )
 
@@ -349,7 +349,7 @@ class Population(ABC):
         self.members.append(twin)
         self._written[twin] = list(self._written[sequence])
 
-    def _another(self) -> Sequence:
+    def _add_member(self) -> Sequence:
         """Add a new member, which has written nothing yet."""
         member = self._make_member(len(self.members), self.first.max_tokens)
         member.population = self

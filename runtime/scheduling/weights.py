@@ -28,7 +28,7 @@ class Weight:
 
     num_counted: int
     """How many of the first token ids are counted; the prompt's count too."""
-    log: float = 0.0
+    log_product: float = 0.0
     """The logarithm of the product of their factors."""
     log_shared: float | None = None
     """The logarithm of the product up to the first drawn token, once there is one."""
@@ -38,14 +38,14 @@ class Weight:
     drawn_probability: float = 1.0
     """The probability of the step's token among the allowed ones."""
     log_resampled: float = 0.0
-    """What resampling has added to `log` (`runtime.decoding.population.Particles`)."""
+    """What resampling has added to `log_product` (`runtime.decoding.population.Particles`)."""
     log_likelihood: float = 0.0
     """The logarithm of the product of all `q`: how likely the output is for the model."""
 
     @property
     def log_relative(self) -> float:
         """The logarithm of the factors after the shared ones; at most 0, except for rounding."""
-        return 0.0 if self.log_shared is None else self.log - self.log_shared
+        return 0.0 if self.log_shared is None else self.log_product - self.log_shared
 
     def count_forced(self, probability: float) -> None:
         """Count one more token, which was forced; `probability` is the model's own."""
@@ -60,14 +60,14 @@ class Weight:
         self._multiply(self.allowed_mass)
         self.log_likelihood += _log(self.allowed_mass) + _log(self.drawn_probability)
         if self.log_shared is None:
-            self.log_shared = self.log
+            self.log_shared = self.log_product
 
     def copy(self) -> "Weight":
         """Another one with the same factors."""
         return replace(self)
 
     def _multiply(self, factor: float) -> None:
-        self.log += _log(factor)
+        self.log_product += _log(factor)
 
 
 def _log(factor: float) -> float:

@@ -95,7 +95,7 @@ def test_sequences_that_wait_for_time_write_the_same_tokens(make_engine, make_se
     assert engine.num_stepped_sequences > 1.3 * 25 * len(PROMPTS)
     if weigh:
         for sequence, other in zip(waiting, expected, strict=True):
-            assert sequence.weight.log == pytest.approx(other.weight.log, abs=1e-4)
+            assert sequence.weight.log_product == pytest.approx(other.weight.log_product, abs=1e-4)
 
 
 def test_seed_and_choice_both_change_the_noise(make_engine, make_sequence, finish):

@@ -66,7 +66,7 @@ def test_all_particles_are_drawn_together_and_one_is_selected():
     assert stats.effective_size == pytest.approx(1 / sum(share**2 for share in shares))
     assert 1 <= stats.effective_size <= 8
     text = text_of(output)
-    assert output.sequence.weight.log == pytest.approx(
+    assert output.sequence.weight.log_product == pytest.approx(
         sum(map(math.log, toy_model.allowed_masses(text))), abs=1e-4
     )
 
@@ -114,7 +114,10 @@ def test_a_copied_page_has_what_the_other_had(make_engine, without_copies):
         engine = make_engine(max_sequences=64)
         sequences = [selected_sequence(particles(8), seed, prompt=b"a prompt") for seed in range(12)]
         outputs = run(engine, sequences)
-        return [(outputs[s].sequence.output_ids, round(outputs[s].sequence.weight.log, 3)) for s in sequences]
+        return [
+            (outputs[s].sequence.output_ids, round(outputs[s].sequence.weight.log_product, 3))
+            for s in sequences
+        ]
 
     copied = written()
     without_copies()

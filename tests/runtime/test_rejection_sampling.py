@@ -10,7 +10,7 @@ from selected import HESITANT, distribution, run, selected, selected_sequence, t
 
 from compiler import compile_schema
 from runtime.decoding.population import DECISIONS, SELECTION
-from runtime.decoding.sampling import draw_seed, noise
+from runtime.decoding.sampling import draw_seed, seeded_uniform
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.scheduling.batch import MAX_FORCED_ROWS
 from runtime.scheduling.sequence import SequenceStatus
@@ -80,10 +80,10 @@ def one_by_one(seed, size, **sampling):
 def chosen_alone(draws, seed):
     """The output of the draw that is chosen, and whether it is exact."""
     for draw in draws:
-        if math.exp(draw.weight.log_relative) >= noise(draw.seed, 0, DECISIONS):
+        if math.exp(draw.weight.log_relative) >= seeded_uniform(draw.seed, 0, DECISIONS):
             return draw.output_ids, True
-    gumbel = [-math.log(-math.log(noise(draw.seed, 0, SELECTION) + 2**-33)) for draw in draws]
-    best = max(range(len(draws)), key=lambda n: draws[n].weight.log + gumbel[n])
+    gumbel = [-math.log(-math.log(seeded_uniform(draw.seed, 0, SELECTION) + 2**-33)) for draw in draws]
+    best = max(range(len(draws)), key=lambda n: draws[n].weight.log_product + gumbel[n])
     return draws[best].output_ids, False
 
 

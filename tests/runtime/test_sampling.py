@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.decoding.sampling import adjust, noise, sample
+from runtime.decoding.sampling import adjust, sample, seeded_uniform
 from runtime.request import Sampling, read_top_k
 from runtime.scheduling.sequence import Sequence
 
@@ -162,6 +162,6 @@ def test_of_equally_probable_alternatives_those_with_lower_ids_come_first(width)
 
 @given(st.integers(-(2**63), 2**64), st.integers(0, 100), st.integers(0, 10**6))
 def test_noise_is_a_function_into_the_unit_interval(seed, choice, position):
-    assert 0 <= noise(seed, choice, position) < 1
-    assert noise(seed, choice, position) == noise(seed, choice, position)
-    assert noise(seed, choice, position) != noise(seed, choice, position + 1)
+    assert 0 <= seeded_uniform(seed, choice, position) < 1
+    assert seeded_uniform(seed, choice, position) == seeded_uniform(seed, choice, position)
+    assert seeded_uniform(seed, choice, position) != seeded_uniform(seed, choice, position + 1)

@@ -42,8 +42,8 @@ def test_the_weight_is_the_product_of_the_allowed_masses(weighed, sampling, jump
         sequence = weighed(seed, jumps=jumps, **sampling)
         text = text_of(sequence)
         masses = [max(mass, MIN_MASS) for mass in toy_model.allowed_masses(text, **sampling)]
-        assert sequence.weight.log == pytest.approx(sum(map(math.log, masses)), abs=1e-4)
-        assert sequence.stats.log_weight == sequence.weight.log
+        assert sequence.weight.log_product == pytest.approx(sum(map(math.log, masses)), abs=1e-4)
+        assert sequence.stats.log_weight == sequence.weight.log_product
         assert sequence.weight.log_shared == pytest.approx(sum(map(math.log, masses[: 1 + jumps])), abs=1e-4)
         seen.add(text)
     assert len(seen) > 1
@@ -52,7 +52,7 @@ def test_the_weight_is_the_product_of_the_allowed_masses(weighed, sampling, jump
 def test_forced_tokens_are_written_without_being_drawn(weighed):
     jumped, drawn = weighed(3), weighed(3, jumps=False)
     assert jumped.output_ids == drawn.output_ids
-    assert jumped.weight.log == pytest.approx(drawn.weight.log, abs=1e-4)
+    assert jumped.weight.log_product == pytest.approx(drawn.weight.log_product, abs=1e-4)
     assert (jumped.weight.num_drawn, drawn.weight.num_drawn) == (3, 5)  # two letters and the stop token
     assert jumped.stats.num_computed_tokens == drawn.stats.num_computed_tokens == 6 + 4
 
@@ -61,7 +61,7 @@ def test_penalties_are_weighed_token_by_token(weighed):
     jumped = weighed(3, frequency_penalty=0.5)
     drawn = weighed(3, frequency_penalty=0.5, jumps=False)
     assert jumped.output_ids == drawn.output_ids
-    assert jumped.weight.log == drawn.weight.log
+    assert jumped.weight.log_product == drawn.weight.log_product
     assert jumped.stats.num_forced_tokens == 0
 
 
@@ -71,7 +71,7 @@ def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, mak
     weighed = make_sequence("x", 5, temperature=1.0, matcher=matchers[1], weight=Weight(1))
     finish(make_engine(), plain, weighed)
     assert weighed.output_ids == [*plain.output_ids, toy_model.STOP]
-    assert -math.inf < weighed.weight.log < 0
+    assert -math.inf < weighed.weight.log_product < 0
 
 
 def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
@@ -83,7 +83,7 @@ def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
             for text in texts
         ]
         finish(engine, *sequences)
-        return [sequence.weight.log for sequence in sequences]
+        return [sequence.weight.log_product for sequence in sequences]
 
     tight = make_engine(num_pages=26)
     assert weights(tight) == pytest.approx(weights(make_engine()), rel=1e-4)
