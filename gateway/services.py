@@ -15,7 +15,7 @@ from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recent_requests import RequestRing, TurnTotals
 from gateway.toolsets.registry import Registry
 from gateway.toolsets.tool_imports import ToolImports
-from runtime.protocol import EngineState, Runtime
+from runtime.protocol import ReplicaState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
 
@@ -62,7 +62,7 @@ class Services:
         return ""
 
 
-def _unready_models(engines: Iterable[EngineState], *, names_models: bool) -> str:
+def _unready_models(engines: Iterable[ReplicaState], *, names_models: bool) -> str:
     """Why no engine of the models takes requests; equal reasons once."""
     reasons = dict.fromkeys(
         f"an engine{f' of the model {engine.model_id!r}' if names_models else ''} {engine.public_reason}"

@@ -50,7 +50,7 @@ class Circuit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineState:
+class ReplicaState:
     """The state of a replica; `reason` is why it takes no requests, empty if it does.
 
     Details, such as an engine's own words, come after the first colon of a reason.
@@ -104,7 +104,7 @@ class Health:
     is_lost: bool = False
     num_running: int = 0
     num_waiting: int = 0
-    engines: tuple[EngineState, ...] = ()
+    engines: tuple[ReplicaState, ...] = ()
     loads: tuple[EngineLoad, ...] = ()
 
 

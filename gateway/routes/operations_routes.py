@@ -16,7 +16,7 @@ from gateway.routes.request_context import PageSize, RequestContext, WiredContex
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest
 from gateway.version import VERSION
-from runtime.protocol import Circuit, EngineLoad, EngineState
+from runtime.protocol import Circuit, EngineLoad, ReplicaState
 from toolspecs.json_value import JSON
 
 MAX_GRAMMAR_TEXT = 200_000
@@ -153,13 +153,13 @@ def embedded_json(load: EngineLoad) -> JSON:
     }
 
 
-def external_engine_json(state: EngineState) -> JSON:
+def external_engine_json(state: ReplicaState) -> JSON:
     """An external engine in `/v1/system`, with the same fields as an embedded one."""
     is_ready = state.circuit is Circuit.CLOSED
     return {**_state_json(state), "is_ready": is_ready, "waiting": None, "used_pages": None, "pages": None}
 
 
-def _engine_json(state: EngineState) -> JSON:
+def _engine_json(state: ReplicaState) -> JSON:
     """An external engine in the list of engines."""
     return {
         "object": "engine",
@@ -170,7 +170,7 @@ def _engine_json(state: EngineState) -> JSON:
     }
 
 
-def _state_json(state: EngineState) -> JSON:
+def _state_json(state: ReplicaState) -> JSON:
     """What both lists say of an external engine."""
     return {
         "model": state.model_id,

@@ -33,7 +33,7 @@ from gateway.telemetry.metrics import (
     Labels,
     Metric,
 )
-from runtime.protocol import Circuit, EngineLoad, EngineState, Runtime
+from runtime.protocol import Circuit, EngineLoad, ReplicaState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
 
@@ -133,7 +133,7 @@ def _embedded(load: EngineLoad) -> Iterator[Measured]:
     yield PREEMPTIONS, load.num_preempted, labels
 
 
-def _external_engine(state: EngineState) -> Iterator[Measured]:
+def _external_engine(state: ReplicaState) -> Iterator[Measured]:
     labels: Labels = {MODEL: state.model_id, ENGINE: state.name}
     yield ENGINE_READY, int(state.circuit is Circuit.CLOSED), labels
     yield SEQUENCES, state.num_running, {**labels, STATE: "running"}

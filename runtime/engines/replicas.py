@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from runtime.engines.client import EngineClient, ServedModel
 from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
-from runtime.protocol import Circuit, EngineState
+from runtime.protocol import Circuit, ReplicaState
 from toolspecs.nearest import quoted_names
 
 logger = logging.getLogger(__name__)
@@ -192,10 +192,10 @@ class Replica:
         self.circuit, self.reason = Circuit.OPEN, reason
         self._is_due.set()
 
-    def state(self, model_id: str) -> EngineState:
+    def state(self, model_id: str) -> ReplicaState:
         """What is known of the replica."""
         age_s = self._canary_age_s()
-        return EngineState(
+        return ReplicaState(
             model_id=model_id,
             name=self.client.name,
             circuit=self.circuit,
@@ -311,7 +311,7 @@ class Replicas:
         for replica in self._replicas:
             await replica.client.close()
 
-    def states(self) -> tuple[EngineState, ...]:
+    def states(self) -> tuple[ReplicaState, ...]:
         """The state of each replica."""
         return tuple(replica.state(self._model_id) for replica in self._replicas)
 

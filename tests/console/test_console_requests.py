@@ -11,7 +11,7 @@ from serving import served, wait_for
 from gateway.app import create_app
 from gateway.settings import Settings
 from runtime.events import Finished, FinishReason, GenerationStats
-from runtime.protocol import Circuit, EngineLoad, EngineState, Health
+from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
 
 CHAT = {
     "model": "tiny",
@@ -19,7 +19,9 @@ CHAT = {
     "toolset": "weather",
     "tool_choice": "required",
 }
-ELSEWHERE = EngineState("big", "http://gpu:8000", Circuit.OPEN, "failed its canary", "0.9", 3, 40, 2, 0, 12.3)
+ELSEWHERE = ReplicaState(
+    "big", "http://gpu:8000", Circuit.OPEN, "failed its canary", "0.9", 3, 40, 2, 0, 12.3
+)
 
 
 @pytest.fixture

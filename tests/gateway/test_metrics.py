@@ -18,7 +18,7 @@ from gateway.telemetry.metrics import MAX_TOOLSETS, METRICS, OTHER, TOOLSET, Kin
 from runtime.errors import GenerationFailed
 from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats, SelectionStats
 from runtime.inspection import TokenPlace
-from runtime.protocol import Circuit, EngineLoad, EngineState, Health
+from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
 
 URL = "/v1/chat/completions"
 MODEL = {"gen_ai_request_model": "tiny"}
@@ -34,7 +34,7 @@ LOAD = EngineLoad(
     num_stepped_sequences=25,
     num_preempted=1,
 )
-ELSEWHERE = EngineState(
+ELSEWHERE = ReplicaState(
     model_id="big",
     name="vllm:8000",
     circuit=Circuit.OPEN,

@@ -4,7 +4,7 @@ import pytest
 from sample_tools import TIME, WEATHER
 
 from gateway.routes import operations_routes
-from runtime.protocol import Circuit, EngineLoad, EngineState, Health
+from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tool_choice": "required"}
 
@@ -22,7 +22,7 @@ async def test_the_system_counts_turns_and_grammars(client, weather):
 
 
 async def test_the_system_has_the_engines_of_this_process_and_elsewhere(client, runtime):
-    state = EngineState(
+    state = ReplicaState(
         "big", "http://gpu:8000", Circuit.OPEN, "failed: it is gone", "0.9", 3, 40, 2, 0, 12.34
     )
     runtime.health_now = Health(
