@@ -110,6 +110,10 @@ def compile_toolset(
     units: dict[str, Unit] = {}
     refusals: list[tuple[str, UnsupportedSchema]] = []
     for tool in tools:
+        if tool.name in units:
+            reason = "another tool has the same name"
+            refusals.append((tool.name, UnsupportedSchema("", "name", reason, "Rename one of them.")))
+            continue
         try:
             lowered = lower_tool(tool, family, prepared.vocabulary)
             units[tool.name] = compile_unit(lowered.grammar, family, prepared, lowered.types)

@@ -14,11 +14,11 @@ from typing import Any
 
 from toolspecs.drafts import (
     DEFAULT_DRAFT,
-    DRAFT_URIS,
     FIRST_WITH,
     LAST_WITH_REF_ALONE,
     OPENAPI_3_0,
     SchemaDraft,
+    draft_named,
 )
 from toolspecs.metaschemas import SCHEMAS_BY_NAME, is_valid_in
 
@@ -31,7 +31,7 @@ _BESIDE_REF = frozenset(
 
 
 def dialect_of(schema: Any) -> str:
-    """The URI of the dialect that a schema is read in: of `DRAFT_URIS`, `OPENAPI_3_0` or an unknown one.
+    """The URI of the dialect that a schema is read in: a draft's, `OPENAPI_3_0` or an unknown one.
 
     >>> dialect_of({"properties": {"a": {"minimum": 0, "exclusiveMinimum": True}}})
     'http://json-schema.org/draft-04/schema'
@@ -58,9 +58,8 @@ def normal_uri(uri: Any) -> str:
     bare = uri.removesuffix("#") if isinstance(uri, str) else ""
     if bare == OPENAPI_3_0 or bare.startswith(f"{OPENAPI_3_0}/"):
         return OPENAPI_3_0
-    _, _, rest = bare.partition("://")
-    known = (uri for uri in DRAFT_URIS if bare.startswith("http") and uri.endswith(f"://{rest}"))
-    return next(known, bare)
+    draft = draft_named(uri)
+    return bare if draft is None else draft.uri
 
 
 def _looks_older(schema: Mapping[str, Any]) -> bool:

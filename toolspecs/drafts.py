@@ -36,9 +36,10 @@ _URIS = {
     SchemaDraft.DRAFT_2019_09: "https://json-schema.org/draft/2019-09/schema",
     SchemaDraft.DRAFT_2020_12: "https://json-schema.org/draft/2020-12/schema",
 }
-_BY_URI = {uri: draft for draft, uri in _URIS.items()}
+_BY_NAME = {uri.partition("://")[2]: draft for draft, uri in _URIS.items()}
+"""The drafts by their URI without its scheme."""
 
-DRAFT_URIS = tuple(_BY_URI)
+DRAFT_URIS = tuple(_URIS.values())
 """From the oldest to the newest."""
 NEWEST_DRAFT = SchemaDraft.DRAFT_2020_12
 DEFAULT_DRAFT = NEWEST_DRAFT.uri
@@ -73,8 +74,12 @@ LAST_WITH: Mapping[str, SchemaDraft] = {
 
 
 def draft_named(uri: Any) -> SchemaDraft | None:
-    """The draft whose URI this is, with or without an empty fragment; None if it is no draft's."""
-    return _BY_URI.get(uri.removesuffix("#")) if isinstance(uri, str) else None
+    """The draft whose URI this is; None if it is no draft's.
+
+    As for validators, `http` and `https` are the same, and so is the URI with an empty fragment.
+    """
+    scheme, _, name = uri.removesuffix("#").partition("://") if isinstance(uri, str) else ("", "", "")
+    return _BY_NAME.get(name) if scheme in {"http", "https"} else None
 
 
 def identifier_keyword(document: Mapping[str, Any]) -> str:

@@ -43,9 +43,10 @@ from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.bundle import Bundler, objects_in
-from toolspecs.drafts import DEFAULT_DRAFT
+from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, draft_named
 from toolspecs.json_pointer import child
 
+KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
 MAX_CHAIN = 1_000
 """The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""
 _MAX_COMBINED = 4
@@ -148,7 +149,10 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
 
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
-    """Refuse documents in another dialect than the schema: validators disagree on references to them."""
+    """Refuse an unknown dialect, and documents in another one than the schema: validators disagree there."""
+    named = _dialect(document)
+    if isinstance(named, str) and draft_named(named) is None:
+        raise UnsupportedSchema("/$schema", "$schema", "names an unknown dialect", KNOWN_DIALECTS)
     if not documents:
         return
     own = _without_empty_fragment(_dialect(document))

@@ -13,6 +13,7 @@ from typing import Any
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.frontend.canonical_form import KNOWN_DIALECTS
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
 from compiler.frontend.keywords import NUMBERS
@@ -39,13 +40,11 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
-from toolspecs.drafts import DRAFT_URIS
 from toolspecs.json_pointer import child
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
 _NO_AMBIGUITIES = Ambiguities()
-_KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 
@@ -176,7 +175,7 @@ class Lowering(ABC):
         match schema.view():
             case canonical.RawView(reason=canonical.RawReason.UNKNOWN_DIALECT, pointer=pointer):
                 reason = "names an unknown dialect"
-                raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, _KNOWN_DIALECTS)
+                raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, KNOWN_DIALECTS)
             case canonical.RawView(reason=reason, pointer=pointer):
                 why = f"its combination of keywords cannot be resolved ({reason})"
                 raise UnsupportedSchema(pointer or location.pointer, "", why, WRITE_OUT)

@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
-KEYS = "a581559df935f4d9f60d4b5c1794842c9201d113fa91699625d0a761c1a50426"
+KEYS = "d45b037923f6601871e29508658aceb5d052e6b69a98e7abb675a7d06c5b7e34"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -59,7 +59,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 32
+    assert LOWERING_VERSION == 33
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 

@@ -10,8 +10,10 @@ from soundness.judges import Judges
 from soundness.schemas import DIALECTS
 
 from compiler.errors import UnsupportedSchema
+from compiler.frontend.canonical_form import draft_of
 from compiler.report import Verdict
 from compiler.schema import compile_schema
+from toolspecs.drafts import SchemaDraft, draft_named
 
 NEEDS = {"dependencies": {"b": ["c"]}}
 BRIEF = {"format": "time", "minLength": 2, "maxLength": 7}
@@ -235,7 +237,12 @@ def test_other_listed_texts_change_nothing():
 
 
 @pytest.mark.parametrize(
-    "outer", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"]
+    "outer",
+    [
+        "http://json-schema.org/draft-04/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft-07/schema",
+    ],
 )
 @pytest.mark.parametrize("named", [{}, {"$id": "http://r.test/x"}, {"id": "x"}], ids=str)
 def test_another_dialect_beside_a_reference_is_refused_where_it_would_be_dropped(outer, named):
@@ -387,3 +394,17 @@ def test_what_is_forbidden_for_a_format_at_one_place_is_not_admitted_by_its_nega
     compiled = compile_schema(schema)
     texts = ['{"b": "a@b"}', '{"b": "a@b.de"}', '{"c": ["a@b"]}', '{"c": ["a"]}']
     assert [compiled.accepts(text) for text in texts] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "HTTP", "urn"])
+@pytest.mark.parametrize("suffix", ["", "#", "##", "/"])
+@pytest.mark.parametrize("draft", SchemaDraft)
+def test_a_draft_is_known_by_the_spellings_by_which_it_is_canonicalized(scheme, suffix, draft):
+    """Checks of a draft were left out where its URI had the other scheme, which validators take as well."""
+    uri = f"{scheme}://{draft.uri.partition('://')[2]}{suffix}"
+    schema = {"$schema": uri, "type": "string"}
+    if draft_named(uri) is None:
+        with pytest.raises(UnsupportedSchema, match="unknown dialect"):
+            compile_schema(schema)
+    else:
+        assert draft_named(uri) == draft_of(schema) == draft

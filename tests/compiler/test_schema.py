@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from compiler.errors import UnsupportedSchema
+from compiler.errors import UnsupportedSchema, UnsupportedToolset
 from compiler.report import ReportEntry, Verdict
 from compiler.schema import compile_schema, lower_schema
+from compiler.toolset_compiler import compile_toolset
+from toolspecs.tool import Tool
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -395,3 +397,10 @@ def test_a_key_that_names_may_not_admit_is_no_undeclared_key(names, said):
     assert compiled.accepts('{"b": "x"}')
     if "properties" in said:
         assert any("are never written: a" in entry.note for entry in compiled.report)
+
+
+def test_two_tools_of_one_name_are_refused():
+    """The second took the place of the first, without a word."""
+    tools = [Tool("f", "", {"type": "object", "properties": {name: STRING}}) for name in "ab"]
+    with pytest.raises(UnsupportedToolset, match="same name"):
+        compile_toolset(tools)
