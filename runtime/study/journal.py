@@ -67,8 +67,8 @@ class Journal:
                 " name another folder, or delete that one",
                 "out",
             )
-        entries = [] if recorded is None else list(_entries(self._answers))
-        self.entries: tuple[Entry, ...] = tuple(entries)
+        whole = [] if recorded is None else list(_whole_lines(self._answers))
+        self.entries: tuple[Entry, ...] = tuple(entry for entry, _ in whole)
         """What the study has answered already."""
         try:
             (folder / ASKED).write_text(
@@ -77,7 +77,7 @@ class Journal:
             if recorded is None:
                 self._answers.write_text("", "utf-8")
             else:
-                _cut(self._answers, sum(len(entry.line.encode()) for entry in entries))
+                _cut(self._answers, sum(num_bytes for _, num_bytes in whole))
         except OSError as error:
             raise RequestRefused(f"cannot write to {folder}: {error.strerror or error}", "out") from error
 
@@ -108,11 +108,13 @@ def _cut(path: Path, num_bytes: int) -> None:
         file.truncate(num_bytes)
 
 
-def _entries(path: Path) -> Iterator[Entry]:
-    """The entries of a file, up to the first line that is torn."""
+def _whole_lines(path: Path) -> Iterator[tuple[Entry, int]]:
+    """The entries of a file and the bytes of their lines, up to the first line that is torn."""
     try:
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for line in lines:
-                yield Entry.read(line)
+                if not line.endswith(b"\n"):
+                    return
+                yield Entry.read(line.decode()), len(line)
     except (OSError, ValueError):
         return

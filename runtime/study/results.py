@@ -81,7 +81,7 @@ def summarize(cell: Cell) -> StrategySummary:
         cell.strategy,
         cell.temperature,
         num_questions=len(answers),
-        num_refused=faults["refused"],
+        num_refused=faults[OutputFault.REFUSED],
         json=share([verdict.is_json for verdict in verdicts]),
         valid=share([verdict.is_valid for verdict in verdicts]),
         valid_open=share([verdict.is_valid_open for verdict in verdicts]),

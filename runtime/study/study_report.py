@@ -156,6 +156,8 @@ class StudyReport:
         """First faults by strategy, a number for each group of sets, at all temperatures together."""
         rows = {name: [self.grouped(group, name) for group in self.groups] for name in self.strategies}
         faulty = {name: parts for name, parts in rows.items() if any(row.faults for row in parts)}
+        if not faulty:
+            return ""
         kinds = [
             str(fault)
             for fault in OutputFault
@@ -164,7 +166,7 @@ class StudyReport:
         counts = _slashed([row.num_questions for row in next(iter(rows.values()))], "{:.0f}".format)
         head = [f"first fault: {' / '.join(self.groups)}, of {counts}", *(TITLES[name] for name in faulty)]
         lines = ([kind, *(_fault_counts(parts, kind) for parts in faulty.values())] for kind in kinds)
-        return _table(head, lines) if faulty else ""
+        return _table(head, lines)
 
     def _beside_drawing(self) -> str:
         """Each strategy of Callgate beside drawing until valid, above temperature 0: by set, and in all."""

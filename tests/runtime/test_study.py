@@ -368,6 +368,15 @@ def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
     assert "interrupted" in StudyReport(findings).summary()
 
 
+def test_a_study_that_ends_before_its_first_answer_has_a_report(loaded):
+    def say(*_):
+        raise KeyboardInterrupt
+
+    findings = run_study(loaded, StudySettings(count=1, strategies=("prompt",), num_at_once=1), say)
+    assert not findings.cells
+    assert "interrupted" in StudyReport(findings).summary()
+
+
 def test_questions_are_asked_as_often_as_told_each_time_with_another_seed(loaded):
     settings = StudySettings(
         count=2,
