@@ -15,7 +15,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_all
-from runtime.protocol import Circuit, EngineState, Health
+from runtime.protocol import Circuit, Health, ReplicaState
 from toolspecs.collector import Retention
 from toolspecs.errors import DamagedEntry
 from toolspecs.stores import open_store
@@ -245,7 +245,7 @@ async def test_a_key_that_is_bound_to_models_knows_no_others(client):
 
 async def test_a_key_that_is_bound_to_models_reads_nothing_of_the_engines_of_others(client, runtime):
     def engine(model):
-        return EngineState(model, f"{model}.internal:8000", Circuit.OPEN, "is down", "", 0, 0, 0, 0, None)
+        return ReplicaState(model, f"{model}.internal:8000", Circuit.OPEN, "is down", "", 0, 0, 0, 0, None)
 
     runtime.health_now = Health(
         is_ready=False,

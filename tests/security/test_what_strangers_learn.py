@@ -10,7 +10,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.data_dir import open_store_of
 from gateway.settings import Settings
-from runtime.protocol import Circuit, EngineState, Health
+from runtime.protocol import Circuit, Health, ReplicaState
 from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
@@ -96,7 +96,7 @@ async def test_probes_tell_no_paths(settings, runtime, tmp_path):
 
 async def test_the_probe_tells_no_addresses_of_engines(settings, runtime):
     def engine(reason):
-        return EngineState("big", "gpu.internal:8000", Circuit.OPEN, reason, "", 0, 0, 0, 0, None)
+        return ReplicaState("big", "gpu.internal:8000", Circuit.OPEN, reason, "", 0, 0, 0, 0, None)
 
     said = "cannot be reached: no address for gpu.internal"
     runtime.health_now = Health(
