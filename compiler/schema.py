@@ -27,6 +27,7 @@ MAX_GRAMMAR_CHARS = 3_000_000
 """A larger grammar takes longer than ten seconds to compile."""
 
 Objects = Literal["schema", "closed"]
+"""Whether objects take undeclared keys as the schema says, or are closed wherever it declares keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,20 +96,20 @@ class TokenIndex:
 
     def containing(self, infix: bytes) -> Sequence[int]:
         """Positions of the spellings that contain `infix`; cached, since a syntax asks for few texts."""
-        token_ids = self._containing.get(infix)
-        if token_ids is None:
-            token_ids = self._containing[infix] = self._find(infix)
-        return token_ids
+        positions = self._containing.get(infix)
+        if positions is None:
+            positions = self._containing[infix] = self._find(infix)
+        return positions
 
     def _find(self, infix: bytes) -> Sequence[int]:
         """Search all spellings at once, joined by a byte that no UTF-8 text contains."""
         text, starts = self._joined
-        token_ids: dict[int, None] = {}
+        positions: dict[int, None] = {}
         offset = text.find(infix)
         while offset >= 0:
-            token_ids[int(np.searchsorted(starts, offset, side="right")) - 1] = None
+            positions[int(np.searchsorted(starts, offset, side="right")) - 1] = None
             offset = text.find(infix, offset + 1)
-        return tuple(token_ids)
+        return tuple(positions)
 
     @cached_property
     def _joined(self) -> tuple[bytes, NDArray[np.int64]]:

@@ -21,8 +21,8 @@ _ADMIT = "Change it so that it admits some value, or remove it with all that ref
 _REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
 _NO_BASE = "json-schema:///"
 """What `jsonschema_rs` puts before a reference where no URI is known that it would be relative to."""
-_RANGE_OF_CLASS = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
-"""A class of characters where a range would begin or end; only older engines read the hyphen as itself."""
+_RANGE_WITH_SHORTHAND = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
+"""A shorthand as an end of a range, as in `[\\w-.]`: engines read the hyphen as itself, or refuse."""
 _OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
 
 
@@ -70,7 +70,7 @@ def invalid_pattern(
             try:
                 jsonschema_rs.canonicalize({"pattern": text})
             except canonical.InvalidPattern:
-                if _RANGE_OF_CLASS.search(text):
+                if _RANGE_WITH_SHORTHAND.search(text):
                     suggestion = r"Escape the hyphen beside a class of characters, as in [\w\-.]."
                 return UnsupportedSchema(start + pointer, keyword, str(error), suggestion)
     return UnsupportedSchema("", "pattern", str(error), suggestion)

@@ -35,7 +35,7 @@ def check_endless_evaluation(document: Any, documents: Mapping[str, Any]) -> Non
     compiler.errors.UnsupportedSchema: /anyOf/1/items/unevaluatedItems: ...
 
     Raises:
-        UnsupportedSchema: there is one, or one stands in an alternative of another, and so on in a circle.
+        UnsupportedSchema: there is one, or one stands in an alternative of another, and so on in a cycle.
     """
     parts = (document, *documents.values())
     if not any(_unevaluated_keyword(schema) for part in parts for schema in inside(part)):

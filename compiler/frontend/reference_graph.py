@@ -42,7 +42,7 @@ _Graph = Mapping[str, list[str]]
 def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
     """The length of the longest row of schemas in which each holds or refers to the next.
 
-    A circle counts as a row of all its schemas, so the result does not depend on where a reader enters it.
+    A cycle counts as a path of all its schemas, so the result does not depend on where a reader enters it.
 
     >>> longest_chain({"items": {"properties": {"a": {"$ref": "#"}}}}, {})
     3

@@ -7,7 +7,7 @@ turn. Then they have the same texts: what a rule derives in some steps, an equal
 Rules get the numbers of their classes from the innermost ones outward, and a number stands for an expression
 with the numbers of what it refers to. Rules that refer to one another have numbers only together: they are
 divided by what they are without these references, then again and again by the classes of what they refer to,
-until no class is divided any more (Moore's algorithm for automata, 1956). Two such circles are equal if they
+until no class is divided any more (Moore's algorithm for automata, 1956). Two such cycles are equal if they
 end with the same classes.
 
 Only rules with a lookahead are joined. Of others xgrammar finds out what follows them if they stand at one
@@ -73,19 +73,19 @@ class _Classes:
             if len(component) == 1:
                 self._classes |= self._divided(component, {})
             else:
-                self._classes |= self._of_circle(component)
+                self._classes |= self._of_cycle(component)
         return self._classes
 
-    def _of_circle(self, circle: set[str]) -> Mapping[str, int]:
+    def _of_cycle(self, cycle: set[str]) -> Mapping[str, int]:
         """The classes of rules that refer to one another."""
-        classes, num_classes = self._divided(circle, {}), 0
+        classes, num_classes = self._divided(cycle, {}), 0
         for _ in range(_MAX_ROUNDS):
             num_before, num_classes = num_classes, len(set(classes.values()))
             if num_before == num_classes:
                 together = frozenset(classes.values())
                 return {name: self._number((number, together)) for name, number in classes.items()}
-            classes = self._divided(circle, classes)
-        return {name: self._number(name) for name in circle}
+            classes = self._divided(cycle, classes)
+        return {name: self._number(name) for name in cycle}
 
     def _divided(self, component: Iterable[str], classes: Mapping[str, int]) -> dict[str, int]:
         """Rules divided by what they are and by the classes of what they refer to, -1 where not known."""

@@ -1,7 +1,7 @@
 """Grammars rewritten so that xgrammar's cache never takes one rule for another. The language stays the same.
 
 xgrammar keeps the masks of a rule for later grammars, by a hash of the rule and of all rules that it refers
-to. Rules that refer to one another in more than one circle have no hash, and neither have rules that refer to
+to. Rules that refer to one another in more than one cycle have no hash, and neither have rules that refer to
 these. With one exception, in xgrammar 0.2.8: if the only such reference stands at the start of an
 alternative, it is hashed as an unknown one, whichever rule it names. That hash also stands for the rule where
 it follows another one: masks of that other rule are then those of another grammar, too large and too small.
@@ -140,34 +140,34 @@ def _items(expr: Expr) -> Sequence[Expr]:
 def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
     """The rules that xgrammar cannot hash as a whole, and those that refer to them.
 
-    A rule has a hash if all rules that it refers to have one; it may refer to itself. The rules of a circle
-    have hashes too, if each refers to one rule of the circle, and otherwise only to rules with a hash.
+    A rule has a hash if all rules that it refers to have one; it may refer to itself. The rules of a cycle
+    have hashes too, if each refers to one rule of the cycle, and otherwise only to rules with a hash.
     """
-    referees = _referees(rules)
+    references = _references(rules)
     starts: set[_Node] = {name for name, rule in rules.items() if isinstance(rule.body, Prose)}
-    for component in strongly_connected_components(referees):
-        if len(component) > 1 and any(len(component & referees[node]) > 1 for node in component):
+    for component in strongly_connected_components(references):
+        if len(component) > 1 and any(len(component & references[node]) > 1 for node in component):
             starts |= component
-    referrers: dict[_Node, list[_Node]] = {node: [] for node in referees}
-    for node, targets in referees.items():
+    referrers: dict[_Node, list[_Node]] = {node: [] for node in references}
+    for node, targets in references.items():
         for target in targets:
             referrers[target].append(node)
     return reachable(starts, lambda node: referrers[node])
 
 
-def _referees(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
-    """What each rule refers to, itself included."""
-    referees: dict[_Node, set[_Node]] = {name: set() for name in rules}
+def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
+    """What each rule, and each choice nested in one, refers to; itself only if it is directly recursive."""
+    references: dict[_Node, set[_Node]] = {name: set() for name in rules}
     pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
     while pending:
         node, body = pending.pop()
         for item in (item for option in _options(body) for item in _items(option)):
             match item:
                 case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                    referees[node].add(name)
+                    references[node].add(name)
                 case Choice():
-                    inner = len(referees)
-                    referees[inner] = set()
-                    referees[node].add(inner)
+                    inner = len(references)
+                    references[inner] = set()
+                    references[node].add(inner)
                     pending.append((inner, item))
-    return referees
+    return references

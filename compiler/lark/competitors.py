@@ -146,7 +146,7 @@ class _Places:
 
 
 def _nullable(rules: _Rules) -> frozenset[str]:
-    """The rules that admit no terminal."""
+    """The rules that derive the empty text."""
     nullable: set[str] = set()
     while True:
         more = {

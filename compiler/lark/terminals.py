@@ -8,7 +8,7 @@ ones (`compiler.regular.leftmost_first`).
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,14 +16,12 @@ from compiler.lark.lark_source import LarkSource
 from compiler.regular import charset
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import (
-    Alternation,
     Assertion,
     Chars,
-    Concat,
     Look,
     PatternError,
-    PatternNode,
     Repetition,
+    nodes,
     parse,
 )
 from compiler.regular.language import whole_texts
@@ -74,7 +72,7 @@ def _read(source: LarkSource, name: str) -> Terminal:
             named = f"has the flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
             raise source.refusal(name, named, " ".join(instead))
         tree = parse(outer, is_outer=True)
-        if any(isinstance(node, Assertion | Look) for node in _nodes(tree)):
+        if any(isinstance(node, Assertion | Look) for node in nodes(tree)):
             raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
         written, lexed = whole_texts(inner, is_outer=False), whole_texts(outer, is_outer=True)
         part = None if lexed.is_prefix_free else taken_in_part(parse(inner), tree)
@@ -95,9 +93,9 @@ def _read(source: LarkSource, name: str) -> Terminal:
 
 def _is_keyword(text: str) -> bool:
     """Whether a pattern is a text in whatever case, or a choice of such texts."""
-    nodes = list(_nodes(parse(text)))
-    is_choice = not any(isinstance(node, Repetition) for node in nodes)
-    return is_choice and all(charset.size(node.ranges) <= 2 for node in nodes if isinstance(node, Chars))
+    tree = list(nodes(parse(text)))
+    is_choice = not any(isinstance(node, Repetition) for node in tree)
+    return is_choice and all(charset.size(node.ranges) <= 2 for node in tree if isinstance(node, Chars))
 
 
 def _in_both_cases(group: re.Match[str]) -> str:
@@ -140,14 +138,3 @@ def _join(groups: dict[str, set[str]], first: str, second: str) -> None:
     if len(second) == 1 and first != second:
         joined = groups.get(first, {first}) | groups.get(second, {second})
         groups |= dict.fromkeys(joined, joined)
-
-
-def _nodes(node: PatternNode) -> Iterator[PatternNode]:
-    """A node and all nodes below it."""
-    yield node
-    match node:
-        case Concat(children) | Alternation(children):
-            for child in children:
-                yield from _nodes(child)
-        case Repetition(item):
-            yield from _nodes(item)

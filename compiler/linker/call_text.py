@@ -26,8 +26,8 @@ class CallText:
     after_number: bytes = b""
     number: bytes = b""
     """What has been read of the number, and of what follows it."""
-    has_arguments: bool = False
-    """The number is over."""
+    is_past_number: bool = False
+    """The number is over: the arguments begin."""
     is_over: bool = False
     """The arguments are over."""
 
@@ -36,17 +36,17 @@ class CallText:
         """The beginning of every call in a syntax."""
         after_number = vocabulary.spell(syntax.after_number or "").encode()
         end = vocabulary.spell(syntax.end).encode() if syntax.tags is None else None
-        return cls(end, after_number, has_arguments=not after_number)
+        return cls(end, after_number, is_past_number=not after_number)
 
     def advance(self, text: bytes, matcher: xgr.GrammarMatcher) -> tuple[Self, bytes]:
         """How far the call is after `text`, which `matcher` has accepted, and what of `text` is arguments."""
         if self.is_over:
             return self, b""
-        if not self.has_arguments:
+        if not self.is_past_number:
             number, is_whole, text = (self.number + text).partition(self.after_number)
             if not is_whole:
                 return replace(self, number=number), b""
-            return replace(self, has_arguments=True).advance(text, matcher)
+            return replace(self, is_past_number=True).advance(text, matcher)
         if self.end is None or b"}" not in text:
             return self, text
         num_after = self._num_after(text, self.end, matcher)
@@ -58,7 +58,7 @@ class CallText:
         """What of `text`, with which the call is complete, is arguments."""
         if self.is_over:
             return b""
-        if not self.has_arguments:
+        if not self.is_past_number:
             text = (self.number + text).partition(self.after_number)[2]
         return text[: len(text) - len(self.end or b"")]
 

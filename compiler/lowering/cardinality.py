@@ -23,6 +23,7 @@ from compiler.lowering.constraints import (
     object_constraint,
     string_constraint,
 )
+from compiler.regular import charset
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.scalars.multiples import common_multiple
 from compiler.scalars.numbers import IntegerConstraint, JsonNumber, NumberConstraint, exact, without_doubles
@@ -133,7 +134,7 @@ class Cardinality:
             return 0
         if names is None and not constraint.properties and not constraint.required:
             is_alone = constraint.max_properties == 0 or not self.at_least(constraint.additional_properties)
-            return constraint.min_properties == 0 if is_alone else math.inf
+            return math.inf if not is_alone else 1 if constraint.min_properties == 0 else 0
         optional = constraint.properties.keys() - constraint.required
         if known is not None:
             optional &= known
@@ -240,7 +241,7 @@ def num_texts(dfa: Dfa, low: int, high: int | None) -> float:
         return 0
     if dfa.max_length is None and high is None:
         return math.inf
-    sizes = [sum(last - first + 1 for first, last in atom) for atom in dfa.alphabet.atoms]
+    sizes = [charset.size(atom) for atom in dfa.alphabet.atoms]
     reached, total = {0: 1}, 0
     for length in range(min(high if high is not None else _LONGEST_COUNTED, _LONGEST_COUNTED) + 1):
         if length >= low:

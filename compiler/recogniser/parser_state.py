@@ -248,7 +248,7 @@ def _settle_cost(
 
 
 def _settle_max_cost(component: set[StackFrame]) -> None:
-    """`max_cost` of frames that call each other: infinite if that circle adds bytes."""
+    """`max_cost` of frames that call each other: infinite if that cycle adds bytes."""
     calls = [call for frame in component for call in frame.callers]
     grows = any(states.max_cost > 0 for states, caller in calls if caller in component)
     outer = (states.max_cost + caller.max_cost for states, caller in calls if caller not in component)

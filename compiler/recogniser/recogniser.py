@@ -80,8 +80,8 @@ class Recogniser:
         self._state = state
         return True
 
-    def _remembered(self, text: bytes) -> bytes:
-        """A text that completes this one; what follows may need another that is much like it."""
+    def _remember(self, text: bytes) -> bytes:
+        """Keep a text that completes this one, for what follows may need one much like it; returns it."""
         if self._cursor is not None and len(text) <= MAX_PLANNED:
             self._planned = PlannedText(self._cursor, text)
         return text
@@ -112,9 +112,9 @@ class Recogniser:
         if self._planned and self._cursor:
             text = with_exchanged_item(self._state, self._cursor, self._planned)
             if text is not None:
-                yield self._remembered(text)
+                yield self._remember(text)
         if shortest is not None:
-            yield from map(self._remembered, shortest(budget))
+            yield from map(self._remember, shortest(budget))
             return
         with suppress(UnsupportedGrammar):
-            yield self._remembered(self.completion(budget))
+            yield self._remember(self.completion(budget))

@@ -173,7 +173,7 @@ class Dfa:
         `^lang_[a-z]{2}(-[a-z]+)*$` it is `lang_`, and six states are left of twelve. If many characters can
         come first, the automaton stays as it is.
         """
-        sizes = [sum(high - low + 1 for low, high in atom) for atom in self.alphabet.atoms]
+        sizes = [charset.size(atom) for atom in self.alphabet.atoms]
         is_wide = [
             sum(size for size, target in zip(sizes, row, strict=True) if target != DEAD) > _FEW
             for row in self.table

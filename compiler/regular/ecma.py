@@ -10,6 +10,7 @@ is read outer: the texts that we write are then valid for every engine.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -402,3 +403,14 @@ def _span(first: Ranges, last: Ranges) -> Ranges:
     if low > high:
         raise PatternError("has a range whose end comes before its start", "Swap its ends.")
     return charset.intersection(((low, high),), charset.ALL)
+
+
+def nodes(node: PatternNode) -> Iterator[PatternNode]:
+    """A node and all nodes below it."""
+    yield node
+    match node:
+        case Concat(children) | Alternation(children):
+            for child in children:
+                yield from nodes(child)
+        case Repetition(item) | Look(item):
+            yield from nodes(item)

@@ -1,6 +1,6 @@
 """The language of several patterns at once, and which patterns exclude one another."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,6 +18,7 @@ from compiler.regular.ecma import (
     PatternError,
     PatternNode,
     Repetition,
+    nodes,
     parse,
 )
 from compiler.regular.formats import FORMATS, OUTER_LISTED
@@ -190,7 +191,7 @@ def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
 
 def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
     """As `nfa.search`, for trees that may have lookarounds."""
-    if not any(isinstance(inner, Look) for inner in _nodes(node)):
+    if not any(isinstance(inner, Look) for inner in nodes(node)):
         return nfa.search(node, alphabet)
     match node:
         case Alternation(options):
@@ -229,26 +230,15 @@ def _with_lookaheads(node: PatternNode, alphabet: Alphabet) -> Dfa:
     So it can have no assertion that asks for this.
     """
     rests: dict[Look, Dfa] = {}
-    for look in (inner for inner in _nodes(node) if isinstance(inner, Look)):
+    for look in (inner for inner in nodes(node) if isinstance(inner, Look)):
         if not look.is_ahead:
             raise PatternError(MISPLACED_LOOKBEHIND)
-        if any(isinstance(inner, Assertion) and inner.kind[0] in "^bB" for inner in _nodes(look.item)):
+        if any(isinstance(inner, Assertion) and inner.kind[0] in "^bB" for inner in nodes(look.item)):
             raise PatternError(MISPLACED_ASSERTION)
         if look not in rests:
             rest = _search(Concat((Assertion("^"), look.item)), alphabet)
             rests[look] = rest.complement() if look.is_negative else rest
     return lookaheads.search(node, alphabet, rests)
-
-
-def _nodes(node: PatternNode) -> Iterator[PatternNode]:
-    """A node and all nodes below it."""
-    yield node
-    match node:
-        case Concat(children) | Alternation(children):
-            for child in children:
-                yield from _nodes(child)
-        case Repetition(item) | Look(item):
-            yield from _nodes(item)
 
 
 class TooManyOverlaps(ValueError):

@@ -115,7 +115,7 @@ def _cost(ranges: Ranges) -> int:
 
     Most tokens are words, half of them after a space, and a third of all is outside ASCII.
     """
-    size = sum(high - low + 1 for low, high in ranges)
+    size = charset.size(ranges)
     if size < 20:
         return 0
     return 4 if size >= 1_000 else 3 if charset.contains(ranges, ord(" ")) else 1

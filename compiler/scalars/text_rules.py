@@ -198,7 +198,7 @@ class _RuleWriter:
             for state in states
             for target, ranges in self.texts.transitions[state].items()
             for passed, end in self.paths.after(target)
-            if end not in (None, state) and not passed and _size(ranges) >= _WIDE
+            if end not in (None, state) and not passed and charset.size(ranges) >= _WIDE
         )
         return {*self.texts.suffixes, *(state for state, count in num_wide.items() if count >= _OFTEN)}
 
@@ -214,7 +214,7 @@ class _RuleWriter:
         for target, ranges in self.texts.transitions[state].items():
             for passed, end in self.paths.after(target):
                 rest = concat(*passed, self.close if end is None else self.state(end))
-                if end in self.shared and end != state and not passed and _size(ranges) >= _WIDE:
+                if end in self.shared and end != state and not passed and charset.size(ranges) >= _WIDE:
                     options += [self.block(block, rest) for block in _blocks(ranges)]
                 else:
                     options += [concat(char, rest) for char in self.encode(ranges)]
@@ -227,10 +227,6 @@ class _RuleWriter:
             options = [concat(char, rest) for char in self.encode(ranges)]
             self.blocks[key] = self.rules.define("block", Rule(choice(*options), self.ahead))
         return self.blocks[key]
-
-
-def _size(ranges: Ranges) -> int:
-    return sum(high - low + 1 for low, high in ranges)
 
 
 @lru_cache(maxsize=1024)

@@ -24,10 +24,14 @@ from runtime.study.results import (
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
-OURS = (CALLGATE.name, "drawn", "compact", "any_order", "reasoning", "thinking")
+PLAIN_MASKS = (CALLGATE.name, "drawn", "compact", "any_order", "reasoning", "thinking")
+"""Strategies that write one answer under a mask from its start: their calls are compared one by one."""
 DRAWING = "retry"
+"""What the strategies of Callgate are compared with."""
 OTHERS = ("prompt", "example", DRAWING, "complaint", "insert", "xgrammar")
-COMPARED = ("insert", "xgrammar", *OURS)
+"""Strategies without Callgate."""
+COMPARED = ("insert", "xgrammar", *PLAIN_MASKS)
+"""Strategies whose calls are compared with the unmasked ones of the same questions."""
 
 
 class StudyReport:
@@ -205,7 +209,7 @@ class StudyReport:
 
     def _comparison(self, questions: str, strategy: str, *, is_greedy: bool) -> Comparison | None:
         temperatures = [temperature for temperature in self.temperatures if (temperature == 0) is is_greedy]
-        if not temperatures or strategy not in OURS or PROMPT.name not in self.strategies:
+        if not temperatures or strategy not in PLAIN_MASKS or PROMPT.name not in self.strategies:
             return None
         cells = self._findings.cells
         unmasked = [cells[questions, PROMPT.name, temperature] for temperature in temperatures]

@@ -255,7 +255,7 @@ REFUSED = [
     (
         operation([{"$ref": "#/components/parameters/loop"}]),
         "/paths/~1a/post/parameters/0/$ref",
-        "in a circle",
+        "form a cycle",
     ),
     (operation([3]), "/paths/~1a/post/parameters/0", "an object"),
 ]

@@ -122,7 +122,7 @@ class LinkedDocuments:
                 return base, value
             base, fragment = self.resolve(base, value["$ref"])
             value = self.at(base, fragment)
-        raise LookupError("references lead in a circle")
+        raise LookupError("references form a cycle")
 
     def _document(self, uri: str) -> Any:
         if uri not in self._documents:

@@ -1,4 +1,4 @@
-"""One name for one thing, and no circle of imports, in all of the product's files."""
+"""One name for one thing, and no cycle of imports, in all of the product's files."""
 
 import ast
 from collections import defaultdict
@@ -87,7 +87,7 @@ def imports(*, with_types: bool) -> dict[str, set[str]]:
     return found
 
 
-def circles(following: Mapping[str, set[str]]) -> list[list[str]]:
+def cycles(following: Mapping[str, set[str]]) -> list[list[str]]:
     """Modules that import one another, directly or by way of others (Tarjan, 1972)."""
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -105,10 +105,10 @@ def circles(following: Mapping[str, set[str]]) -> list[list[str]]:
                 lowest[module] = min(lowest[module], number[other])
         if lowest[module] == number[module]:
             at = stack.index(module)
-            circle = stack[at:]
+            cycle = stack[at:]
             del stack[at:]
-            if len(circle) > 1:
-                found.append(sorted(circle))
+            if len(cycle) > 1:
+                found.append(sorted(cycle))
 
     for module in following:
         if module not in number:
@@ -116,26 +116,26 @@ def circles(following: Mapping[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_no_circle_of_files_at_run_time():
-    assert circles(imports(with_types=False)) == []
+def test_no_cycle_of_files_at_run_time():
+    assert cycles(imports(with_types=False)) == []
 
 
-def test_no_circle_of_files_in_the_compiler_with_type_imports():
+def test_no_cycle_of_files_in_the_compiler_with_type_imports():
     following = {
         module: {other for other in others if other.startswith("compiler.")}
         for module, others in imports(with_types=True).items()
         if module.startswith("compiler.")
     }
-    assert circles(following) == []
+    assert cycles(following) == []
 
 
-def test_no_circle_of_packages_with_type_imports():
+def test_no_cycle_of_packages_with_type_imports():
     """Files of one package may name each other's types, outside of the compiler; packages may not."""
     following: dict[str, set[str]] = defaultdict(set)
     for module, others in imports(with_types=True).items():
         package = package_of(module)
         following[package] |= {package_of(other) for other in others} - {package}
-    assert circles(following) == []
+    assert cycles(following) == []
 
 
 def package_of(module: str) -> str:
@@ -153,7 +153,7 @@ def package_of(module: str) -> str:
     ],
 )
 def test_circles_are_found(following, expected):
-    assert circles(following) == expected
+    assert cycles(following) == expected
 
 
 def test_imports_for_types_are_told_apart():
