@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Any
 
 from tiny_model.conversations import Conversation
 
-from adapter.sentences import Request, Template, domains, write
+from adapter.sentences import Request, Template, domains, spelled, write
 from runtime.request import Message
 from toolspecs.tool import Tool, ToolCall
 
@@ -89,6 +90,23 @@ def converse(seed: int, number: int) -> Conversation:
     for _ in range(rng.randint(1, TURNS)):
         messages += _turn(rng, shown, absent, len(messages))
     return Conversation(tuple(one.tool for one in shown), tuple(messages))
+
+
+def spell(seed: int, number: int) -> Conversation:
+    """A conversation with a tool or two, whose texts are words of the vocabulary, to be copied."""
+    rng = Random(f"spelling/{seed}/{number}")
+    shown = _show(rng, [spelled(template) for template in rng.sample(_take_texts(), rng.randint(1, 2))])
+    messages: list[Message] = []
+    for _ in range(rng.randint(6, 9)):
+        messages += _turn(rng, shown, [], len(messages))
+    return Conversation(tuple(one.tool for one in shown), tuple(messages))
+
+
+@cache
+def _take_texts() -> tuple[Template, ...]:
+    """The tools that take a text which is no choice."""
+    every = (template for templates in domains().values() for template in templates)
+    return tuple(template for template in every if spelled(template) != template)
 
 
 def _show(rng: Random, templates: list[Template]) -> list[_Shown]:

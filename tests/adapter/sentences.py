@@ -7,13 +7,13 @@ is chosen, a part that may be left out is written or not, and a parameter is dra
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from adapter.values import KINDS, PARAMETRIC, Kind, Value, choices, several
+from adapter.values import KINDS, PARAMETRIC, VOCABULARY, Kind, Value, choices, several
 
 REQUESTS = Path(__file__).parent / "requests"
 
@@ -68,6 +68,15 @@ class Template:
     parameters: tuple[Parameter, ...]
     description: str
     sentences: tuple[Sentence, ...]
+
+
+def spelled(template: Template) -> Template:
+    """The same tool, whose texts are words of the vocabulary."""
+    parameters = tuple(
+        replace(parameter, kind=VOCABULARY) if parameter.kind.is_text else parameter
+        for parameter in template.parameters
+    )
+    return replace(template, parameters=parameters)
 
 
 @cache

@@ -22,6 +22,7 @@ from tiny_model.recipe import RECIPES as TINY_RECIPES
 from torch.nn.functional import cross_entropy
 
 from adapter.conversations import converse as everyday
+from adapter.conversations import spell
 from runtime.loading import LoadedModel
 from runtime.text.tokenizer import load_tokenizer
 
@@ -35,13 +36,15 @@ _MODULES = "all-linear"
 class AdapterRecipe:
     """The shape of the adapter and its training: AdamW, warm-up and cosine, loss on answers only.
 
-    `synthetic` is the share of the tiny model's own conversations. Each update takes one batch of up to
+    `synthetic` is the share of the tiny model's own conversations, `spelling` that of conversations with
+    little but words to copy; all others are everyday ones. Each update takes one batch of up to
     `batch_tokens`, padding counted; conversations of more than `max_length` tokens are left out.
     """
 
     rank: int = 12
     alpha: int = 24
     synthetic: float = 0.15
+    spelling: float = 0.0
     learning_rate: float = 4e-4
     final_share: float = 0.05
     warmup_steps: int = 20
@@ -63,9 +66,10 @@ RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
         "gpu": AdapterRecipe(
             batch_tokens=16_384, pool_size=768, learning_rate=8e-4, warmup_steps=60, synthetic=0.3
         ),
+        "spelling": AdapterRecipe(learning_rate=2e-4, spelling=0.6, synthetic=0.1, max_length=1024),
     }
 )
-"""Recipes by the device that they are for; the adapter has the same shape."""
+"""Recipes by device, and one that trains an adapter further with words to copy; the adapter has the same shape."""
 
 
 @dataclass(slots=True)
@@ -174,11 +178,12 @@ class AdapterTrainer:
 
 
 def conversation(recipe: AdapterRecipe, seed: int, number: int) -> Conversation:
-    """The conversation of a number: an everyday one, or one of the tiny model's last stage."""
-    if Random(f"{seed}/{number}").random() < recipe.synthetic:
+    """The conversation of a number: an everyday one, one of words, or one of the tiny model's last stage."""
+    drawn = Random(f"{seed}/{number}").random()
+    if drawn < recipe.synthetic:
         stage = TINY_RECIPES["cpu"].stages[-1]
         return synthetic(seed, number, stage.mix(number))
-    return everyday(seed, number)
+    return spell(seed, number) if drawn < recipe.synthetic + recipe.spelling else everyday(seed, number)
 
 
 def pools_of(source: str, recipe: AdapterRecipe, seed: int) -> PoolOf:

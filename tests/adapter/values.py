@@ -30,6 +30,11 @@ class Kind:
     schemas: tuple[dict[str, Any], ...]
     draw: Callable[[Random], Value]
 
+    @property
+    def is_text(self) -> bool:
+        """Whether any text is a value."""
+        return self.schemas == _TEXT
+
 
 _TEXT: tuple[dict[str, Any], ...] = ({"type": "string"},)
 
@@ -116,6 +121,11 @@ def _name(rng: Random) -> str:
 def _noun(rng: Random) -> str:
     """One word or two in lower case."""
     return " ".join(_word(rng) for _ in range(rng.choice((1, 1, 2))))
+
+
+def _of_vocabulary(rng: Random) -> str:
+    pool = rng.choice((_LOWER, _LOWER, _LOWER, _LOWER, _CAPITAL))
+    return " ".join(rng.choice(pool) for _ in range(rng.choice((1, 1, 1, 2, 3))))
 
 
 def _written(make: Callable[[Random], str], *schemas: dict[str, Any]) -> Kind:
@@ -340,6 +350,8 @@ FLAG = Kind(({"type": "boolean"},), lambda rng: Value(value := rng.random() < 0.
 
 _HOURS = {"type": "string", "description": "24-hour time, HH:MM"}
 _DAY_SCHEMA = {"type": "string", "enum": list(_DAYS)}
+VOCABULARY = _written(_of_vocabulary)
+"""One to three words of the vocabulary."""
 KINDS: dict[str, Kind] = {
     "flag": FLAG,
     "room": _known_or_new(_POOLS["rooms"], _noun),

@@ -8,7 +8,7 @@ from random import Random
 import jsonschema_rs
 import pytest
 import torch
-from adapter.conversations import converse
+from adapter.conversations import converse, spell
 from adapter.sentences import domains, parse, write
 from adapter.training import (
     CHECKPOINT,
@@ -60,12 +60,13 @@ def test_every_sentence_asks_for_a_valid_call():
                     jsonschema_rs.validate({"properties": properties}, arguments, validate_formats=True)
 
 
-def test_a_conversation_repeats_and_its_calls_are_written_as_the_mask_writes_them(random_model):
+@pytest.mark.parametrize("make", [converse, spell])
+def test_a_conversation_repeats_and_its_calls_are_written_as_the_mask_writes_them(random_model, make):
     loaded = load_model(random_model)
     num_calls = 0
-    for number in range(40):
-        conversation = converse(3, number)
-        assert conversation == converse(3, number)
+    for number in range(25):
+        conversation = make(3, number)
+        assert conversation == make(3, number)
         linked = compile_toolset(
             conversation.tools,
             tokenizer=loaded.tokenizer,
@@ -95,7 +96,7 @@ def test_nothing_of_the_everyday_questions_is_trained_on():
     said = {
         message.content.lower()
         for number in range(2_000)
-        for message in converse(0, number).messages
+        for message in (*converse(0, number).messages, *spell(0, number).messages)
         if message.role == "user"
     }
     assert not asked & said
