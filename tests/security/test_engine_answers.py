@@ -348,7 +348,7 @@ async def test_an_engine_that_takes_no_requests_does_not_bound_prompts(text):
         [replica] = remote.runtime._replicas
         replica.model = ServedModel("m", 1)
         assert remote.runtime._context_length == 1
-        replica.open("its canary fails")
+        replica.mark_dead("its canary fails")
         assert remote.runtime._context_length == remote.runtime._loaded.context_length
 
 
