@@ -163,12 +163,13 @@ class FieldReader:
     def ignore_unknown(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
         """Leave out the unknown field at `path`; False, and nothing is done, if it must be refused.
 
-        It must be if the reader is strict, or if its name is probably a slip for one of the `known` names.
+        It must be if the reader is strict, if its name is probably a slip for one of the `known` names, or if it
+        stands in our own `callgate`, where no other server's hints are.
         After some slips all are refused without a comparison: the request is refused in any case.
         """
         if value is None or shorten(path, 2 * MAX_NAME) in self._ignored:
             return True
-        if self._is_strict or self._num_slips == MAX_SLIPS:
+        if self._is_strict or self._num_slips == MAX_SLIPS or path.startswith("callgate."):
             return False
         if name not in FOREIGN and near_matches(name, known, 1, cutoff=SLIP):
             self._num_slips += 1

@@ -211,6 +211,20 @@ async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(settings, 
     assert runtime.requests == []
 
 
+@pytest.mark.parametrize("url", [URL, "/v1/responses", "/v1/messages"])
+async def test_an_unknown_field_of_our_own_object_is_no_hint_for_another_server(client, runtime, url):
+    """A toolset in the wrong place was left out, and the answer came without its tools."""
+    fields = {"input": "Hi"} if url == "/v1/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
+    asked = {"model": "tiny", "max_tokens": 5, **fields, "callgate": {"toolset": "weather"}}
+    if url == "/v1/responses":
+        del asked["max_tokens"]
+    refused = await client.post(url, json=asked)
+    assert refused.status_code == 400
+    assert "toolset" in refused.text
+    assert "callgate" in refused.text
+    assert runtime.requests == []
+
+
 SLIPS = {
     "type": "object",
     "properties": {"b": {"type": "string", "patern": "(a)", "format": "emial"}},
