@@ -163,8 +163,8 @@ class FieldReader:
     def ignore_unknown(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
         """Leave out the unknown field at `path`; False, and nothing is done, if it must be refused.
 
-        It must be if the reader is strict, if its name is probably a slip for one of the `known` names, or if it
-        stands in our own `callgate`, where no other server's hints are.
+        It must be if the reader is strict, if its name is probably a slip for one of the `known` names, or if
+        it stands in our own `callgate`, where no other server's hints are.
         After some slips all are refused without a comparison: the request is refused in any case.
         """
         if value is None or shorten(path, 2 * MAX_NAME) in self._ignored:
