@@ -1,14 +1,84 @@
-"""A study that was stopped goes on with all that it had written down, and with nothing else."""
+"""A study that was stopped goes on where it stopped, and never mixes its answers with another one's."""
+
+import json
+from dataclasses import replace
 
 import pytest
 
 from runtime.errors import RequestRefused
+from runtime.loading import load_model
 from runtime.study.answering import StudyAnswer
 from runtime.study.journal import ANSWERS, Entry, Journal
 from runtime.study.judging import Judgement
+from runtime.study.results import StudySettings
+from runtime.study.study_runner import run_study
 
+SETTINGS = StudySettings(
+    count=3, temperatures=(0.0, 1.0), strategies=("prompt", "callgate"), num_at_once=1, max_tokens=64
+)
 CONDITIONS = {"model": "m", "count": 2}
 WRONG = Judgement(is_json=False, is_valid=False, is_valid_open=False, is_tool=False, is_right=False)
+
+
+@pytest.fixture(scope="module")
+def loaded(random_model):
+    return load_model(random_model)
+
+
+def stop_after(num_answers):
+    def say(what, done, total):
+        if done == num_answers:
+            raise KeyboardInterrupt
+
+    return say
+
+
+def verdicts(findings):
+    return {
+        key: [(answer.text, answer.verdict) for answer in cell.answers]
+        for key, cell in findings.cells.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(loaded):
+    return run_study(loaded, SETTINGS, lambda *_: None)
+
+
+def test_a_study_that_was_stopped_goes_on_and_finds_the_same(loaded, whole, tmp_path):
+    assert not run_study(loaded, SETTINGS, stop_after(7), tmp_path).is_whole
+    lines = (tmp_path / "answers.jsonl").read_text().splitlines(keepends=True)
+    assert len(lines) == 7, "what the report leaves out is kept"
+    (tmp_path / "answers.jsonl").write_text("".join(lines[:6]) + lines[6][:40])
+    said = []
+    again = run_study(loaded, SETTINGS, lambda *what: said.append(what), tmp_path)
+    assert again.is_whole
+    assert verdicts(again) == verdicts(whole)
+    assert again.grammar_seconds().keys() == whole.grammar_seconds().keys()
+    assert said[0][1:] == (6, 36)
+    kept = (tmp_path / "answers.jsonl").read_text().splitlines(keepends=True)
+    assert kept[:6] == lines[:6]
+    elapsed = [json.loads(line)["elapsed"] for line in kept]
+    assert elapsed == sorted(elapsed)
+    assert len(elapsed) == 36
+    assert again.seconds >= elapsed[-1]
+
+
+def test_a_study_that_is_whole_is_followed_by_a_new_one(loaded, tmp_path):
+    small = replace(SETTINGS, count=1, temperatures=(0.0,), strategies=("prompt",))
+    for _ in range(2):
+        said = []
+        run_study(loaded, small, lambda *what, said=said: said.append(what), tmp_path)
+        assert said[0][1] == 0
+        assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 3
+
+
+def test_answers_of_another_study_are_not_taken_and_not_lost(loaded, tmp_path):
+    run_study(loaded, SETTINGS, stop_after(5), tmp_path)
+    answers = (tmp_path / "answers.jsonl").read_text()
+    with pytest.raises(RequestRefused, match="its count is 3, and this one's is 4; name another folder"):
+        run_study(loaded, replace(SETTINGS, count=4), lambda *_: None, tmp_path)
+    assert (tmp_path / "answers.jsonl").read_text() == answers
 
 
 def entry(number, *, temperature=1.0, text="é \ud83d"):
@@ -37,17 +107,3 @@ def test_a_line_without_its_end_is_torn_even_if_it_can_be_read(tmp_path):
     again = Journal(tmp_path, CONDITIONS)
     again.add(entry(2))
     assert [each.number for each in Journal(tmp_path, CONDITIONS).entries] == [0, 2]
-
-
-def test_a_finished_study_begins_anew(tmp_path):
-    journal = Journal(tmp_path, CONDITIONS)
-    journal.add(entry(0))
-    journal.close()
-    assert Journal(tmp_path, CONDITIONS).entries == ()
-
-
-def test_a_study_of_something_else_is_refused_and_loses_nothing(tmp_path):
-    Journal(tmp_path, CONDITIONS).add(entry(0))
-    with pytest.raises(RequestRefused, match="its count is 2, and this one's is 3"):
-        Journal(tmp_path, {**CONDITIONS, "count": 3})
-    assert len(Journal(tmp_path, CONDITIONS).entries) == 1
