@@ -46,7 +46,7 @@ from toolspecs.bundle import Bundler, objects_in
 from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, draft_named
 from toolspecs.json_pointer import child
 
-KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
+_KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
 MAX_CHAIN = 1_000
 """The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""
 _MAX_COMBINED = 4
@@ -84,7 +84,7 @@ def canonical_form(
     try:
         draft = draft_of(document)
     except (ValueError, TypeError, jsonschema_rs.ReferencingError):
-        # Its dialect is unknown, which is refused below.
+        # Its `$schema` is no text, which is refused below.
         return CanonicalForm(_checked_form(document, documents, only_objects=only_objects))
     rest, dependent_keys = take_dependent_keys(document, documents, draft)
     return CanonicalForm(_checked_form(rest, documents, only_objects=only_objects), dependent_keys)
@@ -152,7 +152,7 @@ def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse an unknown dialect, and documents in another one than the schema: validators disagree there."""
     named = _dialect(document)
     if isinstance(named, str) and draft_named(named) is None:
-        raise UnsupportedSchema("/$schema", "$schema", "names an unknown dialect", KNOWN_DIALECTS)
+        raise UnsupportedSchema("/$schema", "$schema", "names an unknown dialect", _KNOWN_DIALECTS)
     if not documents:
         return
     own = _without_empty_fragment(_dialect(document))
@@ -198,7 +198,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     schemas = applied_schemas(document, documents)
     try:
         draft = draft_of(document)
-    except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # an unknown dialect: refused here
+    except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # its `$schema` is no text: refused here
         return _canonicalize(document, documents, registry_of(document, documents))
     disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
     readings = list(_readings_of_texts(disputed, others))

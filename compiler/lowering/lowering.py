@@ -13,7 +13,6 @@ from typing import Any
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
-from compiler.frontend.canonical_form import KNOWN_DIALECTS
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
 from compiler.frontend.keywords import NUMBERS
@@ -40,7 +39,6 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
-from toolspecs.json_pointer import child
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
@@ -173,9 +171,6 @@ class Lowering(ABC):
             UnsupportedSchema: the form cannot be expanded.
         """
         match schema.view():
-            case canonical.RawView(reason=canonical.RawReason.UNKNOWN_DIALECT, pointer=pointer):
-                reason = "names an unknown dialect"
-                raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, KNOWN_DIALECTS)
             case canonical.RawView(reason=reason, pointer=pointer):
                 why = f"its combination of keywords cannot be resolved ({reason})"
                 raise UnsupportedSchema(pointer or location.pointer, "", why, WRITE_OUT)
