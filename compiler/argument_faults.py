@@ -17,10 +17,10 @@ from typing import Any
 import jsonschema_rs
 from lark import Lark, UnexpectedInput
 
-from compiler.frontend.canonical_form import draft_of
 from compiler.frontend.definitions import with_definitions
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import load
+from toolspecs.drafts import NEWEST_DRAFT, draft_named
 from toolspecs.json_pointer import child
 from toolspecs.json_value import TYPE_NAMES
 from toolspecs.metaschemas import deepest_error
@@ -63,7 +63,8 @@ def _schema_faults(
         return
     defined = with_definitions(in_declared_dialect(dict(parameters), documents), documents)
     schema, resources = defined.document, list(defined.documents.items())
-    registry = jsonschema_rs.Registry(resources, draft=draft_of(schema)) if resources else None
+    draft = draft_named(schema.get("$schema")) or NEWEST_DRAFT
+    registry = jsonschema_rs.Registry(resources, draft=draft) if resources else None
     validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=registry)
     for error in validator.iter_errors(arguments):
         deepest = deepest_error(error)

@@ -248,7 +248,7 @@ class Closer:
             budget.has_given_up = True
             return False, known
         for text in position.completions(budget):
-            if not budget.allows(self._num_to_count(text, remaining)):
+            if not budget.try_spend_bytes(self._num_to_count(text, remaining)):
                 break
             if self._count(text, remaining) <= remaining:
                 return True, text

@@ -43,7 +43,7 @@ from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.bundle import Bundler, objects_in
-from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, draft_named
+from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, draft_named
 from toolspecs.json_pointer import child
 
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
@@ -81,12 +81,7 @@ def canonical_form(
         UnsupportedSchema: the document is not a schema, cannot be resolved, or admits nothing.
     """
     _check(document, documents)
-    try:
-        draft = draft_of(document)
-    except (ValueError, TypeError, jsonschema_rs.ReferencingError):
-        # Its `$schema` is no text, which is refused below.
-        return CanonicalForm(_checked_form(document, documents, only_objects=only_objects))
-    rest, dependent_keys = take_dependent_keys(document, documents, draft)
+    rest, dependent_keys = take_dependent_keys(document, documents, draft_of(document))
     return CanonicalForm(_checked_form(rest, documents, only_objects=only_objects), dependent_keys)
 
 
@@ -121,9 +116,15 @@ def _dialect(document: Any) -> Any:
     return document.get("$schema", DEFAULT_DRAFT) if isinstance(document, dict) else DEFAULT_DRAFT
 
 
-def draft_of(document: Any) -> int:
-    """The number of the draft that a document is in."""
-    return jsonschema_rs.canonicalize({"$schema": _dialect(document)}, offline=True).draft
+def draft_of(document: Any) -> SchemaDraft:
+    """The draft that a document is in, the newest one if it names none.
+
+    Raises:
+        ValueError: it names no draft.
+    """
+    if (draft := draft_named(_dialect(document))) is None:
+        raise ValueError(f"no draft of JSON Schema: {_dialect(document)!r}")
+    return draft
 
 
 def in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
@@ -150,8 +151,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse an unknown dialect, and documents in another one than the schema: validators disagree there."""
-    named = _dialect(document)
-    if isinstance(named, str) and draft_named(named) is None:
+    if draft_named(_dialect(document)) is None:
         raise UnsupportedSchema("/$schema", "$schema", "names an unknown dialect", _KNOWN_DIALECTS)
     if not documents:
         return
@@ -196,10 +196,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     document = without_nested_dialects(document)
     check_nested_dialects(document)
     schemas = applied_schemas(document, documents)
-    try:
-        draft = draft_of(document)
-    except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # its `$schema` is no text: refused here
-        return _canonicalize(document, documents, registry_of(document, documents))
+    draft = draft_of(document)
     disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
     readings = list(_readings_of_texts(disputed, others))
     if can_mislead([each.schema for each in schemas], draft):

@@ -12,9 +12,7 @@ from typing import Any
 from compiler.digraph import strongly_connected_components
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import (
-    IN_PLACE,
-    IN_PLACE_LISTS,
-    IN_PLACE_MAPS,
+    IN_PLACE_APPLICATORS,
     UNEVALUATED,
     children,
     inside,
@@ -22,7 +20,7 @@ from compiler.frontend.keywords import (
 from compiler.frontend.reference_graph import applied_to_same_value
 from toolspecs.json_pointer import child
 
-_DIVIDING = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS}) - {"allOf"}
+_DIVIDING = IN_PLACE_APPLICATORS - {"allOf", "not"}
 """Keywords that hold alternatives for one value."""
 
 

@@ -28,6 +28,8 @@ IN_PLACE = ("if", "then", "else")
 """Those that hold one schema."""
 IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
 """Those that hold schemas by name."""
+IN_PLACE_APPLICATORS = frozenset({*IN_PLACE_LISTS, *IN_PLACE, *IN_PLACE_MAPS, "not"})
+"""All keywords whose subschemas are applied to the same value."""
 SINGLE = (
     *IN_PLACE,
     "not",

@@ -12,9 +12,7 @@ from urllib.parse import unquote
 from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import (
     IDENTIFIERS,
-    IN_PLACE,
-    IN_PLACE_LISTS,
-    IN_PLACE_MAPS,
+    IN_PLACE_APPLICATORS,
     children,
     inside,
     references_of,
@@ -27,7 +25,6 @@ LastStep = tuple[str, str] | None
 KEY_STEP = "propertyNames", ""
 _ITEM_STEP = "items", ""
 _NO_STEP = "", ""
-_SAME_VALUE = {"not", *IN_PLACE_LISTS, *IN_PLACE, *IN_PLACE_MAPS}
 _OF_ITEMS = {"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"}
 
 
@@ -93,7 +90,7 @@ def listed_strings(applied: AppliedSchema) -> Iterator[tuple[str, str, LastStep]
 
 def _step_below(keyword: str, key: str, around: LastStep) -> LastStep:
     """The last step to the values of a subschema under a keyword; `key` is its name, or its index."""
-    if keyword in _SAME_VALUE:
+    if keyword in IN_PLACE_APPLICATORS:
         return around
     if keyword == "properties":
         return keyword, key

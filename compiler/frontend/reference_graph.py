@@ -18,9 +18,7 @@ from compiler.digraph import strongly_connected_components
 from compiler.frontend.keywords import (
     DEFINITIONS,
     IDENTIFIERS,
-    IN_PLACE,
-    IN_PLACE_LISTS,
-    IN_PLACE_MAPS,
+    IN_PLACE_APPLICATORS,
     children,
 )
 from compiler.frontend.references import SchemaDocuments
@@ -28,8 +26,6 @@ from toolspecs.bundle import REFERENCES, absolute
 from toolspecs.json_pointer import child
 
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-_SAME_VALUE = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS, "not"})
-"""Keywords whose subschemas are applied to the same value."""
 _RECURSIVE_ANCHOR = ""
 """The name by which `$recursiveRef` finds what `$recursiveAnchor` marks: its fragment is empty."""
 
@@ -75,7 +71,7 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     for pointer, references in schemas.reached(only_certain=True):
         keywords |= {(pointer, reference.target): reference.keyword for reference in references}
         targets = [reference.target for reference in references]
-        graph[pointer] = [*targets, *schemas.children(pointer, _SAME_VALUE)]
+        graph[pointer] = [*targets, *schemas.children(pointer, IN_PLACE_APPLICATORS)]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -96,7 +92,10 @@ def applied_to_same_value(
     """
     schemas = _LinkedSchemas(document, documents)
     graph = {
-        pointer: [*(reference.target for reference in references), *schemas.children(pointer, _SAME_VALUE)]
+        pointer: [
+            *(reference.target for reference in references),
+            *schemas.children(pointer, IN_PLACE_APPLICATORS),
+        ]
         for pointer, references in schemas.reached()
     }
     for start in graph:

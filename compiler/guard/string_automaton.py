@@ -5,7 +5,7 @@ Within a `maxLength` of 9, a letter may follow `abcdefg-`: one more character is
 But `-` may not follow `abcdefgh`: then no more would be allowed, and one needed.
 
 Where the rules of a pattern would cost too much, rules write all its characters in any order, and the guard
-enforces the whole pattern: its automaton `is_whole`.
+enforces the whole pattern: its automaton `enforces_pattern`.
 """
 
 from bisect import bisect_right
@@ -59,12 +59,12 @@ class StringAutomaton:
     classes: tuple[int, ...]
     transitions: tuple[tuple[int, ...], ...]
     accepting: frozenset[int]
-    is_whole: bool = False
+    enforces_pattern: bool = False
     """The guard enforces the whole pattern: rules also write texts that the automaton does not accept."""
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.starts, self.classes, self.transitions, self.accepting, self.is_whole))
+        return hash((self.starts, self.classes, self.transitions, self.accepting, self.enforces_pattern))
 
     def __hash__(self) -> int:
         """The hash of the content, computed once, as automata are keys of caches."""
@@ -91,11 +91,11 @@ class StringAutomaton:
 
     def may_end(self, state: int) -> bool:
         """Whether a text may end there; also True where rules decide, and not the guard."""
-        return not self.is_whole or state in self.accepting
+        return not self.enforces_pattern or state in self.accepting
 
     @property
     def _dead_distance(self) -> int:
-        return FAR if self.is_whole else 0
+        return FAR if self.enforces_pattern else 0
 
     @cached_property
     def max_distance(self) -> int:
@@ -172,7 +172,7 @@ class StringAutomaton:
             escaped = _CODES_OF_ESCAPES.get(partial, ())
             classes = self._class_set(escaped) if is_escape else self._utf8_classes(partial)
             # Where rules escape more characters than those, all characters lead to the same state.
-            leads_anywhere = is_escape and not self.is_whole
+            leads_anywhere = is_escape and not self.enforces_pattern
             self._within[partial] = frozenset(classes | ({_ANY} if leads_anywhere else set()))
         return self._within[partial]
 
@@ -251,7 +251,7 @@ def _width(ranges: Ranges) -> int:
 
 
 @lru_cache(maxsize=256)
-def string_automaton(dfa: Dfa, min_length: int, *, is_whole: bool = False) -> StringAutomaton:
+def string_automaton(dfa: Dfa, min_length: int, *, enforces_pattern: bool = False) -> StringAutomaton:
     """The automaton of a minimised DFA's texts of at least `min_length` characters.
 
     Raises:
@@ -259,10 +259,10 @@ def string_automaton(dfa: Dfa, min_length: int, *, is_whole: bool = False) -> St
     """
     if len(dfa.table) * min_length > MAX_ENTRIES:
         raise TooManyStates(MAX_ENTRIES)
-    return _compressed(dfa.of_length(min_length), is_whole=is_whole)
+    return _compressed(dfa.of_length(min_length), enforces_pattern=enforces_pattern)
 
 
-def _compressed(dfa: Dfa, *, is_whole: bool) -> StringAutomaton:
+def _compressed(dfa: Dfa, *, enforces_pattern: bool) -> StringAutomaton:
     """The automaton of a DFA's texts: characters with equal columns in its table are of one class."""
     columns = list(zip(*dfa.table, strict=True))
     classes = {column: number for number, column in enumerate(dict.fromkeys(columns))}
@@ -277,7 +277,7 @@ def _compressed(dfa: Dfa, *, is_whole: bool) -> StringAutomaton:
     starts, class_of = zip(*_class_changes(spans, outside), strict=True)
     table = [[dead if t == DEAD else t for t in row] + [dead] for row in zip(*classes, strict=True)]
     transitions = (*map(tuple, table), (dead,) * (outside + 1))
-    return StringAutomaton(starts, class_of, transitions, dfa.accepting, is_whole)
+    return StringAutomaton(starts, class_of, transitions, dfa.accepting, enforces_pattern)
 
 
 def _class_changes(spans: list[tuple[int, int, int]], outside: int) -> list[tuple[int, int]]:
@@ -294,7 +294,7 @@ def _class_changes(spans: list[tuple[int, int, int]], outside: int) -> list[tupl
 
 def automaton_to_json(automaton: StringAutomaton) -> Any:
     """The automaton as lists of numbers; stored grammars hold this."""
-    whole = [True] if automaton.is_whole else []
+    whole = [True] if automaton.enforces_pattern else []
     return [automaton.starts, automaton.classes, automaton.transitions, sorted(automaton.accepting), *whole]
 
 

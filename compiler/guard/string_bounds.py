@@ -23,9 +23,9 @@ class LengthBound(NamedTuple):
     automaton: StringAutomaton | None = None
 
     @property
-    def is_whole(self) -> bool:
+    def enforces_pattern(self) -> bool:
         """Whether the guard enforces the whole pattern."""
-        return self.automaton is not None and self.automaton.is_whole
+        return self.automaton is not None and self.automaton.enforces_pattern
 
     @property
     def start(self) -> "RemainingLength":
@@ -39,7 +39,7 @@ class LengthBound(NamedTuple):
         """
         if self.automaton is None:
             return min(limit, self.max_length - 1)
-        if self.automaton.is_whole:
+        if self.automaton.enforces_pattern:
             return -1
         return self.automaton.num_unchecked(self.max_length, limit)
 

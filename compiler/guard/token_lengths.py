@@ -71,7 +71,7 @@ class TokenLengths:
 
         Of strings whose pattern a guard enforces, `_keep_opening` sees to tokens that open one at once.
         """
-        counted = [bound for bound in bounds if not bound.is_whole]
+        counted = [bound for bound in bounds if not bound.enforces_pattern]
         unchecked = (bound.num_unchecked(self._max_bytes) for bound in counted)
         may_open = self._num_opened > min(unchecked, default=self._max_bytes)
         if len(counted) < len(bounds):
@@ -105,7 +105,7 @@ class TokenLengths:
 
     def _keep_opening(self, row: Row, bound: LengthBound | None) -> None:
         """Keep in a row what may open the string whose whole pattern the guard enforces."""
-        if bound is not None and bound.automaton is not None and bound.is_whole:
+        if bound is not None and bound.automaton is not None and bound.enforces_pattern:
             row &= self._row(bound.automaton, 0, QUOTE, bound.max_length)
 
     def _keep_fitting(self, row: Row, cursor: Cursor, remaining: RemainingLength) -> None:
@@ -116,7 +116,7 @@ class TokenLengths:
         """
         automaton, lead = remaining.automaton, cursor.json.escape or remaining.partial
         num_safe = remaining.num_left if automaton is None else remaining.num_left - automaton.max_distance
-        if automaton is not None and automaton.is_whole:
+        if automaton is not None and automaton.enforces_pattern:
             num_safe = -1
         if num_safe >= self._max_bytes:
             return

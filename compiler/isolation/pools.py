@@ -176,17 +176,17 @@ class WorkerPool:
     ) -> bytes:
         worker = await self._idle_or_new(prepared, client_id)
         start = time.monotonic()
-        is_whole = False
+        has_answered = False
         try:
             async with asyncio.timeout(self.limits.wall_seconds(is_long=is_long)):
                 answer = await worker.ask(request, self.limits.stored_bytes + 1)
-            is_whole = True
+            has_answered = True
         except TimeoutError:
             raise self._too_slow(is_long=is_long) from None
         except (EOFError, OSError):
             raise self._lost(time.monotonic() - start, is_long=is_long) from None
         finally:
-            if is_whole and not is_long and not self._is_closed:
+            if has_answered and not is_long and not self._is_closed:
                 self._idle.append(worker)
             else:
                 worker.close()

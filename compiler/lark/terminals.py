@@ -18,7 +18,7 @@ from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import (
     Assertion,
     Chars,
-    Look,
+    Lookaround,
     PatternError,
     Repetition,
     nodes,
@@ -41,7 +41,7 @@ _END_OF_CASES = 0x1F000
 """No character from here on has another case."""
 _ALIKE_BESIDE = (("i", "\u0130"), ("\u0390", "\u1fd3"), ("\u03b0", "\u1fe3"), ("\ufb05", "\ufb06"))
 """Pairs that `re` takes for the same, and that Python's methods of texts do not turn into one another."""
-_NOT_REGULAR = "depends on the text around it (an anchor, a boundary or a lookaround)"
+_CONTEXT_DEPENDENT = "depends on the text around it (an anchor, a boundary or a lookaround)"
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def _read(source: LarkSource, name: str) -> Terminal:
             named = f"has the flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
             raise source.refusal(name, named, " ".join(instead))
         tree = parse(outer, is_outer=True)
-        if any(isinstance(node, Assertion | Look) for node in nodes(tree)):
-            raise source.refusal(name, _NOT_REGULAR, "Write it without, or use rules.")
+        if any(isinstance(node, Assertion | Lookaround) for node in nodes(tree)):
+            raise source.refusal(name, _CONTEXT_DEPENDENT, "Write it without, or use rules.")
         written, lexed = whole_texts(inner, is_outer=False), whole_texts(outer, is_outer=True)
         part = None if lexed.is_prefix_free else taken_in_part(parse(inner), tree)
     except PatternError as error:

@@ -43,8 +43,8 @@ class CallText:
         if self.is_over:
             return self, b""
         if not self.is_past_number:
-            number, is_whole, text = (self.number + text).partition(self.after_number)
-            if not is_whole:
+            number, has_ended, text = (self.number + text).partition(self.after_number)
+            if not has_ended:
                 return replace(self, number=number), b""
             return replace(self, is_past_number=True).advance(text, matcher)
         if self.end is None or b"}" not in text:
@@ -66,8 +66,8 @@ class CallText:
         """How many bytes of `text` follow the arguments; None if these are not over."""
         for num_read in range(min(len(end), len(text))):
             if text.endswith(b"}" + end[:num_read]) and matcher.accept_string(end[num_read:]):
-                is_whole = matcher.is_completed()
+                is_completed = matcher.is_completed()
                 matcher.rollback(1)
-                if is_whole:
+                if is_completed:
                     return num_read
         return None

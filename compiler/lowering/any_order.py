@@ -57,10 +57,10 @@ class KeyOrders:
 class Following(Protocol):
     """Makes what may stand after some members."""
 
-    def __call__(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
+    def __call__(self, num_written: int, following: Expr | None, *, is_complete: bool) -> Expr | None:
         """The text after `num_written` members.
 
-        `following` begins with the next member, None if there is none; `is_whole`: none has to be written.
+        `following` begins with the next member, None if there is none; `is_complete`: none has to be written.
         """
 
 
@@ -75,5 +75,5 @@ def lower_in_any_order(choices: MemberChoices, rules: RuleTable, after: Followin
             for index, text in enumerate(texts)
             if index not in indices
         )
-        rest[written] = after(len(indices), following, is_whole=choices.are_whole(indices))
+        rest[written] = after(len(indices), following, is_complete=choices.are_complete(indices))
     return rest[0]

@@ -138,10 +138,10 @@ class MemberChoices:
 
     def can_end(self, index: int, state: MemberState) -> bool:
         """Whether no member from an index on needs to be written."""
-        is_whole = state.is_decided and not state.pending and not any(self._required[index:])
-        return is_whole and state.num_members >= self._bounds.low
+        is_complete = state.is_decided and not state.pending and not any(self._required[index:])
+        return is_complete and state.num_members >= self._bounds.low
 
-    def are_whole(self, written: Collection[int]) -> bool:
+    def are_complete(self, written: Collection[int]) -> bool:
         """Whether members at some indices, in whatever order, are written with all that must be written."""
         needed = frozenset[int]().union(*(self._needed.get(index, ()) for index in written))
         needed |= {index for index, is_required in enumerate(self._required) if is_required}

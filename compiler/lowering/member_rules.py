@@ -82,15 +82,15 @@ class MemberRules:
         choices = MemberChoices(self.members, self.constraint.dependent_keys, self.bounds)
         return concat(Literal("{"), lower_in_any_order(choices, self.lowering.rules, self._after_members))
 
-    def _after_members(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
+    def _after_members(self, num_written: int, following: Expr | None, *, is_complete: bool) -> Expr | None:
         """What stands after some members: another one, an undeclared one, or the end of the object."""
         if self._is_over(num_written):
             return None
         # Declared keys cannot come after undeclared ones, and of these there may be too few.
         can_suffice = num_written + self.num_undeclared >= self.low
-        has_extra = is_whole and self.extra is not None and can_suffice
+        has_extra = is_complete and self.extra is not None and can_suffice
         pick = union((following, self._first(num_written) if has_extra else None))
-        can_end = is_whole and num_written >= self.low
+        can_end = is_complete and num_written >= self.low
         if num_written:
             return self._after(self._rule("pick", pick), can_end=can_end)
         return union((pick, _CLOSE if can_end else None))

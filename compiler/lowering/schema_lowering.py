@@ -44,7 +44,7 @@ from compiler.lowering.joined_alternatives import PlacedObject, join_alternative
 from compiler.lowering.listed_values import lower_listed
 from compiler.lowering.lowering import WRITE_OUT, Lowering
 from compiler.lowering.objects import ObjectLowering
-from compiler.lowering.unconstrained import CONTAINERS_AND_NUMBERS, TYPES, Unconstrained
+from compiler.lowering.unconstrained import CONTAINERS_AND_NUMBERS, VALUE_TYPES, Unconstrained
 from compiler.lowering.violations import lower_with_violations
 from compiler.scalars.string_constraint import StringConstraint
 
@@ -231,7 +231,7 @@ class SchemaLowering(Lowering):
             case canonical.FalseView():
                 return None
             case canonical.TrueView():
-                return self._of_types(TYPES, context)
+                return self._of_types(VALUE_TYPES, context)
             case canonical.MultiTypeView(types):
                 return self._of_types(types, context)
             case canonical.ConstView(value):

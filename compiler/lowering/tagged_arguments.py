@@ -31,7 +31,7 @@ from compiler.lowering.member_choices import (
     live_members,
 )
 from compiler.lowering.objects import declared_keys, value_schema
-from compiler.lowering.unconstrained import TYPES
+from compiler.lowering.unconstrained import VALUE_TYPES
 from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
@@ -98,7 +98,7 @@ class TaggedArguments:
         for constraint, keys in alternatives:
             for key in keys:
                 admitted.setdefault(key, set()).update(self._admitted_types(value_schema(constraint, key)))
-        self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
+        self.types = {key: tuple(t for t in VALUE_TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
         self._lowering.reporter.vouch_for(location)
         orders = [self._lowering.key_orders.choose(len(keys)) for _, keys in alternatives]
@@ -148,9 +148,9 @@ class TaggedArguments:
 
     def _admitted_types(self, schema: CanonicalSchema | None) -> list[str]:
         if schema is None:
-            return list(TYPES)
+            return list(VALUE_TYPES)
         no = canonical.Satisfiability.NO
-        return [name for name in TYPES if self._of_types(schema, (name,)).satisfiability() != no]
+        return [name for name in VALUE_TYPES if self._of_types(schema, (name,)).satisfiability() != no]
 
     def _of_types(self, schema: CanonicalSchema | None, types: tuple[str, ...]) -> CanonicalSchema:
         """The values of some types that a schema admits."""
@@ -175,12 +175,12 @@ class TaggedArguments:
         return self._in_order(choose_order(self._lowering.reporter, location, members, constraint, bounds))
 
     def _after_parameters(
-        self, bounds: MemberBounds, num_written: int, following: Expr | None, *, is_whole: bool
+        self, bounds: MemberBounds, num_written: int, following: Expr | None, *, is_complete: bool
     ) -> Expr | None:
         """What stands after some parameters: another one, or nothing."""
         if bounds.high is not None and num_written > bounds.high:
             return None
-        can_end = is_whole and num_written >= bounds.low
+        can_end = is_complete and num_written >= bounds.low
         return self._either(following, EMPTY if can_end else None)
 
     def _in_order(self, choices: MemberChoices) -> Expr | None:

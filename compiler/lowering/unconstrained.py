@@ -14,7 +14,7 @@ from compiler.report import Verdict
 from compiler.scalars.numbers import DIGITS_OF_NUMBERS, IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 
-TYPES = ("null", "boolean", "number", "string", "array", "object")
+VALUE_TYPES = ("null", "boolean", "number", "string", "array", "object")
 """Every JSON value has one of these types."""
 CONTAINERS_AND_NUMBERS = ("number", "array", "object")
 
@@ -34,7 +34,7 @@ class Unconstrained:
         self._lowering.planner.note_string(state, is_plain=True)
         self._lowering.planner.link(context.state, step, [state])
         return self._rules_of(
-            "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in TYPES))
+            "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in VALUE_TYPES))
         )
 
     def note(self, location: SchemaLocation, types: Collection[str] = ()) -> None:

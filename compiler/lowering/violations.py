@@ -42,18 +42,18 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
     if context.is_distinct:
         reason = "demands, inside distinct items, that some key or value fails a schema"
         raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED)
-    alternatives, is_whole = _without_violations(lowering, constraint, location)
+    alternatives, is_exhaustive = _without_violations(lowering, constraint, location)
     if not lowering.key_orders.is_any_wanted:
         placed = [PlacedObject(alternative, location) for alternative in alternatives]
         joined, rest = join_alternatives(lowering, placed)
         alternatives = [constraint for constraint, _ in (*joined, *rest)]
     written = union([ObjectLowering(lowering, alternative, context).lower() for alternative in alternatives])
-    if written is None and not is_whole:
+    if written is None and not is_exhaustive:
         reason = "demands that too many keys or values fail a schema"
         raise lowering.reporter.refusal(location, "not", reason, _TELL_APART)
     note = "one chosen member fails the schema, the others are free to"
     lowering.reporter.note(location, "not", Verdict.NARROWED, note)
-    if not is_whole:
+    if not is_exhaustive:
         note = f"{_NUM_CHOSEN} of the many choices of members that fail schemas"
         lowering.reporter.note(location, "not", Verdict.NARROWED, note)
     return written
@@ -67,7 +67,7 @@ def _without_violations(
     A failing member has a declared key, which becomes required, or it is one member under an undeclared key.
     With it, whether these are all choices, or some of too many.
     """
-    alternatives, is_whole = [replace(constraint, violations=())], True
+    alternatives, is_exhaustive = [replace(constraint, violations=())], True
     for violation in constraint.violations:
         failing = _failing_member(lowering, violation, location)
         choices = (
@@ -77,8 +77,8 @@ def _without_violations(
         )
         chosen = list(islice(choices, MAX_CHOICES + 1))
         has_room = len(chosen) <= MAX_CHOICES
-        alternatives, is_whole = chosen if has_room else chosen[:_NUM_CHOSEN], is_whole and has_room
-    return alternatives, is_whole
+        alternatives, is_exhaustive = chosen if has_room else chosen[:_NUM_CHOSEN], is_exhaustive and has_room
+    return alternatives, is_exhaustive
 
 
 def _choices(

@@ -29,8 +29,8 @@ _BYTES_AN_ATTEMPT = 512
 """An attempt counts once more for every so many bytes of its text."""
 _MARKED_BYTES_AN_ATTEMPT = 128
 """The same where keys are marked, which takes longer to read."""
-_PATIENCE = 120
-"""The attempts that get no further, one after another, before longer ones are tried."""
+_MAX_FRUITLESS = 120
+"""The attempts, one after another, that a patient search lets get no further before it tries longer ones."""
 _MARK = re.compile(KEY_MARK.encode())
 _MOST_CHANGED = 3
 """The containers that a piece may change: one is closed, or gets an element, and the one around it."""
@@ -51,7 +51,7 @@ class SearchBudget:
     has_given_up: bool = False
     """Whether a larger budget might have found more."""
 
-    def spend(self, num_attempts: int) -> None:
+    def spend_attempts(self, num_attempts: int) -> None:
         """Count attempts.
 
         Raises:
@@ -70,7 +70,7 @@ class SearchBudget:
         self.has_given_up |= num_bytes > self.most_guarded_bytes
         return num_bytes <= self.most_guarded_bytes
 
-    def allows(self, num_bytes: int) -> bool:
+    def try_spend_bytes(self, num_bytes: int) -> bool:
         """Count bytes; False, and nothing is counted, if they are too many."""
         if num_bytes > self.num_bytes_left:
             self.has_given_up = True
@@ -186,7 +186,7 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
-    searches = [_Search(state, cursor, patience) for patience in (_PATIENCE, math.inf)]
+    searches = [_Search(state, cursor, patience) for patience in (_MAX_FRUITLESS, math.inf)]
     while all(search.is_open for search in searches):
         search = min(searches, key=lambda search: search.num_spent)  # texts of one may be much longer
         before = budget.num_left
@@ -228,7 +228,7 @@ class _Search:
         if not self._attempts or self._num_in_vain > self._patience:
             self._allow_more()
         rank, attempt = self._attempts.pop()
-        budget.spend(1 + attempt.length // self._bytes_an_attempt)
+        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
         self._num_in_vain += 1
         node = attempt.begun()
         if node is None:
@@ -274,7 +274,7 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
         if completed is not None and completed.is_complete:
             return after, rest[ends[-1] :]
     while ends:
-        budget.spend(1 + len(rest) // _MARKED_BYTES_AN_ATTEMPT)
+        budget.spend_attempts(1 + len(rest) // _MARKED_BYTES_AN_ATTEMPT)
         end = ends[0]
         after = node.advance(rest[:end])
         if after is None:

@@ -57,7 +57,7 @@ class Assertion:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Lookaround:
     """A lookahead or lookbehind: `(?=a)`, `(?<!a)`."""
 
     item: "PatternNode"
@@ -65,7 +65,7 @@ class Look:
     is_negative: bool
 
 
-PatternNode = Chars | Concat | Alternation | Repetition | Assertion | Look
+PatternNode = Chars | Concat | Alternation | Repetition | Assertion | Lookaround
 
 
 MAX_PATTERN = 10_000
@@ -200,7 +200,7 @@ class _Parser:
         return items[0] if len(items) == 1 else Concat(tuple(items))
 
     def quantified(self, item: PatternNode) -> PatternNode:
-        if isinstance(item, Assertion | Look):
+        if isinstance(item, Assertion | Lookaround):
             self.refuse(Place.AFTER_ASSERTION)
         counts = self.counts()
         if counts is None:
@@ -283,7 +283,7 @@ class _Parser:
         self.is_outer ^= flips
         if not self.take(")"):
             raise PatternError("has an unclosed group", r"Close it, or write \( for the parenthesis.")
-        return item if look is None else Look(item, is_ahead=look[0], is_negative=look[1])
+        return item if look is None else Lookaround(item, is_ahead=look[0], is_negative=look[1])
 
     def lookaround(self) -> tuple[bool, bool] | None:
         for text, kind in (
@@ -412,5 +412,5 @@ def nodes(node: PatternNode) -> Iterator[PatternNode]:
         case Concat(children) | Alternation(children):
             for child in children:
                 yield from nodes(child)
-        case Repetition(item) | Look(item):
+        case Repetition(item) | Lookaround(item):
             yield from nodes(item)

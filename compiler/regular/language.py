@@ -14,7 +14,7 @@ from compiler.regular.ecma import (
     Assertion,
     Chars,
     Concat,
-    Look,
+    Lookaround,
     PatternError,
     PatternNode,
     Repetition,
@@ -72,7 +72,7 @@ def _counted(node: PatternNode) -> Repetition | None:
     """The item of an anchored pattern with lookarounds, if it is one class of characters that is repeated."""
     match node:
         case Concat((Assertion("^"), *inner, Assertion("$"))):
-            items = [item for item in inner if not isinstance(item, Look)]
+            items = [item for item in inner if not isinstance(item, Lookaround)]
             match items:
                 case [Repetition(Chars()) as item] if len(inner) > 1:
                     return item
@@ -191,7 +191,7 @@ def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
 
 def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
     """As `nfa.search`, for trees that may have lookarounds."""
-    if not any(isinstance(inner, Look) for inner in nodes(node)):
+    if not any(isinstance(inner, Lookaround) for inner in nodes(node)):
         return nfa.search(node, alphabet)
     match node:
         case Alternation(options):
@@ -207,11 +207,11 @@ def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
     start, end = Assertion("^"), Assertion("$")
     conditions: list[tuple[PatternNode, bool]] = []
     if items[0] == start:
-        while len(items) > 1 and isinstance(look := items[1], Look) and look.is_ahead:
+        while len(items) > 1 and isinstance(look := items[1], Lookaround) and look.is_ahead:
             conditions.append((Concat((start, look.item)), look.is_negative))
             del items[1]
     if items[-1] == end:
-        while len(items) > 1 and isinstance(look := items[-2], Look) and not look.is_ahead:
+        while len(items) > 1 and isinstance(look := items[-2], Lookaround) and not look.is_ahead:
             conditions.append((Concat((look.item, end)), look.is_negative))
             del items[-2]
     if not conditions:
@@ -229,8 +229,8 @@ def _with_lookaheads(node: PatternNode, alphabet: Alphabet) -> Dfa:
     What may follow a lookahead is an automaton of its own, which does not know what is before that position.
     So it can have no assertion that asks for this.
     """
-    rests: dict[Look, Dfa] = {}
-    for look in (inner for inner in nodes(node) if isinstance(inner, Look)):
+    rests: dict[Lookaround, Dfa] = {}
+    for look in (inner for inner in nodes(node) if isinstance(inner, Lookaround)):
         if not look.is_ahead:
             raise PatternError(MISPLACED_LOOKBEHIND)
         if any(isinstance(inner, Assertion) and inner.kind[0] in "^bB" for inner in nodes(look.item)):

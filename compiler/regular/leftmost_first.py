@@ -4,12 +4,12 @@ Python's `re`, like most engines, takes the first way to match that succeeds, no
 `a|ab` takes `a`. Automata know only which texts a pattern matches. Where every text of a pattern is taken
 whole, the way that is taken is always the longest: both kinds of engines split a text alike.
 
-The ways to match are followed at the same time, in the order in which they are tried (Pike; Cox, "Regular
-Expression Matching: the Virtual Machine Approach", 2009). One that succeeds cuts off those after it. A text
-is taken in part if only a way that was cut off reads all of it.
+The ways to match are followed at the same time, as threads in the order in which they are tried (Pike; Cox,
+"Regular Expression Matching: the Virtual Machine Approach", 2009). One that succeeds cuts off those after it.
+A text is taken in part if only a thread that was cut off reads all of it.
 
 A pattern has two readings (`compiler.regular.ecma`). Texts are written in the inner one. An engine reads
-something between it and the outer one, so that a way may cut off others if it exists in the outer one.
+something between it and the outer one, so that a thread may cut off others if it exists in the outer one.
 """
 
 from collections import deque
@@ -47,31 +47,31 @@ def taken_in_part(inner: PatternNode, outer: PatternNode) -> TakenInPart | None:
     Raises:
         PatternError: they have, or it takes too many steps to find out.
     """
-    ways = _Ways(inner, outer)
-    seen = {ways.start}
-    pending = deque([(ways.start, "", 0)])
+    threads = _Threads(inner, outer)
+    seen = {threads.start}
+    pending = deque([(threads.start, "", 0)])
     while pending:
-        fronts, text, num_taken = pending.popleft()
-        if ways.has_surely_ended(fronts.cut_off) and not ways.has_surely_ended(fronts.tried):
+        frontier, text, num_taken = pending.popleft()
+        if threads.has_surely_ended(frontier.cut_off) and not threads.has_surely_ended(frontier.tried):
             return TakenInPart(text, text[:num_taken])
-        if ways.has_ended(fronts.tried):
+        if threads.has_ended(frontier.tried):
             num_taken = len(text)
-        for symbol, following in ways.successors(fronts):
+        for symbol, following in threads.successors(frontier):
             if following not in seen:
                 seen.add(following)
-                pending.append((following, text + _character(ways.alphabet.atoms[symbol]), num_taken))
+                pending.append((following, text + _character(threads.alphabet.atoms[symbol]), num_taken))
     return None
 
 
-_Way = tuple[int, bool]
-"""The state of the NFA that a way has reached, and whether it is sure: it exists in the inner reading too."""
+_Thread = tuple[int, bool]
+"""The state of the NFA that a way to match has reached, and whether it exists in the inner reading too."""
 
 
-class _Fronts(NamedTuple):
-    """How far all ways have come in a text: those that are tried, in their order, and those cut off."""
+class _Frontier(NamedTuple):
+    """All threads after a text: those that are tried, in their order, and those cut off."""
 
-    tried: tuple[_Way, ...]
-    cut_off: frozenset[_Way]
+    tried: tuple[_Thread, ...]
+    cut_off: frozenset[_Thread]
 
 
 class _OrderedNfa(Nfa):
@@ -139,7 +139,7 @@ def _may_be_empty(node: PatternNode) -> bool:
             return False
 
 
-class _Ways:
+class _Threads:
     """Follows all ways to match at the same time."""
 
     def __init__(self, inner: PatternNode, outer: PatternNode) -> None:
@@ -152,19 +152,19 @@ class _Ways:
         self._num_steps = 0
         self.start = self._closed([(start, True)], ())
 
-    def has_ended(self, ways: Iterable[_Way]) -> bool:
-        """Whether the text may end here by one of the ways."""
-        return any(state == self._final for state, _ in ways)
+    def has_ended(self, threads: Iterable[_Thread]) -> bool:
+        """Whether the text may end here by one of the threads."""
+        return any(state == self._final for state, _ in threads)
 
-    def has_surely_ended(self, ways: Collection[_Way]) -> bool:
-        """Whether the text is one of the inner reading, by one of the ways."""
-        return (self._final, True) in ways
+    def has_surely_ended(self, threads: Collection[_Thread]) -> bool:
+        """Whether the text is one of the inner reading, by one of the threads."""
+        return (self._final, True) in threads
 
-    def successors(self, fronts: _Fronts) -> Iterator[tuple[int, _Fronts]]:
+    def successors(self, frontier: _Frontier) -> Iterator[tuple[int, _Frontier]]:
         """Each symbol that goes on in the inner reading, with what it leads to."""
-        targets: dict[int, tuple[list[_Way], list[_Way]]] = {}
-        for index, ways in enumerate(fronts):
-            for state, is_sure in ways:
+        targets: dict[int, tuple[list[_Thread], list[_Thread]]] = {}
+        for index, threads in enumerate(frontier):
+            for state, is_sure in threads:
                 symbols, target = self._outer.transitions[state]
                 sure_symbols, _ = self._inner.transitions[state]
                 self._count(len(symbols))
@@ -175,35 +175,35 @@ class _Ways:
             if any(is_sure for _, is_sure in (*tried, *cut_off)):
                 yield symbol, self._closed(tried, cut_off)
 
-    def _closed(self, tried: Iterable[_Way], cut_off: Iterable[_Way]) -> _Fronts:
-        """What some ways reach without a symbol, without the states that only pass on."""
-        reached: dict[_Way, None] = {}
-        in_order: list[_Way] = []
+    def _closed(self, tried: Iterable[_Thread], cut_off: Iterable[_Thread]) -> _Frontier:
+        """What some threads reach without a symbol, without the states that only pass on."""
+        reached: dict[_Thread, None] = {}
+        in_order: list[_Thread] = []
         has_ended = False
-        for way in self._reached(tried, reached):
-            is_end = way[0] == self._final
-            if is_end or (self._is_lasting(way) and not has_ended):
-                in_order.append(way)
+        for thread in self._reached(tried, reached):
+            is_end = thread[0] == self._final
+            if is_end or (self._is_lasting(thread) and not has_ended):
+                in_order.append(thread)
             has_ended |= is_end
         for _ in self._reached(cut_off, reached):
             pass
         lasting = filter(self._is_lasting, reached.keys() - set(in_order))
-        return _Fronts(tuple(in_order), frozenset(lasting))
+        return _Frontier(tuple(in_order), frozenset(lasting))
 
-    def _is_lasting(self, way: _Way) -> bool:
-        return way[0] == self._final or bool(self._outer.transitions[way[0]][0])
+    def _is_lasting(self, thread: _Thread) -> bool:
+        return thread[0] == self._final or bool(self._outer.transitions[thread[0]][0])
 
-    def _reached(self, ways: Iterable[_Way], reached: dict[_Way, None]) -> Iterator[_Way]:
-        """Add to `reached` what some ways reach without a symbol, in order, and yield what is added."""
-        for first in ways:
+    def _reached(self, threads: Iterable[_Thread], reached: dict[_Thread, None]) -> Iterator[_Thread]:
+        """Add to `reached` what some threads reach without a symbol, in order, and yield what is added."""
+        for first in threads:
             stack = [first]
             while stack:
-                way = state, is_sure = stack.pop()
-                if way in reached or (state, True) in reached:
+                thread = state, is_sure = stack.pop()
+                if thread in reached or (state, True) in reached:
                     continue
                 self._count(1)
-                reached[way] = None
-                yield way
+                reached[thread] = None
+                yield thread
                 stack += [(target, is_sure) for _, target in reversed(self._outer.epsilon[state])]
 
     def _count(self, num_steps: int) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from compiler.regular.dfa import DEAD, Alphabet, Dfa, TooManyStates
-from compiler.regular.ecma import Look, PatternNode
+from compiler.regular.ecma import Lookaround, PatternNode
 from compiler.regular.nfa import MAX_NFA_STATES, Nfa
 
 _Ahead = frozenset[tuple[int, int]]
@@ -27,7 +27,7 @@ class _Thread(NamedTuple):
     ahead: _Ahead
 
 
-def search(node: PatternNode, alphabet: Alphabet, rests: Mapping[Look, Dfa]) -> Dfa:
+def search(node: PatternNode, alphabet: Alphabet, rests: Mapping[Lookaround, Dfa]) -> Dfa:
     """The automaton of the texts in which the tree matches somewhere.
 
     `rests` has, for each lookahead, the automaton of the texts that may follow its position.
@@ -42,7 +42,7 @@ def search(node: PatternNode, alphabet: Alphabet, rests: Mapping[Look, Dfa]) -> 
 class _Threads(Nfa):
     """The NFA of threads. They have numbers of their own, and are made as they are reached."""
 
-    def __init__(self, alphabet: Alphabet, rests: Mapping[Look, Dfa]) -> None:
+    def __init__(self, alphabet: Alphabet, rests: Mapping[Lookaround, Dfa]) -> None:
         super().__init__(alphabet)
         self._rests = list(rests.values())
         self._numbers = {look: number for number, look in enumerate(rests)}
@@ -55,7 +55,7 @@ class _Threads(Nfa):
 
     def build(self, node: PatternNode, following: int) -> int:
         """As of any NFA; a lookahead is a state without a symbol."""
-        if not isinstance(node, Look) or node not in self._numbers:
+        if not isinstance(node, Lookaround) or node not in self._numbers:
             return super().build(node, following)
         entry = self.new_state()
         self._passing[entry] = self._numbers[node], following

@@ -17,7 +17,7 @@ from compiler.regular.ecma import (
     Assertion,
     Chars,
     Concat,
-    Look,
+    Lookaround,
     PatternError,
     PatternNode,
     Repetition,
@@ -37,7 +37,7 @@ def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
         case Concat(parts) | Alternation(parts):
             for part in parts:
                 yield from sets_of(part)
-        case Repetition(item) | Look(item):
+        case Repetition(item) | Lookaround(item):
             yield from sets_of(item)
         case Assertion("$?"):
             yield _LINE_BREAK
@@ -123,7 +123,7 @@ class Nfa:
                 entry = self.new_state()
                 self.epsilon[entry] = [(kind, following)]
                 return entry
-            case Look():
+            case Lookaround():
                 raise PatternError(MISPLACED_LOOKBEHIND)
 
     def _repeat(self, item: PatternNode, low: int, high: int | None, following: int) -> int:

@@ -252,7 +252,7 @@ class StringLowering:
         ending which the closer writes.
         """
         try:
-            automaton = string_automaton(dfa, low, is_whole=True)
+            automaton = string_automaton(dfa, low, enforces_pattern=True)
         except TooManyStates:
             return None
         bound = LengthBound(UNBOUNDED if high is None else high, automaton)

@@ -83,7 +83,7 @@ class CompiledGrammar:
             if texts or num_tried >= num_attempts:
                 budget.has_given_up |= not texts
                 return texts
-        if not budget.allows(_BYTES_TO_READ):
+        if not budget.try_spend_bytes(_BYTES_TO_READ):
             return ()
         texts = (*Recogniser.of(self.network).completions(budget),)
         self._shortest_texts[num_attempts] = texts

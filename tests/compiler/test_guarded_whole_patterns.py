@@ -45,26 +45,29 @@ def _all_whole(monkeypatch):
     monkeypatch.setattr(strings, "MAX_COST_BESIDE_GUARD", -1)
 
 
-def is_whole(compiled):
-    return any(bound.is_whole for bound in bounds_of(compiled))
+def enforces_pattern(compiled):
+    return any(bound.enforces_pattern for bound in bounds_of(compiled))
 
 
 def admits_any_text(bound):
-    """Whether the only state that texts lead to is accepting, lone surrogates aside."""
-    automaton = bound.automaton
-    following = {
-        automaton.transitions[0][kind]
-        for start, kind in zip(automaton.starts, automaton.classes, strict=True)
-        if not 0xD800 <= start < 0xE000 and start <= 0x10FFFF
-    }
-    return automaton.accepting == {0} and following == {0}
+    """Whether it admits all texts, or all that are long enough, lone surrogates aside."""
+    automaton, state = bound.automaton, 0
+    while True:
+        following = {
+            automaton.transitions[state][kind]
+            for start, kind in zip(automaton.starts, automaton.classes, strict=True)
+            if not 0xD800 <= start < 0xE000 and start <= 0x10FFFF
+        }
+        if len(following) != 1 or following == {state}:
+            return following == {state} and state in automaton.accepting
+        (state,) = following
 
 
 @pytest.mark.parametrize("pattern", PASSWORDS)
 def test_passwords_are_what_validators_take_for_them(pattern):
     schema = {**STRING, "pattern": pattern}
     compiled, rng = compile_schema(schema), random.Random(pattern)
-    assert is_whole(compiled)
+    assert enforces_pattern(compiled)
     assert [entry.verdict for entry in compiled.report if entry.keyword == "pattern"] == [Verdict.GUARDED]
     num_valid = 0
     for _ in range(2000):
@@ -85,8 +88,8 @@ def test_masks_of_passwords_are_those_of_rules(pattern, wrap):
     schema = wrap({**STRING, "pattern": pattern})
     vocabulary, rng = made_up_vocabulary(), random.Random(pattern)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), counted_by_rules(schema, vocabulary)
-    assert is_whole(guarded)
-    assert not is_whole(counting)
+    assert enforces_pattern(guarded)
+    assert not enforces_pattern(counting)
     for _ in range(6):
         compare(guarded, counting, schema, rng)
     for slack in range(0, 24, 3):
@@ -98,7 +101,7 @@ def test_masks_of_passwords_in_a_real_vocabulary_are_those_of_rules(pattern):
     schema = in_object({**STRING, "pattern": pattern})
     vocabulary, rng = named_vocabulary("qwen3"), random.Random(pattern)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), counted_by_rules(schema, vocabulary)
-    assert is_whole(guarded)
+    assert enforces_pattern(guarded)
     for _ in range(5):
         compare(guarded, counting, schema, rng)
     for slack in range(0, 12, 3):
@@ -138,7 +141,7 @@ def test_masks_of_any_pattern_are_those_of_rules(looks, body, least, longest, se
         counting = counted_by_rules(schema, vocabulary)
     except UnsupportedSchema:
         reject()
-    assume(is_whole(guarded))
+    assume(enforces_pattern(guarded))
     assume(not any(map(admits_any_text, bounds_of(guarded))))  # rules let such a text have more spellings
     assume(not any(entry.verdict == Verdict.NARROWED and entry.note for entry in counting.report))
     for _ in range(3):
@@ -156,8 +159,8 @@ def test_a_guard_keeps_only_what_costs_too_much(monkeypatch):
         {"format": "uri"},
         {"minLength": 16},
     ]
-    assert [is_whole(compile_schema({**STRING, **costs})) for costs in costly] == [True] * len(costly)
-    assert [is_whole(compile_schema({**STRING, **costs})) for costs in cheap] == [False] * len(cheap)
+    assert [enforces_pattern(compile_schema({**STRING, **costs})) for costs in costly] == [True] * len(costly)
+    assert [enforces_pattern(compile_schema({**STRING, **costs})) for costs in cheap] == [False] * len(cheap)
 
 
 def test_a_guarded_text_is_stored_and_read_back():
@@ -179,7 +182,7 @@ def test_a_bound_that_no_text_meets_admits_nothing():
 def test_an_unlimited_password_is_closed_at_any_budget():
     schema = {"type": "array", "items": {**STRING, "pattern": PASSWORDS[1]}, "minItems": 3}
     compiled, rng = compile_schema(schema, tokenizer=made_up_vocabulary()), random.Random(1)
-    assert is_whole(compiled)
+    assert enforces_pattern(compiled)
     for slack in range(0, 40, 4):
         close(compiled, schema, rng, slack)
 
