@@ -13,9 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from adapter.phrases import PHRASES
 from adapter.values import KINDS, PARAMETRIC, VOCABULARY, Kind, Value, choices, several
 
 REQUESTS = Path(__file__).parent / "requests"
+_KINDS = KINDS | PHRASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ def _kind(text: str) -> Kind:
         return choices({value: spoken or value for value, _, spoken in pairs})
     name, _, arguments = text.rstrip(")").partition("(")
     if name == "list":
-        return several(KINDS[arguments])
-    return PARAMETRIC[name](*json.loads(f"[{arguments}]")) if arguments else KINDS[name]
+        return several(_KINDS[arguments])
+    return PARAMETRIC[name](*json.loads(f"[{arguments}]")) if arguments else _KINDS[name]
 
 
 _TOKEN = re.compile(r"\{(\w+)(?:=(\w+))?\}|[()\[\]|]|[^{}()\[\]|]+")

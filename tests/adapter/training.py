@@ -64,7 +64,12 @@ RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
     {
         "cpu": AdapterRecipe(),
         "gpu": AdapterRecipe(
-            batch_tokens=16_384, pool_size=768, learning_rate=8e-4, warmup_steps=60, synthetic=0.3
+            batch_tokens=16_384,
+            pool_size=768,
+            learning_rate=8e-4,
+            warmup_steps=60,
+            synthetic=0.3,
+            spelling=0.1,
         ),
         "spelling": AdapterRecipe(learning_rate=2e-4, spelling=0.6, synthetic=0.1, max_length=1024),
     }

@@ -98,6 +98,11 @@ def in_words(number: int) -> str:
     return _TENS[tens] + (f"-{_SMALL[ones]}" if ones else "")
 
 
+def text_kind(draw: Callable[[Random], Value]) -> Kind:
+    """A kind of any texts."""
+    return Kind(_TEXT, draw)
+
+
 def _known_or_new(known: tuple[str, ...], invent: Callable[[Random], str]) -> Kind:
     """Texts, of which half are invented."""
 
@@ -105,10 +110,10 @@ def _known_or_new(known: tuple[str, ...], invent: Callable[[Random], str]) -> Ki
         text = rng.choice(known) if rng.random() < 0.5 else invent(rng)
         return Value(text, text)
 
-    return Kind(_TEXT, draw)
+    return text_kind(draw)
 
 
-def _word(rng: Random) -> str:
+def any_word(rng: Random) -> str:
     """A word in lower case: of the vocabulary, or invented."""
     return rng.choice(_LOWER) if rng.random() < 0.6 else words.syllables(rng)
 
@@ -120,7 +125,7 @@ def _name(rng: Random) -> str:
 
 def _noun(rng: Random) -> str:
     """One word or two in lower case."""
-    return " ".join(_word(rng) for _ in range(rng.choice((1, 1, 2))))
+    return " ".join(any_word(rng) for _ in range(rng.choice((1, 1, 2))))
 
 
 def _of_vocabulary(rng: Random) -> str:
@@ -306,7 +311,7 @@ def _station(rng: Random) -> str:
 def _service(rng: Random) -> str:
     return rng.choice(
         (
-            _word(rng),
+            any_word(rng),
             f"{words.syllables(rng, 1, 2)}-{words.syllables(rng, 1, 2)}",
             f"{rng.choice(('db', 'api', 'web'))}-{words.digits(rng, 1, 2)}",
         )
@@ -358,8 +363,8 @@ KINDS: dict[str, Kind] = {
     "city": _known_or_new(_POOLS["cities"], _name),
     "thing": _known_or_new(_POOLS["things"], _noun),
     "food": _known_or_new(_POOLS["foods"], _noun),
-    "drug": _known_or_new(_POOLS["drugs"], _word),
-    "subject": _known_or_new(_POOLS["subjects"], _word),
+    "drug": _known_or_new(_POOLS["drugs"], any_word),
+    "subject": _known_or_new(_POOLS["subjects"], any_word),
     "person": _written(_person),
     "doctor": _written(lambda rng: f"Dr. {rng.choice((rng.choice(_POOLS['surnames']), _name(rng)))}"),
     "company": _written(_company),
@@ -370,11 +375,11 @@ KINDS: dict[str, Kind] = {
     "street": _written(_street),
     "code": _written(words.code),
     "plate": _written(_plate),
-    "word": _written(_word),
+    "word": _written(any_word),
     "service": _written(_service),
     "flagname": _written(lambda rng: words.identifier(rng, 2)),
-    "channel": _written(lambda rng: rng.choice(("", "#")) + _word(rng)),
-    "hostname": _written(lambda rng: f"{_word(rng)}.{words.syllables(rng, 1, 2)}.example"),
+    "channel": _written(lambda rng: rng.choice(("", "#")) + any_word(rng)),
+    "hostname": _written(lambda rng: f"{any_word(rng)}.{words.syllables(rng, 1, 2)}.example"),
     "filename": _written(lambda rng: words.path(rng).rpartition("/")[2]),
     "url": _written(
         lambda rng: f"https://{words.syllables(rng, 1, 2)}.example/{words.syllables(rng, 1, 2)}",
@@ -386,7 +391,7 @@ KINDS: dict[str, Kind] = {
         {"type": "string"},
         {"type": "string", "pattern": "^[A-Z]+$"},
     ),
-    "quoted": Kind(_TEXT, _quoted),
+    "quoted": text_kind(_quoted),
     "minutes": Kind(({"type": "integer"}, {"type": "integer", "minimum": 1}), _minutes),
     "percent": Kind(({"type": "integer"}, {"type": "integer", "minimum": 0, "maximum": 100}), _percent),
     "clock": Kind((_HOURS, _HOURS | {"pattern": r"^\d\d:\d\d$"}), _clock),
