@@ -72,9 +72,12 @@ RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
             spelling=0.1,
         ),
         "spelling": AdapterRecipe(learning_rate=2e-4, spelling=0.6, synthetic=0.1, max_length=1024),
+        "further": AdapterRecipe(
+            learning_rate=2e-4, batch_tokens=4096, warmup_steps=10, spelling=0.1, max_length=1024
+        ),
     }
 )
-"""Recipes by device, and one that trains an adapter further with words to copy; the adapter has the same shape."""
+"""Recipes by device, and two that train an adapter further on a CPU: with words to copy, and with larger batches."""
 
 
 @dataclass(slots=True)
