@@ -17,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jsonschema_rs
@@ -73,26 +73,30 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
     if is_referred_to or any("$schema" in schema and schema["$schema"] != own for schema in inside(document)):
         return document
     can_copy = all(target == [""] or _is_definition(target) for target in targets)
-
-    def change(schema: dict[str, Any]) -> dict[str, Any]:
-        rest, conditions = _take_conditions(schema, draft)
-        if len(conditions) < 2:
-            return schema
-        copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
-        is_copied = can_copy and bool(rest.keys() & UNEVALUATED) and _is_unnamed(copied)
-        try:
-            written = _Cases(draft, len(json.dumps(copied)) if is_copied else 0).of(conditions, frozenset())
-        except (_TooLarge, jsonschema_rs.ValidationError, canonical.CanonicalizationError):
-            return schema
-        if not is_copied or "oneOf" not in written[0]:
-            return {**rest, "allOf": [*rest.get("allOf", []), *written]}
-        cases = [
-            {**copied, "allOf": [*rest.get("allOf", []), case, *written[1:]]} for case in written[0]["oneOf"]
-        ]
-        return {**{keyword: rest[keyword] for keyword in rest if keyword in STRUCTURE}, "oneOf": cases}
-
-    changed = transformed(document, change)
+    changed = transformed(document, partial(_in_cases, draft=draft, can_copy=can_copy))
     return document if changed == document else changed
+
+
+def _in_cases(schema: dict[str, Any], *, draft: int, can_copy: bool) -> dict[str, Any]:
+    """A schema with its own conditions as cases; those of its subschemas are cases already.
+
+    `can_copy`: no reference leads into the document, but for its definitions, so that parts may be copied.
+    """
+    rest, conditions = _take_conditions(schema, draft)
+    if len(conditions) < 2:
+        return schema
+    copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
+    is_copied = can_copy and bool(rest.keys() & UNEVALUATED) and _is_unnamed(copied)
+    try:
+        written = _Cases(draft, len(json.dumps(copied)) if is_copied else 0).of(conditions, frozenset())
+    except (_TooLarge, jsonschema_rs.ValidationError, canonical.CanonicalizationError):
+        return schema
+    if not is_copied or "oneOf" not in written[0]:
+        return {**rest, "allOf": [*rest.get("allOf", []), *written]}
+    cases = [
+        {**copied, "allOf": [*rest.get("allOf", []), case, *written[1:]]} for case in written[0]["oneOf"]
+    ]
+    return {**{keyword: rest[keyword] for keyword in rest if keyword in STRUCTURE}, "oneOf": cases}
 
 
 def references_in(documents: Iterable[Any]) -> frozenset[str]:
