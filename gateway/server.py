@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         finally:
             aborting.cancel()
             if self.force_exit:
-                self._log_forced_exit()
+                await self._end_at_once()
             sys.setswitchinterval(self._usual_switch_s)
             gc.unfreeze()  # otherwise libraries complain about objects that are left at the end
             # After a second interrupt, the application has not closed them. Done here, because uvicorn
@@ -86,9 +86,17 @@ class Server(uvicorn.Server):
         await asyncio.sleep(self._drain_s)
         await self._runtime.close()
 
-    def _log_forced_exit(self) -> None:
-        """Log one line instead of the traceback that Uvicorn logs for each cancelled task."""
-        _log.warning("interrupted twice: %d requests are cut off", len(self.server_state.tasks))
+    async def _end_at_once(self) -> None:
+        """End the answers with an error after a second interrupt, and wait a moment until it is sent.
+
+        Uvicorn would log a traceback for each request that does not end in time: this logs one line.
+        """
+        requests = set(self.server_state.tasks)
+        closing = asyncio.create_task(self._runtime.close())
+        _, unfinished = await asyncio.wait({closing, *requests}, timeout=ABORT_S)
+        num_cut = len(requests & unfinished)
+        num_ended = len(requests) - num_cut
+        _log.warning("interrupted twice: %d answers ended early, %d were cut off", num_ended, num_cut)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 

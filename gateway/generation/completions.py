@@ -214,6 +214,7 @@ class Completions:
             request_id=request.request_id,
             model_id=prepared.model.model_id,
             num_choices=turn.num_choices,
+            sampling=request.sampling,
             is_named=prepared.tool_choice.is_named,
             has_logprobs=turn.num_logprobs is not None,
             toolsets=tuple(revision.summary for revision in prepared.revisions),

@@ -16,7 +16,7 @@ from gateway.generation.custom_inputs import InputReader
 from gateway.generation.inspected_tokens import InspectedTokens
 from gateway.http.deadline import GRACE_S, Deadline
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
-from runtime.request import Message
+from runtime.request import Message, Sampling
 from runtime.selection import Selection
 from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch, ToolSearchResult
 from toolspecs.toolset import RevisionSummary, ToolsetReference
@@ -96,6 +96,8 @@ class Generation:
     request_id: str
     model_id: str
     num_choices: int
+    sampling: Sampling
+    """How its tokens are sampled: as the request says, and else as the model's card does."""
     is_named: bool
     has_logprobs: bool
     toolsets: tuple[RevisionSummary, ...]

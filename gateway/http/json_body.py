@@ -102,7 +102,7 @@ def convert(value: Any, shape: type[T]) -> T:
     except msgspec.ValidationError as error:
         detail, path = _reason_and_path(str(error))
         actual = value_at(value, path)
-        expected = expected_at(shape, path, actual)
+        expected = expected_at(shape, path, value)
         if unknown := _UNKNOWN.fullmatch(detail):
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
@@ -226,19 +226,24 @@ class Expected:
 
 
 def expected_at(shape: Any, path: str, value: Any) -> Expected:
-    """What the msgspec type `shape` admits at a path such as `messages[0].role`, where `value` is now."""
+    """What the msgspec type `shape`, of which `value` should be, admits at a path such as `messages[0].role`.
+
+    Where the value has the tag of one alternative, only that one counts.
+    """
     types = list(types_of(shape))
-    for step in _STEP.finditer(path):
-        types = list(types_below(types, step[1]))
+    for key, index in _steps(path):
+        meant = struct_of(value, types)
+        types = list(types_below(types if meant is None else (meant,), key))
+        value = _inner(value, key, index)
     structs = [kind for kind in types if isinstance(kind, inspect.StructType)]
-    literals = [value for kind in types for value in _values_of(kind)]
+    literals = [literal for kind in types for literal in _values_of(kind)]
     tag_field = next((kind.tag_field for kind in structs if kind.tag_field), "")
     tag = value.get(tag_field) if isinstance(value, dict) else None
-    meant = [kind for kind in structs if not kind.tag_field or kind.tag == tag]
-    fields = [tag_field, *(field.encode_name for kind in meant for field in kind.fields)]
+    meant_structs = [kind for kind in structs if not kind.tag_field or kind.tag == tag]
+    fields = [tag_field, *(field.encode_name for kind in meant_structs for field in kind.fields)]
     return Expected(
-        tuple(map(str, literals)),
-        tuple(str(kind.tag) for kind in structs if kind.tag_field),
+        tuple(dict.fromkeys(map(str, literals))),
+        tuple(dict.fromkeys(str(kind.tag) for kind in structs if kind.tag_field)),
         tag_field,
         tuple(dict.fromkeys(filter(None, fields))),
     )
@@ -249,14 +254,23 @@ def value_at(value: Any, path: str) -> Any:
 
     The path may contain client text and need not exist.
     """
-    for key, index in (step.groups() for step in _STEP.finditer(path)):
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and index and re.fullmatch("[0-9]+", index) and int(index) < len(value):
-            value = value[int(index)]
-        else:
-            return None
+    for key, index in _steps(path):
+        value = _inner(value, key, index)
     return value
+
+
+def _steps(path: str) -> Iterator[tuple[str | None, str | None]]:
+    """The steps of a path: the key of each, or else its index."""
+    yield from ((step[1], step[2]) for step in _STEP.finditer(path))
+
+
+def _inner(value: Any, key: str | None, index: str | None) -> Any:
+    """The value one step further, None if there is none."""
+    if isinstance(value, dict):
+        return value.get(key)
+    if isinstance(value, list) and index and re.fullmatch("[0-9]+", index) and int(index) < len(value):
+        return value[int(index)]
+    return None
 
 
 def types_of(shape: Any) -> Iterator[inspect.Type]:

@@ -149,10 +149,12 @@ _RESPONSES_NAMES = {
 _MESSAGES_NAMES = {
     "response_format": "output_config.format",
     "response_format.json_schema": "output_config.format",
-    "reasoning_effort": "thinking",
     "stop": "stop_sequences",
 }
 """The names of the same fields in Messages."""
+
+_FIELD_NAMES = "callgate.field_names"
+"""Where a request's scope holds what it calls fields that its API has several names for."""
 
 _NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
 
@@ -231,7 +233,7 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
             exc_info=error if problem.is_bug else None,
         )
     if problem.param and problem.kind != "invalid_field":
-        name = wire_name(path, problem.param)
+        name = wire_name(request.scope, problem.param)
         problem = replace(problem, param=name, detail=_renamed(problem.detail, problem.param, name))
     if has_problem_details(path):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
@@ -280,16 +282,23 @@ def _no_such_route(method: str, path: str) -> str:
 
 def _renamed(message: str, param: str, name: str) -> str:
     """A message that may begin with a field, with another name for it."""
-    return name + message.removeprefix(param) if message.startswith(f"{param}: ") else message
+    is_named = message.startswith((f"{param}: ", f"{param} is "))
+    return name + message.removeprefix(param) if is_named else message
 
 
-def wire_name(path: str, name: str) -> str:
-    """The name that the API of a route has for a field that code outside its wire format names.
+def note_names(scope: Scope, names: Mapping[str, str]) -> None:
+    """Note what a request calls some fields, for `wire_name`."""
+    scope[_FIELD_NAMES] = names  # type: ignore[literal-required]
 
-    >>> wire_name("/v1/responses", "response_format.json_schema.schema.requird")
+
+def wire_name(scope: Scope, name: str) -> str:
+    """The name that a request, or else its API, has for a field that code outside its wire format names.
+
+    >>> wire_name({"path": "/v1/responses"}, "response_format.json_schema.schema.requird")
     'text.format.schema.requird'
     """
-    names = _NAMES.get(path, {})
+    own_names: Mapping[str, str] = scope.get(_FIELD_NAMES, {})  # type: ignore[assignment]
+    names = {**_NAMES.get(scope["path"], {}), **own_names}
     outer = max((each for each in names if f"{name}.".startswith(f"{each}.")), key=len, default="")
     return names[outer] + name.removeprefix(outer) if outer else name
 

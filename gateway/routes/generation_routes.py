@@ -1,7 +1,7 @@
 """The routes that call models or count tokens, in every wire format."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
@@ -18,7 +18,7 @@ from gateway.generation.stored_responses import StoredResponse, StoredResponses,
 from gateway.generation.turn import Generation, Turn
 from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
-from gateway.http.problems import MESSAGES, wire_name
+from gateway.http.problems import MESSAGES, note_names, wire_name
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext, WiredContext
 from gateway.routes.transport import AnswerWriter, ignored_header, read_wire_request, stream
@@ -62,12 +62,17 @@ class WireRequest(Protocol):
     def ignored(self) -> tuple[str, ...]:
         """The fields that were left out."""
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What this request calls fields that errors name otherwise: some have several names in one API."""
+
 
 async def _answer(
     context: RequestContext, wire_request: WireRequest, writer_of: Callable[[Generation], AnswerWriter]
 ) -> Response[Any]:
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     request = context.request
+    note_names(request.scope, wire_request.names)
     starting = context.services.completions.start(
         wire_request.turn,
         context.principal.client_id,
@@ -76,7 +81,7 @@ async def _answer(
         arrived=context.arrived,
     )
     generation = await unless_gone(request, starting, discard=Generation.aclose)
-    without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
+    without_effect = (wire_name(request.scope, name) for name in generation.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
     if wire_request.turn.is_streamed:
@@ -89,6 +94,7 @@ async def _answer(
 
 async def _prompt_ids(context: RequestContext, wire_request: WireRequest) -> list[int]:
     """The token ids of the prompt of a request."""
+    note_names(context.request.scope, wire_request.names)
     finding = context.services.completions.prompt_ids(
         wire_request.turn, context.principal.client_id, context.holding, arrived=context.arrived
     )

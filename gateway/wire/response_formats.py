@@ -9,7 +9,8 @@
 | `grammar` | `structured_outputs: {"grammar": …}` | `guided_grammar` | `ebnf` |
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -111,10 +112,20 @@ class StructuredOutputsField(msgspec.Struct):
     structured_outputs: StructuredOutputs | None
 
 
-def read_any_format(
-    own: ResponseFormat | None, own_field: str, fields: RequestedFormatFields
-) -> ResponseFormat | None:
-    """The format that an answer must have; None if none is asked for.
+@dataclass(frozen=True, slots=True)
+class AskedFormat:
+    """The format that an answer must have, None for any text.
+
+    If a field that is not the API's own asks for it, `names` says which field that is, by the names of Chat
+    Completions for what it stands for.
+    """
+
+    format: ResponseFormat | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_any_format(own: ResponseFormat | None, own_field: str, fields: RequestedFormatFields) -> AskedFormat:
+    """The format that an answer must have, whichever field asks for it.
 
     `own` is what the API's own field `own_field` asks for.
 
@@ -125,7 +136,10 @@ def read_any_format(
     if len(formats) > 1:
         first, second, *_ = formats
         raise InvalidField(second, f"an answer has one format, and {first} asks for one already")
-    return next(iter(formats.values()), None)
+    for field_name, response_format in formats.items():
+        inner = () if field_name == own_field else ("", ".json_schema", ".json_schema.schema")
+        return AskedFormat(response_format, {f"response_format{name}": field_name for name in inner})
+    return AskedFormat()
 
 
 def _formats(fields: RequestedFormatFields) -> Iterator[tuple[str, ResponseFormat]]:

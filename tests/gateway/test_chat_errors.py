@@ -35,6 +35,17 @@ ERRORS = [
 RETRIED_AFTER = {429: "3", 503: "1"}
 
 
+@pytest.mark.parametrize(
+    ("url", "name"), [(URL, "max_completion_tokens"), ("/v1/responses", "max_output_tokens")]
+)
+async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime, url, name):
+    runtime.script = [BudgetTooSmall(2, 9)]
+    asked = {"input": "Hi"} if url == "/v1/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
+    error = (await client.post(url, json={"model": "tiny", **asked, name: 2})).json()["error"]
+    assert error["param"] == name
+    assert error["message"].startswith(f"{name} is 2, but")
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize(("error", "status", "kind", "code", "param"), ERRORS, ids=[e[3] for e in ERRORS])
 async def test_what_the_runtime_refuses_has_a_status(

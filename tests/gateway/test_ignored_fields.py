@@ -211,6 +211,39 @@ async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(settings, 
     assert runtime.requests == []
 
 
+REGEX = r"(a)\1"
+NOT_A_SCHEMA = {"type": "string", "pattern": REGEX}
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "name"),
+    [
+        (URL, {"guided_regex": REGEX}, "guided_regex"),
+        (URL, {"structured_outputs": {"json": NOT_A_SCHEMA}}, "structured_outputs.json"),
+        (URL, {"response_format": {"type": "regex", "pattern": REGEX}}, "response_format"),
+        ("/v1/completions", {"prompt": "a", "ebnf": "root ::= root"}, "ebnf"),
+        ("/v1/messages", {"output_format": {"type": "json_schema", "schema": NOT_A_SCHEMA}}, "output_format"),
+    ],
+)
+async def test_a_refusal_names_the_field_that_the_request_has(client, url, fields, name):
+    """Several fields ask for a format; the error named the usual one, which the client had not sent."""
+    asked = {"model": "tiny", **({} if "prompt" in fields else {"messages": [USER]}), **fields}
+    refused = await client.post(url, json=asked)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"output_config": {"effort": "low"}}, "output_config.effort"),
+        ({"thinking": {"type": "enabled"}}, "thinking"),
+    ],
+)
+async def test_an_effort_without_effect_has_the_name_that_the_request_has_for_it(client, fields, name):
+    answer = await client.post("/v1/messages", json={"model": "tiny", "messages": [USER], **fields})
+    assert answer.headers["x-callgate-ignored"] == name
+
+
 @pytest.mark.parametrize("url", [URL, "/v1/responses", "/v1/messages"])
 async def test_an_unknown_field_of_our_own_object_is_no_hint_for_another_server(client, runtime, url):
     """A toolset in the wrong place was left out, and the answer came without its tools."""
@@ -250,7 +283,7 @@ KEYWORDS = [
     (
         "/v1/completions",
         {"model": "tiny", "prompt": "a", "guided_json": SLIPS},
-        "response_format.json_schema.schema",
+        "guided_json",
     ),
     (
         "/v1/responses",
@@ -345,7 +378,18 @@ async def test_only_the_first_keywords_without_effect_are_named(client):
 
 @pytest.mark.parametrize(
     "field",
-    ["input", "instructions", "max_output_tokens", "previous_response_id", "stop_sequences", "system"],
+    [
+        "disable_parallel_tool_use",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "output_config",
+        "output_format",
+        "previous_response_id",
+        "stop_sequences",
+        "system",
+        "text",
+    ],
 )
 def test_a_field_of_another_api_that_would_change_the_answer_is_refused(field):
     with pytest.raises(InvalidField, match=r"use|send") as refused:

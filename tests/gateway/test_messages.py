@@ -313,6 +313,10 @@ REFUSED = [
     ({"thread": {"type": "create"}}, "thread"),
     ({"compaction": {"type": "summary"}}, "compaction"),
     ({"max_token": 5}, "max_token"),
+    ({"functions": [{"name": "f"}]}, "functions"),
+    ({"function_call": {"name": "f"}}, "function_call"),
+    ({"text": {"format": {"type": "text"}}}, "text"),
+    ({"top_logprobs": 2}, "top_logprobs"),
     ({"thinking": {"type": "on"}}, "thinking.type"),
 ]
 

@@ -235,7 +235,7 @@ async def test_items_of_a_turn_make_one_message(client, runtime):
     assert await messages(client, runtime, input=items) == [
         Message("system", "Be brief."),
         Message("user", "Hi"),
-        Message("assistant", "Let me.", calls=tuple(made), thought=""),
+        Message("assistant", "Let me.", calls=tuple(made)),
         Message("tool", "sunny", call_id="c1"),
         Message("tool", "dry", call_id="c2"),
         Message("assistant", "Sunny."),
@@ -318,7 +318,14 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
             "data URL",
         ),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].id", "no item 'a' is stored"),
-        ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0].encrypted_content", "null"),
+        ({"output_config": {"effort": "low"}}, "output_config", "use text.format and reasoning.effort"),
+        ({"function_call": {"name": "f"}}, "function_call", "use tool_choice"),
+        ({"guided_regex": r"(a)\1"}, "guided_regex", "has a backreference"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "reasoning_text", "text": "x"}]}]},
+            "input[0].content[0].type",
+            "not one of its values; there are 'input_text', 'input_image', 'output_text', 'refusal'",
+        ),
         ({"sotre": False}, "sotre", "there is no such field"),
     ],
 )
@@ -326,6 +333,24 @@ async def test_what_is_not_honoured_is_refused_by_name(client, fields, param, sa
     error = await refused(client, **fields)
     assert error["param"] == param
     assert says in error["message"]
+
+
+async def test_a_thought_that_another_service_has_encrypted_is_left_out_and_named(client, runtime):
+    """It comes from conversations that began elsewhere and were not stored there."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"}
+    sent = {"model": "tiny", "input": [{"role": "user", "content": "Hi"}, thought]}
+    response = await client.post("/v1/responses", json=sent)
+    assert response.status_code == 200
+    assert response.headers["x-callgate-ignored"] == "input[].encrypted_content"
+    assert runtime.requests[-1].messages == (Message("user", "Hi"),)
+
+
+async def test_a_response_says_how_its_tokens_were_sampled(client, runtime):
+    """The model's card says so where the request does not."""
+    model = (await runtime.models())[0]
+    for fields, temperature in (({}, model.sampling.temperature), ({"temperature": 0.9}, 0.9)):
+        response = await ask(client, **fields)
+        assert (response["temperature"], response["top_p"]) == (temperature, model.sampling.top_p)
 
 
 async def test_a_schema_that_cannot_be_upheld_is_named_as_this_api_names_it(client):

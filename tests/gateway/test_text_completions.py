@@ -127,6 +127,7 @@ REFUSED = [
     ({"tools": []}, "tools"),
     ({"toolset": "a"}, "toolset"),
     ({"messages": []}, "messages"),
+    ({"output_format": {"type": "json_schema"}}, "output_format"),
     ({"echo": True}, "echo"),
     ({"best_of": 2}, "best_of"),
     ({"suffix": "x"}, "suffix"),
@@ -144,9 +145,18 @@ def test_what_is_not_honoured_is_refused_by_name(fields, param):
 
 
 def test_fields_of_chats_and_of_other_servers():
-    asked = read_request(body(logit_bias={"3": 1}, presence_penalty=1, top_logprobs=3, priority=2))
+    asked = read_request(
+        body(
+            logit_bias={"3": 1},
+            presence_penalty=1,
+            top_logprobs=3,
+            priority=2,
+            prompt_tools="none",
+            tool_search={"limit": 3},
+        )
+    )
     assert asked.turn.sampling == {"logit_bias": {3: 1.0}, "presence_penalty": 1.0}
-    assert set(asked.ignored) == {"top_logprobs", "priority"}
+    assert set(asked.ignored) == {"top_logprobs", "priority", "prompt_tools", "tool_search"}
 
 
 async def test_tokens_are_counted_and_read_back(client, runtime):

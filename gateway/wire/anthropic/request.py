@@ -1,7 +1,7 @@
 """A Messages request becomes a turn: the fields, the format of the answer, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,13 +14,15 @@ from gateway.http.json_body import convert
 from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
-from gateway.wire.response_formats import StructuredOutputsField, read_any_format
+from gateway.wire.response_formats import AskedFormat, StructuredOutputsField, read_any_format
 from gateway.wire.tools_and_calls import read_inline_tools
 from gateway.wire.turn_fields import TurnFields, read_stop, read_turn
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 MAX_STOP_SEQUENCES = 64
+
+_NO_LOGPROBS = "there are no log probabilities here; use /v1/chat/completions"
 
 RULES = FieldRules(
     silent=SILENT_IN_ALL | {"cache_control", "metadata", "thread", "user_profile_id", "workspace_id"},
@@ -39,7 +41,7 @@ RULES = FieldRules(
     fixed={
         **FIXED_IN_ALL,
         **CHAT_ONLY,
-        "logprobs": ((False,), "there are no log probabilities here; use /v1/chat/completions"),
+        "logprobs": ((False,), _NO_LOGPROBS),
     },
     refused={
         **REFUSED_IN_ALL,
@@ -47,6 +49,8 @@ RULES = FieldRules(
         "container": "there are no containers: tools run at the client",
         "mcp_servers": "tools run at the client; register the server's tools as a toolset",
         # Fields of OpenAI's APIs.
+        "function_call": "use tool_choice",
+        "functions": "use tools",
         "input": "use messages",
         "instructions": "use system",
         "max_completion_tokens": "use max_tokens",
@@ -54,6 +58,7 @@ RULES = FieldRules(
         "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
         "response_format": "use output_config.format",
         "stop": "use stop_sequences",
+        "text": "use output_config.format",
     },
 )
 
@@ -125,10 +130,11 @@ BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, StructuredOut
 
 @dataclass(frozen=True, slots=True)
 class MessagesRequest:
-    """A turn, and the fields that were left out."""
+    """A turn, the fields that were left out, and names as in `WireRequest`."""
 
     turn: Turn
     ignored: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_request(
@@ -152,25 +158,34 @@ def read_request(
         raise ThreadUnsupported
     fields = reader.convert(reader.apply_rules(RULES, body), MessagesFields)
     tool_choice = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
+    if fields.top_logprobs:
+        raise InvalidField("top_logprobs", _NO_LOGPROBS)
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
     turn = read_turn(fields, toolset_header, timeout_header)
-    response_format = _read_format(fields)
+    asked_format = _read_format(fields)
     turn = replace(
         turn,
         messages=read_messages(fields.messages, fields.system, reader),
         tools=_read_tools(fields.tools or [], reader),
         tool_choice=_read_tool_choice(tool_choice),
         is_parallel=turn.is_parallel and not (tool_choice and tool_choice.disable_parallel_tool_use),
-        response_format=response_format,
+        response_format=asked_format.format,
         stop=read_stop(
-            fields.stop_sequences, response_format, reader, param="stop_sequences", most=MAX_STOP_SEQUENCES
+            fields.stop_sequences,
+            asked_format.format,
+            reader,
+            param="stop_sequences",
+            most=MAX_STOP_SEQUENCES,
         ),
         max_tokens=fields.max_tokens,
         reasoning_effort=_read_effort(fields),
         has_custom_calls=False,
     )
-    return MessagesRequest(turn, reader.ignored)
+    effort_name = (
+        "output_config.effort" if fields.output_config and fields.output_config.effort else "thinking"
+    )
+    return MessagesRequest(turn, reader.ignored, {**asked_format.names, "reasoning_effort": effort_name})
 
 
 def _read_effort(fields: MessagesFields) -> str | None:
@@ -181,10 +196,19 @@ def _read_effort(fields: MessagesFields) -> str | None:
     return effort or ("medium" if fields.thinking else None)
 
 
-def _read_format(fields: MessagesFields) -> ResponseFormat | None:
-    form = (fields.output_config.format if fields.output_config else None) or fields.output_format
+def _read_format(fields: MessagesFields) -> AskedFormat:
+    form = fields.output_config.format if fields.output_config else None
     own = ResponseFormat("schema", form.schema) if form else None
-    return read_any_format(own, "output_config.format", fields)
+    if fields.output_format is None:
+        return read_any_format(own, "output_config.format", fields)
+    if own:
+        raise InvalidField(
+            "output_format", "an answer has one format, and output_config.format asks for one already"
+        )
+    asked = read_any_format(ResponseFormat("schema", fields.output_format.schema), "output_format", fields)
+    return replace(
+        asked, names={"response_format": "output_format", "response_format.json_schema": "output_format"}
+    )
 
 
 def _read_tool_choice(tool_choice: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -46,6 +46,7 @@ RULES = FieldRules(
     refused={
         **REFUSED_IN_ALL,
         "audio": "only text is generated",
+        "disable_parallel_tool_use": "use parallel_tool_calls",
         "function_call": "use tool_choice",
         "functions": "use tools",
         "web_search_options": "there is no web search",
@@ -53,9 +54,12 @@ RULES = FieldRules(
         "input": "use messages",
         "instructions": "send them as a message of the role system",
         "max_output_tokens": "use max_completion_tokens",
+        "output_config": "use response_format and reasoning_effort",
+        "output_format": "use response_format",
         "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
         "stop_sequences": "use stop",
         "system": "send it as a message of the role system",
+        "text": "use response_format",
     },
 )
 
@@ -153,10 +157,11 @@ BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, Structu
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A turn, how its answer is sent, and the fields that were left out."""
+    """A turn, how its answer is sent, the fields that were left out, and names as in `WireRequest`."""
 
     turn: Turn
     ignored: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     includes_usage: bool = False
 
 
@@ -179,22 +184,25 @@ def read_request(
     fields = reader.convert(reader.apply_rules(RULES, body), ChatFields)
     includes_usage = read_stream_options(fields, reader)
     own_format = read_response_format(fields.response_format)
-    response_format = read_any_format(own_format, "response_format", fields)
+    asked_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
         read_turn(fields, toolset_header, timeout_header),
         tools=read_openai_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
         tool_choice=read_tool_choice(fields.tool_choice),
-        response_format=response_format,
+        response_format=asked_format.format,
         sampling=read_penalised_sampling(fields),
-        stop=read_stop(fields.stop, response_format, reader),
+        stop=read_stop(fields.stop, asked_format.format, reader),
         max_tokens=_read_max_tokens(fields),
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
         reasoning_effort=fields.reasoning_effort,
         truncates=fields.truncation == "auto",
     )
-    return ChatRequest(turn, reader.ignored, includes_usage=includes_usage)
+    budget_name = {} if fields.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"}
+    return ChatRequest(
+        turn, reader.ignored, {**asked_format.names, **budget_name}, includes_usage=includes_usage
+    )
 
 
 def read_stream_options(fields: OpenAIFields, reader: FieldReader) -> bool:

@@ -46,7 +46,18 @@ RULES = FieldRules(
         "best_of": ((1,), "every choice is returned"),
         "suffix": (("",), "nothing is inserted into a text"),
     },
-    refused={**REFUSED_IN_ALL, "messages": _CHAT},
+    refused={
+        **REFUSED_IN_ALL,
+        "function_call": f"there are no tools here; {_CHAT}",
+        "functions": f"there are no tools here; {_CHAT}",
+        "input": "use prompt",
+        "max_completion_tokens": "use max_tokens",
+        "max_output_tokens": "use max_tokens",
+        "messages": _CHAT,
+        "output_config": "use response_format",
+        "output_format": "use response_format",
+        "text": "use response_format",
+    },
 )
 
 TokenIds = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
@@ -83,23 +94,29 @@ def read_request(
             raise InvalidField(name, f"there are no tools here; {_CHAT}")
     if toolset_header is not None:
         raise InvalidField("X-Toolset", f"there are no tools here; {_CHAT}")
-    for name in ("chat_template_kwargs", "parallel_tool_calls", "top_logprobs"):
+    for name in (
+        "chat_template_kwargs",
+        "parallel_tool_calls",
+        "prompt_tools",
+        "tool_search",
+        "top_logprobs",
+    ):
         if getattr(fields, name) is not None:
             reader.ignore(name)
     includes_usage = read_stream_options(fields, reader)
     own_format = read_response_format(fields.response_format)
-    response_format = read_any_format(own_format, "response_format", fields)
+    asked_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
         read_turn(fields, toolset_header, timeout_header),
         prompt=read_prompt(fields.prompt),
-        response_format=response_format,
+        response_format=asked_format.format,
         sampling=read_penalised_sampling(fields),
-        stop=read_stop(fields.stop, response_format, reader),
+        stop=read_stop(fields.stop, asked_format.format, reader),
         max_tokens=fields.max_tokens or DEFAULT_MAX_TOKENS,
         num_choices=fields.n or 1,
         num_logprobs=fields.logprobs,
     )
-    return ChatRequest(turn, reader.ignored, includes_usage=includes_usage)
+    return ChatRequest(turn, reader.ignored, asked_format.names, includes_usage=includes_usage)
 
 
 def read_prompt(value: Any) -> str | tuple[int, ...]:

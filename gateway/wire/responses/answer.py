@@ -45,6 +45,10 @@ _KINDS = {
 }
 
 
+_SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+"""The fields of a response that say how its tokens were sampled; a request cannot set the last two."""
+
+
 @dataclass
 class _Item:
     """An item of the output, while it is written."""
@@ -231,6 +235,7 @@ class ResponseWriter:
             "service_tier": "default",
             "store": self._is_stored,
             **self._echoed,
+            **{name: getattr(self._generation.sampling, name) for name in _SAMPLING},
             "usage": self._usage() if is_over else None,
             "callgate": extension(self._generation) if is_over else None,
         }

@@ -122,11 +122,11 @@ class CustomToolCallOutputItem(_Item, tag="custom_tool_call_output"):
 
 
 class ReasoningItem(_Item, tag="reasoning"):
-    """What the model thought."""
+    """What the model thought. Of what another service has encrypted, nothing can be read."""
 
     summary: list[SummaryText] | None = None
     content: list[ReasoningText] | None = None
-    encrypted_content: None = None
+    encrypted_content: str | None = None
 
 
 InputItem = (
@@ -156,7 +156,10 @@ def read_input(value: str | list[Any], instructions: str | None, reader: FieldRe
         return *messages, Message("user", value)
     items = reader.convert({"input": [_with_type(item) for item in value]}, InputField).input
     _check_calls(items)
-    for is_called, run in groupby(enumerate(items), lambda item: isinstance(item[1], _CALLS)):
+    if any(isinstance(item, ReasoningItem) and item.encrypted_content for item in items):
+        reader.ignore("input[].encrypted_content", "another service has encrypted it; leave the item out")
+    numbered = (item for item in enumerate(items) if not _is_blank(item[1]))
+    for is_called, run in groupby(numbered, lambda item: isinstance(item[1], _CALLS)):
         if is_called:
             run_messages: Iterable[Message] = [_calls_message(item for _, item in run)]
         else:
@@ -213,6 +216,11 @@ def _message(number: int, item: InputItem) -> Message:
             return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
         case ReasoningItem():
             return Message("assistant", thought=_text(item.content or item.summary or []))
+
+
+def _is_blank(item: InputItem) -> bool:
+    """Whether it is a thought of which nothing can be read."""
+    return isinstance(item, ReasoningItem) and not _text(item.content or item.summary or [])
 
 
 def _is_one_turn(last: Message, following: Message) -> bool:

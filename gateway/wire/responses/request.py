@@ -64,10 +64,14 @@ RULES = FieldRules(
         "conversation": _CONTINUED,
         "prompt": "prompts are not stored: send instructions and input",
         # Fields of other APIs.
+        "disable_parallel_tool_use": "use parallel_tool_calls",
+        "function_call": "use tool_choice",
         "functions": "use tools",
         "max_completion_tokens": "use max_output_tokens",
         "max_tokens": "use max_output_tokens",
         "messages": "use input",
+        "output_config": "use text.format and reasoning.effort",
+        "output_format": "use text.format",
         "reasoning_effort": "use reasoning.effort",
         "response_format": "use text.format",
         "stop": "there are no stop sequences here; use /v1/chat/completions",
@@ -85,17 +89,12 @@ ECHOED: Mapping[str, Any] = {
     "previous_response_id": None,
     "prompt_cache_key": None,
     "safety_identifier": None,
-    "temperature": 1.0,
     "tool_choice": "auto",
     "top_logprobs": 0,
-    "top_p": 1.0,
     "truncation": "disabled",
     "user": None,
 }
 """Request fields that a response repeats, and their values when the request leaves them out."""
-
-NO_PENALTIES: Mapping[str, float] = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Fields of every response, although a request cannot set them."""
 
 
 class JsonSchema(NamedSchema, tag_field="type", tag="json_schema"):
@@ -168,7 +167,7 @@ BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, StructuredOutp
 
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
-    """A turn, the fields that the answer repeats, and those that were left out.
+    """A turn, the fields that the answer repeats, those that were left out, and names as in `WireRequest`.
 
     `items` is the whole input, as it is stored with the answer if `is_stored`, which is this API's default.
     """
@@ -176,6 +175,7 @@ class ResponsesRequest:
     turn: Turn
     echoed: Mapping[str, Any]
     ignored: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     is_stored: bool = True
     items: list[Any] = field(default_factory=list)
 
@@ -199,12 +199,13 @@ def read_request(
     reader = FieldReader(is_strict=is_strict)
     fields = reader.convert(reader.apply_rules(RULES, body), ResponsesFields)
     _tell_hints(fields, reader)
+    asked_format = read_any_format(_read_format(fields.text), "text.format", fields)
     turn = replace(
         read_turn(fields, toolset_header, timeout_header),
         messages=read_input(fields.input, fields.instructions, reader),
         tools=read_tools(fields.tools or [], reader),
         tool_choice=read_tool_choice(fields.tool_choice),
-        response_format=read_any_format(_read_format(fields.text), "text.format", fields),
+        response_format=asked_format.format,
         max_tokens=fields.max_output_tokens,
         num_logprobs=_read_logprobs(fields),
         reasoning_effort=fields.reasoning.effort if fields.reasoning else None,
@@ -215,6 +216,7 @@ def read_request(
         turn,
         _echoed(body, turn, fields.tools or []),
         reader.ignored,
+        asked_format.names,
         is_stored=fields.store is not False,
         items=items,
     )
@@ -231,7 +233,6 @@ def _echoed(body: Mapping[str, Any], turn: Turn, tools: list[Any]) -> dict[str, 
         form["format"] = {"description": None, "strict": True, **form["format"]}
     return {
         **echoed,
-        **NO_PENALTIES,
         "reasoning": {"effort": turn.reasoning_effort, "summary": None},
         "text": form,
         "tools": [_echoed_tool(tool, sent) for tool, sent in zip(turn.tools, tools, strict=True)],
