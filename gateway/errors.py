@@ -3,6 +3,7 @@
 GatewayError
 ├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
 ├── LargeBody            the body has more bytes than the route takes
+├── EncodedBody          the body is compressed
 ├── TooManyBodies        too many large bodies are being read
 ├── TooMuchHeld          the running requests of the same client hold too much memory
 ├── TooManyImports       too many sources are being read
@@ -64,6 +65,14 @@ class LargeBody(GatewayError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"the body is larger than {limit} bytes, which is the limit")
+
+
+class EncodedBody(GatewayError):
+    """The body is in a `Content-Encoding`, such as gzip."""
+
+    def __init__(self, encoding: str) -> None:
+        shown = shorten(encoding, MAX_NAME)
+        super().__init__(f"the body has Content-Encoding {shown!r}, and none is taken; send it uncompressed")
 
 
 class TooManyBodies(GatewayError):

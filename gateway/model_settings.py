@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from gateway.http.plain_reasons import URL_PATTERN
 from runtime.models import DEMO_MODEL, spell_model
 from runtime.selection import MAX_SELECTION
 from toolspecs.tool import ShownTools
@@ -12,7 +13,7 @@ from toolspecs.tool import ShownTools
 Count = Annotated[int, Meta(ge=1)]
 EngineName = Literal["embedded", "vllm", "vllm_stock", "sglang", "llama_server"]
 SamplingDefaults = Literal["model", "openai"]
-EngineURL = Annotated[str, Meta(pattern=r"^https?://[^/\s]+")]
+EngineURL = Annotated[str, Meta(pattern=URL_PATTERN)]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
+from gateway.http.plain_reasons import URL_PATTERN
 from gateway.model_settings import GenerationSettings
 from gateway.sources.outbound import SourceAccess, SourceCredentials
 from toolspecs.stores import with_password
@@ -179,7 +180,7 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
         str | None, Meta(description="Secret of the OAuth client, sent only to `source_issuer`.")
     ] = None
     source_issuer: Annotated[
-        Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
+        Annotated[str, Meta(pattern=URL_PATTERN)] | None,
         Meta(description="URL of the authorization server that knows the OAuth client."),
     ] = None
     source_origins: Annotated[
@@ -261,11 +262,11 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(description="Where traces go: none, console, otlp. With otlp, metrics go there too."),
     ] = "none"
     otlp_endpoint: Annotated[
-        Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
+        Annotated[str, Meta(pattern=URL_PATTERN)] | None,
         Meta(description="URL for traces, such as http://localhost:4318/v1/traces."),
     ] = None
     otlp_metrics_endpoint: Annotated[
-        Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
+        Annotated[str, Meta(pattern=URL_PATTERN)] | None,
         Meta(
             description="URL for metrics; by default the URL for traces, with `metrics` instead of `traces`."
         ),

@@ -29,6 +29,7 @@ from msgspec import Meta
 
 from gateway.access.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
+from gateway.http.plain_reasons import TENANT_PATTERN, TOOLSET_PATTERN
 from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
@@ -57,10 +58,9 @@ _log = logging.getLogger(__name__)
 
 Limit = Annotated[int, Meta(ge=1, le=10**12)]
 Instant = Annotated[datetime, Meta(tz=True)]
-ToolsetName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}(?!\n)$")]
+ToolsetName = Annotated[str, Meta(pattern=TOOLSET_PATTERN)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
-TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}(?!\n)$")]
-"""Without the lookahead, `$` also matches before a newline, so two tenants could look the same."""
+TenantName = Annotated[str, Meta(pattern=TENANT_PATTERN)]
 
 
 class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

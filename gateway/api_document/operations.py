@@ -25,6 +25,7 @@ WITH_BODY: Errors = (
     gateway.MalformedBody,
     gateway.UnreadableBody,
     gateway.LargeBody,
+    gateway.EncodedBody,
     gateway.TooManyBodies,
     gateway.TooMuchHeld,
     gateway.InvalidField,

@@ -23,9 +23,10 @@ from compiler import errors as compiler
 from gateway import errors as gateway
 from gateway.http.error_details import details_of
 from gateway.http.headers import REQUEST_ID, HttpRequest
+from gateway.http.plain_reasons import plain
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
-from toolspecs.nearest import instead
+from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import Shape
 from toolspecs.toolset import TOOLSET_NAME
 
@@ -49,11 +50,18 @@ _ROUTE_HINTS: Mapping[str, str] = {
 }
 """What to do instead, by the end of a path: clients try routes of other APIs, or leave out `/v1`."""
 
+_OTHER_ROUTES: Mapping[str, str] = {
+    "/responses/compact": "; conversations are not compacted here: truncation 'auto' drops the oldest turns",
+    "/responses/input_tokens": "; POST /tokenize counts the tokens of a conversation",
+}
+"""The same for paths of other APIs that look like the path of something stored."""
+
 CLIENT_CLOSED_REQUEST = 499
 
 STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.MalformedBody: (400, "malformed_body"),
     gateway.LargeBody: (413, "request_entity_too_large"),
+    gateway.EncodedBody: (415, "encoded_body"),
     gateway.TooManyBodies: (429, "too_many_bodies"),
     gateway.TooMuchHeld: (429, "too_much_held"),
     gateway.TooManyImports: (429, "too_many_imports"),
@@ -221,7 +229,8 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
         problem = replace(problem, detail=_no_such_route(request.method, path))
     if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
         methods = ", ".join(sorted(problem.headers["allow"].split(", ")))
-        detail = f"{path} takes {methods}, not {request.method}"
+        hint = next((hint for end, hint in _OTHER_ROUTES.items() if path.endswith(end)), "")
+        detail = f"{path} takes {methods}, not {request.method}{hint}"
         problem = replace(problem, detail=detail)
     if problem.is_gateway_failure:
         _log.error(
@@ -271,7 +280,9 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
     name = str(fault.get("key") or "")
     message = str(fault.get("message", "it is not valid"))
     if name in _QUERY_VALUES and (quoted := re.search("'(.*)'", message)):
-        message += instead(quoted[1], _QUERY_VALUES[name])
+        shown = shorten(quoted[1], MAX_NAME)
+        message = f"{shown!r} is not one of its values{instead(quoted[1], _QUERY_VALUES[name])}"
+    message = plain(message, is_typed=False)
     return Problem(400, "invalid_field", f"{name}: {message}" if name else message, name or None)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from gateway.errors import ClientGone, LargeBody, TooManyBodies
+from gateway.errors import ClientGone, EncodedBody, LargeBody, TooManyBodies
 from gateway.http.client_pace import ClientPace, ClientTurn
 from gateway.http.headers import HttpRequest
 from gateway.http.leaving_clients import unless_gone
@@ -73,6 +73,7 @@ class RequestBodies:
 
         Raises:
             LargeBody: the body is larger than `max_bytes`, by default that of most routes.
+            EncodedBody: the body is compressed.
             TooManyBodies: too many large bodies are being read, for too long.
             ClientGone: the client left before the body was read.
         """
@@ -80,6 +81,9 @@ class RequestBodies:
         limit = max_bytes or self._max_bytes
         if (request.content_length or 0) > limit:
             raise LargeBody(limit)
+        encoding = request.headers.get("content-encoding", "")
+        if encoding.lower() not in {"", "identity"}:
+            raise EncodedBody(encoding)
         received = bytearray()
         is_large = has_more = False
         async with AsyncExitStack() as resources:

@@ -36,6 +36,7 @@ from gateway.wire.responses import read_request as read_responses_request
 from gateway.wire.turn_fields import ModelName
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.json_value import JSON
+from toolspecs.nearest import MAX_NAME, shorten
 
 
 class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -166,11 +167,13 @@ class _ItemPage:
 
     @classmethod
     def of(cls, stored: StoredResponse, *, after: str | None, limit: int, is_descending: bool) -> "_ItemPage":
-        """At most `limit` items after the item with the id `after`."""
+        """At most `limit` items after the item with the id `after`; raises InvalidField if there is none."""
         ids = _item_ids(stored)
+        if after is not None and after not in ids:
+            raise InvalidField("after", f"{shorten(after, MAX_NAME)!r} is no item of this response")
         places = range(len(ids))
         order = places[::-1] if is_descending else places
-        start = order.index(ids.index(after)) + 1 if after in ids else 0
+        start = order.index(ids.index(after)) + 1 if after is not None else 0
         items = [
             {**stored.items[at], "type": stored.items[at].get("type") or "message", "id": ids[at]}
             for at in order[start : start + limit]

@@ -13,6 +13,12 @@ from msgspec import Meta
 from gateway.errors import InvalidField
 from gateway.http.json_body import convert, position_after
 from gateway.http.leaving_clients import unless_gone
+from gateway.http.plain_reasons import (
+    HEADER_NAME_PATTERN,
+    HEADER_VALUE_PATTERN,
+    SOURCE_KIND_PATTERN,
+    SOURCE_URL_PATTERN,
+)
 from gateway.http.problems import REGISTRY
 from gateway.routes.request_context import RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
@@ -32,9 +38,9 @@ from toolspecs.json_value import find_flaw
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import selection_of
 
-SourceURL = Annotated[str, Meta(pattern=r"^https?://(?![^/?#]*@)[!-~]+(?!\n)$", max_length=2000)]
-HeaderName = Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}(?!\n)$")]
-HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*(?!\n)$", max_length=8000)]
+SourceURL = Annotated[str, Meta(pattern=SOURCE_URL_PATTERN, max_length=2000)]
+HeaderName = Annotated[str, Meta(pattern=HEADER_NAME_PATTERN)]
+HeaderValue = Annotated[str, Meta(pattern=HEADER_VALUE_PATTERN, max_length=8000)]
 SourceHeaders = Annotated[dict[HeaderName, HeaderValue], Meta(max_length=50)]
 Patterns = Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=100)]
 _WITH_PASSWORD = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
@@ -73,7 +79,7 @@ class ToolListing(OperationSelection, kw_only=True):
     the source has but that the client could not read.
     """
 
-    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]{0,31}(?!\n)$")]
+    kind: Annotated[str, Meta(pattern=SOURCE_KIND_PATTERN)]
     location: Location
     tools: list[Any]
     unread: list[str] = []

@@ -3,22 +3,28 @@
 import asyncio
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
 import msgspec
-from litestar import post
+from litestar import MediaType, post
+from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import ExtraMissing
+from gateway.errors import ExtraMissing, InvalidField
+from gateway.http.headers import HttpRequest
 from gateway.http.json_body import read_json
 from gateway.http.problems import MCP
 from gateway.routes.request_context import WiredContext, check_query
+from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.toolset import ToolsetReference
 
 MAX_VALUES = 25_000
 """JSON values of a message. The SDK takes microseconds for each, on the event loop."""
+MAX_DEPTH = 200
+"""How deep a message may be nested: the SDK reads no deeper one."""
 LARGE_LIST, MANY_TOOLS = 20_000, 30
 """Bytes or tools of a toolset from which its client must have a turn to list it: the SDK takes long for each.
 """
@@ -43,7 +49,10 @@ async def mcp_message(toolset: FromPath[str], context: WiredContext) -> ASGIApp:
     front = await asyncio.to_thread(_front)
     reference = ToolsetReference.parse(toolset)
     contents = context.services.bodies.contents
-    limits = replace(contents, num_values=min(MAX_VALUES, contents.num_values))
+    check_media_type(context.request)
+    limits = replace(
+        contents, num_values=min(MAX_VALUES, contents.num_values), depth=min(MAX_DEPTH, contents.depth)
+    )
     read = partial(_checked, limits=limits)
     raw, is_listing = await context.read_held(read)
     revision = await context.services.registry.catalog.resolve(reference)
@@ -55,6 +64,15 @@ async def mcp_message(toolset: FromPath[str], context: WiredContext) -> ASGIApp:
     listing = partial(_sent_by, app, context.request.scope)
     sent = await context.in_turn(lambda turn: turn.run(listing))
     return _sending(sent)
+
+
+def check_media_type(request: HttpRequest) -> None:
+    """Refuse a body of another type than JSON; the SDK would do so without a JSON-RPC error."""
+    media_type, _ = request.content_type
+    if media_type != MediaType.JSON:
+        shown = shorten(media_type, MAX_NAME)
+        reason = f"the body must be JSON: send Content-Type: application/json, not {shown!r}"
+        raise HTTPException(reason, status_code=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
 
 
 def _front() -> ModuleType:
@@ -69,10 +87,23 @@ def _front() -> ModuleType:
 def _checked(raw: bytes, **limits: Any) -> tuple[bytes, bool]:
     """The raw body, and whether it asks for a list of tools.
 
-    Our own reader checks it before: the SDK accepts NaN and any depth.
+    It is checked here, because the SDK accepts NaN, answers a message of another shape with the traces of its
+    own reader, and takes one with an id of another type for a notification.
+
+    Raises:
+        MalformedBody: it is not JSON, or too deep.
+        InvalidField: it is not one message of JSON-RPC 2.0.
     """
     message = read_json(raw, **limits)
-    return raw, isinstance(message, dict) and message.get("method") == "tools/list"
+    if not isinstance(message, dict):
+        raise InvalidField("", "the body must be one JSON-RPC message, an object")
+    if message.get("jsonrpc") != "2.0":
+        raise InvalidField("jsonrpc", "it must be '2.0'")
+    if "id" in message and type(message["id"]) not in {int, str}:
+        raise InvalidField("id", "it must be a text or a whole number; a notification has none")
+    if not isinstance(message.get("method"), str) and not {"result", "error"} & message.keys():
+        raise InvalidField("method", "it must be a text")
+    return raw, message.get("method") == "tools/list"
 
 
 def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:

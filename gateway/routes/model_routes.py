@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from gateway.errors import InvalidField
 from gateway.generation.model_names import split_model
 from gateway.services import WiredServices
+from runtime.errors import UnknownModel
 from runtime.models.model_config import MODEL_FIELDS
 from runtime.protocol import ModelCard
 from toolspecs.catalog import Catalog
@@ -37,7 +39,10 @@ async def _named_models(
     cards: tuple[ModelCard, ...], catalog: Catalog, after_id: str | None, limit: int
 ) -> AsyncIterator[dict[str, Any]]:
     """Up to `limit` names of models after `after_id`; raises InvalidField if there is no such name."""
-    last = None if after_id is None else split_model(after_id, cards)
+    try:
+        last = None if after_id is None else split_model(after_id, cards)
+    except (InvalidField, UnknownModel) as error:
+        raise InvalidField("after_id", str(error)) from error
     is_behind = last is None
     for card in cards:
         after = None

@@ -130,7 +130,7 @@ async def test_models_are_listed_with_their_toolsets_in_pages(client, weather):
     assert await _ids(client, limit=1, after_id="tiny") == (["tiny:mail"], True)
     assert await _ids(client, limit=1, after_id="tiny:mail") == (["tiny:weather"], False)
     assert await _ids(client, after_id="tiny:weather") == ([], False)
-    assert (await client.get("/v1/models", params={"after_id": "none"})).status_code == 404
+    assert (await client.get("/v1/models", params={"after_id": "none"})).status_code == 400
     named = (await client.get("/v1/models/tiny:weather")).json()
     assert named in (await client.get("/v1/models")).json()["data"]
 

@@ -1,5 +1,6 @@
 """What Chat Completions refuse, in OpenAI's shape, and the routes beside them."""
 
+import gzip
 import json
 
 import pytest
@@ -260,3 +261,36 @@ async def test_a_refusal_and_its_way_out_are_sentences(client):
     pattern = {"type": "regex", "pattern": "(?<=x)y"}
     answer = await client.post(URL, json=body(response_format=pattern))
     assert answer.json()["error"]["message"].endswith(" $. Write the pattern without it.")
+
+
+async def test_a_compressed_body_is_refused_by_name(client):
+    """It was taken for JSON with a byte that is not UTF-8."""
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = await client.post(URL, content=gzip.compress(json.dumps(body()).encode()), headers=headers)
+    assert answer.status_code == 415
+    assert answer.json()["error"]["code"] == "encoded_body"
+    assert "send it uncompressed" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("message", "param", "said"),
+    [
+        ({"role": "user", "content": [{"text": "Hi"}]}, "messages[0].content[0].type", "it is required"),
+        (
+            {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+            "messages[0].function_call",
+            "use tool_calls",
+        ),
+    ],
+)
+async def test_a_message_that_cannot_be_read_is_told_what_to_send(client, message, param, said):
+    error = (await client.post(URL, json={"model": "tiny", "messages": [message]})).json()["error"]
+    assert error["param"] == param
+    assert said in error["message"]
+
+
+async def test_routes_that_other_apis_have_are_told_of_ours(client):
+    for path, hint in (("input_tokens", "POST /tokenize"), ("compact", "truncation")):
+        refused = await client.post(f"/v1/responses/{path}", json={"model": "tiny", "input": "Hi"})
+        assert refused.status_code == 405
+        assert hint in refused.json()["error"]["message"]

@@ -51,7 +51,12 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
             ["CALLGATE_SECRET_FILE", "no such setting", "callgate settings"],
         ),
         ({}, {"CALLGATE_TELEMETRY": "fax"}, "", ["CALLGATE_TELEMETRY", "fax"]),
-        ({"otlp_endpoint": "localhost:4318"}, {}, "", ["otlp_endpoint", "https?://"]),
+        (
+            {"otlp_endpoint": "localhost:4318"},
+            {},
+            "",
+            ["otlp_endpoint", "a URL that begins with http:// or https://"],
+        ),
         ({}, {}, 'port = "1"', ["port", "callgate.toml", "must be a whole number: '1'"]),
         ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),
         ({}, {}, "port = ", ["config", "TOML"]),

@@ -111,6 +111,8 @@ async def test_it_is_read_listed_and_deleted(client):
     assert ([item["content"] for item in rest["data"]], rest["has_more"]) == (["0"], False)
     ordered = (await client.get(f"{path}/input_items?order=asc")).json()
     assert [item["content"] for item in ordered["data"]] == ["0", "1", "2"]
+    stale = (await client.get(f"{path}/input_items?after=msg_0")).json()["error"]
+    assert (stale["param"], stale["code"]) == ("after", "invalid_field")
     refused = (await client.get(f"{path}/input_items?order=up")).json()["error"]
     assert "there are 'asc', 'desc'" in refused["message"]
     assert (await client.delete(path)).json() == {"id": first["id"], "object": "response", "deleted": True}

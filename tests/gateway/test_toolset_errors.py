@@ -164,10 +164,10 @@ async def test_an_unknown_route_and_method_answer_with_problems(client):
 @pytest.mark.parametrize(
     ("query", "name", "hint"),
     [
-        ("?limit=0", "limit", ">= 1"),
-        ("?limit=x", "limit", "int"),
-        ("/weather?shape=openapi", "shape", "openapi"),
-        ("/weather/report?revision=x", "revision", "int"),
+        ("?limit=0", "limit", "it must be a whole number, at least 1"),
+        ("?limit=x", "limit", "it must be a whole number"),
+        ("/weather?shape=openapi", "shape", "'openapi' is not one of its values; did you mean 'openai'?"),
+        ("/weather/report?revision=x", "revision", "it must be a whole number"),
     ],
 )
 async def test_a_bad_parameter_is_named(client, weather, query, name, hint):

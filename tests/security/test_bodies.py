@@ -5,6 +5,7 @@ import gc
 import json
 import threading
 import time
+import types
 from contextlib import suppress
 
 import msgspec
@@ -180,6 +181,7 @@ class Upload:
     """A request whose body comes when `send` is called."""
 
     content_length = None
+    headers = types.MappingProxyType({})
 
     def __init__(self):
         self.messages = asyncio.Queue()

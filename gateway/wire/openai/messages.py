@@ -79,7 +79,7 @@ class Assistant(_Strict, tag="assistant"):
     # Clients send messages back as they got them; these fields may be there, but empty.
     annotations: list[Any] | None = None
     audio: None = None
-    function_call: None = None
+    function_call: Any = None
 
 
 class Tool(_Strict, tag="tool"):
@@ -100,6 +100,8 @@ def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ..
     read = reader.convert({"messages": messages}, Messages).messages
     called: dict[str, None] = {}
     for i, message in enumerate(read):
+        if isinstance(message, Assistant) and message.function_call is not None:
+            raise InvalidField(f"messages[{i}].function_call", "use tool_calls")
         if isinstance(message, Assistant):
             for j, call in enumerate(message.tool_calls or ()):
                 _check_call(call, f"messages[{i}].tool_calls[{j}]")
@@ -172,6 +174,8 @@ def _read_content(content: Content | None, path: str, reader: FieldReader) -> st
 
 def _read_part(part: dict[str, Any], path: str, reader: FieldReader) -> str:
     kind = part.get("type")
+    if kind is None:
+        raise InvalidField(f"{path}.type", "it is required; a text has 'text'")
     key = "refusal" if kind == "refusal" else "text"
     if kind not in ("text", "refusal"):  # a tuple, because what a client sends may have no hash
         shown = shorten(repr(kind), MAX_NAME)

@@ -240,7 +240,7 @@ def _read_max_tokens(fields: ChatFields) -> int | None:
 
 def _read_logprobs(fields: ChatFields) -> int | None:
     if not fields.logprobs:
-        if fields.top_logprobs is not None:
+        if fields.top_logprobs:
             raise InvalidField("top_logprobs", "it is only allowed with `logprobs: true`")
         return None
     return fields.top_logprobs or 0
