@@ -25,6 +25,8 @@ from gateway.commands.gateway_client import (
     toolset_path,
     warn,
 )
+from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.toolset import TOOLSET_NAME, TOOLSET_RULE
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
 
@@ -120,10 +122,10 @@ def apply(
     file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
     """Register the toolset of a file, or replace it."""
-    body, name_in_file = _read(file)
+    body, toolset = _read(file, name)
     with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            response = client.put(toolset_path(name or name_in_file), json=body)
+            response = client.put(toolset_path(toolset), json=body)
         summary = checked_answer(response, ApplyReply)
         verb = "created" if response.status_code == 201 else "is now"
         counted = count_tools(summary.num_tools)
@@ -136,12 +138,10 @@ def check(
     file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
     """Show what `apply` would do, and how the tools would be enforced."""
-    body, name_in_file = _read(file)
+    body, toolset = _read(file, name)
     with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            result = checked_answer(
-                client.post(f"{toolset_path(name or name_in_file)}/check", json=body), CheckReply
-            )
+            result = checked_answer(client.post(f"{toolset_path(toolset)}/check", json=body), CheckReply)
         reports = {report.name: report for report in result.tools}
         listing = table("tool", "change", "grammar", "compiled in", "stricter than declared")
         for tool, change in result.changes.items():
@@ -204,19 +204,27 @@ def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
             return
 
 
-def _read(file: Path) -> tuple[dict[str, Any], str]:
-    """The body to send, and the name the file suggests."""
+def _read(file: Path, name: str | None) -> tuple[dict[str, Any], str]:
+    """The body to send, and the name of its toolset: the given one, or else what the file suggests."""
     try:
         document = json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise failure(f"{file}: {reason}") from error
     if isinstance(document, list):
-        return {"tools": document}, file.stem
+        return {"tools": document}, _name(name, file.stem)
     if not isinstance(document, dict) or "tools" not in document:
         raise failure(f"{file}: expected a list of tools, or an object with the field `tools`")
     others = {field: document.get(field) for field in OTHER_FIELDS}
-    return {"tools": document["tools"], **_without_empty(others)}, str(document.get("name") or file.stem)
+    suggested = str(document.get("name") or file.stem)
+    return {"tools": document["tools"], **_without_empty(others)}, _name(name, suggested)
+
+
+def _name(given: str | None, suggested: str) -> str:
+    if given is None and not TOOLSET_NAME.fullmatch(suggested):
+        shown = shorten(suggested, MAX_NAME)
+        raise failure(f"the file's name, {shown!r}, is not {TOOLSET_RULE}; give one with --name")
+    return suggested if given is None else given
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,9 @@ def test_a_bare_list_is_named_after_its_file_or_the_option(run, gateway, tmp_pat
     path.write_text(json.dumps([TIME]))
     assert "toolset clock created" in run("tools", "apply", str(path)).stdout
     assert "toolset other created" in run("tools", "apply", str(path), "--name", "other").stdout
+    path = path.rename(tmp_path / "Good Tools.json")
+    assert "give one with --name" in run("tools", "apply", str(path)).stderr
+    assert "toolset good created" in run("tools", "apply", str(path), "--name", "good").stdout
 
 
 def test_check_shows_the_change_of_every_tool(run, gateway, file, tmp_path):
