@@ -348,9 +348,12 @@ def _start_of_element(passed: list[tuple[int, JsonCursor]], last: JsonCursor, by
 
 
 def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
-    """The attempts that write `rest` up to any of its bytes, and another byte there."""
+    """The attempts that write `rest` up to any of its bytes, and another byte there.
+
+    The mark of a key is no byte of an output.
+    """
     for at in range(len(rest)):
-        for byte in sorted(node.state.next_bytes() - {rest[at]}):
+        for byte in sorted(node.state.next_bytes() - {rest[at], ord(KEY_MARK)}):
             yield _Attempt(node, bytes([byte]))
         if at + 1 < len(rest):
             node = _advanced(node, rest[at : at + 1])
