@@ -206,9 +206,9 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     try:
         return reduce(CanonicalSchema.intersect, further, first)
     except canonical.CanonicalizationError:
-        pointer, keyword = first_dialect_dependent(document, draft)
+        pointer, keyword = first_dialect_dependent(_located_in_all(document, documents), draft)
         if not keyword:
-            raise _disputed_listing(document, others) from None
+            raise _disputed_listing(document, documents, others) from None
         reason = "is not asserted by all validators, and the schema cannot be enforced under both readings"
         raise UnsupportedSchema(pointer, keyword, reason, replacement_for(keyword)) from None
 
@@ -240,9 +240,19 @@ def _read_as(document: Any, documents: Mapping[str, Any], reading: _Reading) -> 
     return _canonicalize(read, others, registry_of(read, others))
 
 
-def _disputed_listing(document: Any, disputed: TextsByFormat) -> UnsupportedSchema:
+def _located_in_all(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The subschemas of a schema, then those of its documents; pointers into these begin with their URI."""
+    yield from located(document)
+    for uri, content in documents.items():
+        yield from located(content, f"{uri}#")
+
+
+def _disputed_listing(
+    document: Any, documents: Mapping[str, Any], disputed: TextsByFormat
+) -> UnsupportedSchema:
     """The refusal of a schema that cannot be enforced for every validator, with a format and a text."""
-    formats = ((at, schema["format"]) for at, schema in located(document) if "format" in schema)
+    schemas = _located_in_all(document, documents)
+    formats = ((at, schema["format"]) for at, schema in schemas if "format" in schema)
     pointer, name = next(((at, name) for at, name in formats if name in disputed), ("", next(iter(disputed))))
     text = disputed[name][0]
     reason = (

@@ -6,7 +6,7 @@ asserting more admits less, this is safe under both readings. Under a negation, 
 there, the grammar may only write what is valid under both readings.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -104,9 +104,9 @@ def without_dialect_dependent(document: Any, draft: int) -> Any:
     return transformed(document, change)
 
 
-def first_dialect_dependent(document: Any, draft: int) -> tuple[str, str]:
-    """Pointer and name of the first dialect-dependent keyword of a document; empty if it has none."""
-    for pointer, schema in located(document):
+def first_dialect_dependent(schemas: Iterable[tuple[str, Mapping[str, Any]]], draft: int) -> tuple[str, str]:
+    """Pointer and name of the first dialect-dependent keyword of schemas; empty if they have none."""
+    for pointer, schema in schemas:
         for keyword in dialect_dependent(schema, draft):
             return child(pointer, keyword), keyword
     return "", ""

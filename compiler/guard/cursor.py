@@ -81,6 +81,14 @@ class OpenContainer(NamedTuple):
         """Whether the canonical spelling of the values in it is needed."""
         return self.is_recorded or (self.forbids_repeats and not self.is_object)
 
+    @property
+    def and_around(self) -> "Iterator[OpenContainer]":
+        """This container and those around it, outwards."""
+        container: OpenContainer | None = self
+        while container is not None:
+            yield container
+            container = container.parent
+
 
 class JsonCursor(NamedTuple):
     """A point in a JSON text: in `container`, inside a string or another scalar if `scalar` is not None."""
@@ -112,10 +120,7 @@ class JsonCursor(NamedTuple):
     @property
     def containers(self) -> Iterator[OpenContainer]:
         """The open containers, from the innermost outwards."""
-        container = self.container
-        while container is not None:
-            yield container
-            container = container.parent
+        return iter(()) if self.container is None else self.container.and_around
 
     @property
     def _text(self) -> GrowingText:

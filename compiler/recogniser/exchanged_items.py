@@ -111,7 +111,7 @@ def _without_repetition(node: SearchNode, head: bytes, tail: bytes, skipped: byt
     if repetition is None:
         yield head + tail if completed.is_complete else None
         return
-    start, end = repetition
+    start, end, _ = repetition
     start += len(tail[start:]) - len(tail[start:].lstrip(_SEPARATORS))
     for behind in (tail[end + 1 :], tail[end:]):  # what shows that a number repeats is behind it
         yield _if_complete(node, head + tail[:start] + skipped + behind)

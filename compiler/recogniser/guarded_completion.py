@@ -14,7 +14,7 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from compiler.errors import UnsupportedGrammar
-from compiler.guard.cursor import JsonCursor
+from compiler.guard.cursor import JsonCursor, OpenContainer
 from compiler.guard.tagged_cursor import Cursor, marked_text
 from compiler.recogniser.parser_state import ParserState
 from compiler.vocabulary import KEY_MARK
@@ -179,13 +179,18 @@ class _Queue:
 def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget) -> bytes:
     """Bytes that complete a text without repeating an element.
 
-    Two searches share the budget. A patient one tries all short texts before longer ones, and finds what is
-    short where texts could get further without end, by opening one array after the other. A hasty one finds
-    what has many elements, all of which need more room.
+    A direct search comes first. If it finds nothing, two others share the rest of the budget. A patient one
+    tries all short texts before longer ones, and finds what is short where texts could get further without
+    end, by opening one array after the other. A hasty one finds what has many elements, all of which need
+    more room.
 
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
+    direct = _DirectSearch(state, cursor)
+    while direct.is_open:
+        if (found := direct.step(budget)) is not None:
+            return found
     searches = [_Search(state, cursor, patience) for patience in (_MAX_FRUITLESS, math.inf)]
     while all(search.is_open for search in searches):
         search = min(searches, key=lambda search: search.num_spent)  # texts of one may be much longer
@@ -194,6 +199,53 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
             return found
         search.num_spent += before - budget.num_left
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
+
+
+class _DirectSearch:
+    """A search that looks for the shortest element in place of a repeated one, and never takes one back.
+
+    So it finds texts of many elements with few attempts at each, unless the elements run out.
+    """
+
+    def __init__(self, state: ParserState, cursor: Cursor) -> None:
+        self._attempts = _Queue(is_newest_first=False)
+        self._attempts.push(0, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
+        self._bytes_an_attempt = _bytes_an_attempt(cursor)
+        self._place: _Place = ()
+        """Where the element that is looked for stands."""
+        self._num_in_vain = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may go on: an element was found lately, and attempts are left."""
+        return bool(self._attempts) and self._num_in_vain <= _MAX_FRUITLESS
+
+    def step(self, budget: SearchBudget) -> bytes | None:
+        """Make one attempt; the completion if that is one.
+
+        Raises:
+            UnsupportedGrammar: the budget is used up.
+        """
+        _, attempt = self._attempts.pop()
+        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
+        self._num_in_vain += 1
+        node = attempt.begun()
+        if node is None:
+            return None
+        node, rest = _completed(node, budget)
+        repetition = first_repetition(node.cursor, rest)
+        if repetition is None:
+            return node.text + rest
+        place = _place(repetition.holder)
+        if not self._place or place[: len(self._place)] != self._place:
+            self._attempts.drained()
+            self._place, self._num_in_vain = place, 0
+        elif attempt.byte is not None:  # no further: first try others as short
+            self._attempts.push(0, [_Attempt(node, None)], penalty=0.5)
+            return None
+        before = _advanced(node, rest[: repetition.start])
+        self._attempts.push(0, deviations(before, rest[repetition.start : repetition.end + 1]))
+        return None
 
 
 class _Search:
@@ -209,7 +261,7 @@ class _Search:
         self._attempts, self._longer, self._earlier = queues
         self._attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
         self._longest = 1.25 * state.cost + 4
-        self._bytes_an_attempt = _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
+        self._bytes_an_attempt = _bytes_an_attempt(cursor)
         self._furthest, self._num_in_vain = 0, 0
         self.num_spent = 0
         """What it has taken of the budget."""
@@ -240,7 +292,7 @@ class _Search:
         if len(node.text) + len(rest) > self._longest:
             self._longer.push(rank, [attempt])
             return None
-        start, end = repetition
+        start, end, _ = repetition
         reached = -_advanced(node, rest[:end]).num_new
         if attempt.byte is not None and rank <= reached:  # no further: first try others as short
             self._attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
@@ -259,6 +311,22 @@ class _Search:
         self._attempts.absorb(self._longer.drained())
         self._longest *= 2 if is_exhausted else 1.5
         self._num_in_vain = 0
+
+
+def _bytes_an_attempt(cursor: Cursor) -> int:
+    return _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
+
+
+_Place = tuple[tuple[int, int, bytes], ...]
+
+
+def _place(holder: OpenContainer | None) -> _Place:
+    """Where an element stands: in each container, from the outermost on, the index or key that is reached.
+
+    While an element is being written, the places of all elements inside it begin with its own.
+    """
+    containers = [] if holder is None else [*holder.and_around]
+    return tuple((each.item_index, each.seen.size, each.key) for each in reversed(containers))
 
 
 def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, bytes]:
@@ -303,8 +371,19 @@ def _advanced(node: SearchNode, text: bytes) -> SearchNode:
     return after
 
 
-def first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
-    """The first and the last byte of the first element in `rest` that would repeat one; None if none does.
+class Repetition(NamedTuple):
+    """An element of a text that would repeat one."""
+
+    start: int
+    """The index of its first byte; 0 also if it began before the text."""
+    end: int
+    """The index of its last byte, or of the one behind it that shows that it repeats."""
+    holder: OpenContainer | None
+    """The container that it stands in, as it is before the element."""
+
+
+def first_repetition(cursor: Cursor, rest: bytes) -> Repetition | None:
+    """The first element in `rest` that would repeat one; None if none does.
 
     A marked key counts as one: it stands only where another one must be, or is shorter (see `_completed`).
     """
@@ -317,7 +396,7 @@ def first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
         if following is None or _repeats(cursor, following):
             last, end = _before_repetition(cursor, piece.group())
             end += piece.start()
-            return _start_of_element(passed, last, rest[end]), end
+            return _repetition(passed, last, rest, end)
         cursor = following
     raise AssertionError("what repeats as a whole repeats piece by piece")
 
@@ -337,20 +416,23 @@ def _before_repetition(cursor: Cursor, text: bytes) -> tuple[JsonCursor, int]:
     raise AssertionError("what repeats as a whole repeats byte by byte")
 
 
-def _start_of_element(passed: list[tuple[int, JsonCursor]], last: JsonCursor, byte: int) -> int:
-    """The index of the last cursor before the element that `byte`, read after `last`, would complete."""
+def _repetition(passed: list[tuple[int, JsonCursor]], last: JsonCursor, rest: bytes, end: int) -> Repetition:
+    """The element that the byte at `end`, read after `last`, would complete; it began at one of `passed`."""
     assert last.container is not None, "only what stands in a container can repeat"
     # A closing bracket completes a container, unless the number or literal before it repeats already.
-    is_container = not last.in_string and byte in b"]}" and last.advance(b" ") is not None
+    is_container = not last.in_string and rest[end] in b"]}" and last.advance(b" ") is not None
     holder = last.container.parent if is_container else last.container
     starts = (at for at, cursor in reversed(passed) if cursor.expects_element and cursor.container is holder)
-    return next(starts, 0)
+    return Repetition(next(starts, 0), end, holder)
 
 
 def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
-    """The attempts that write `rest` up to any of its bytes, and another byte there."""
+    """The attempts that write `rest` up to any of its bytes, and another byte there.
+
+    The mark of a key is no byte of an output.
+    """
     for at in range(len(rest)):
-        for byte in sorted(node.state.next_bytes() - {rest[at]}):
+        for byte in sorted(node.state.next_bytes() - {rest[at], ord(KEY_MARK)}):
             yield _Attempt(node, bytes([byte]))
         if at + 1 < len(rest):
             node = _advanced(node, rest[at : at + 1])

@@ -33,6 +33,11 @@ GUARDED = {
     },
     "one of two": {"anyOf": [STRINGS, {"type": "array", "items": {"type": "integer"}}]},
     "map": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 3},
+    "distinct maps": {
+        **STRINGS,
+        "items": {"type": "object", "additionalProperties": {"type": "string"}},
+        "minItems": 4,
+    },
     "map that runs out": {
         "type": "object",
         "patternProperties": {"^[ab]{1,2}$": {"type": "integer"}},

@@ -102,6 +102,12 @@ FLAGS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems
         ({"type": "integer", "minimum": 1_600_000_000, "multipleOf": 60}, 8),
         ({"type": "object", "properties": PAIR, "minProperties": 1}, 8),
         ({"type": "object", "minProperties": 1, "additionalProperties": TEXTS}, 8),
+        ({"type": "array", "items": {"type": "string"}}, 5),
+        ({"type": "array", "items": {"type": "string"}}, 64),
+        ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, 40),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, 40),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}, 40),
+        ({"type": "object", "properties": PAIR, "additionalProperties": False}, 64),
     ],
 )
 def test_as_many_distinct_items_as_are_taken_are_found_with_few_attempts(items, low):

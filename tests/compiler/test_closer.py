@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from random_decoding import Generation, allowed_ids
+from soundness.judges import Judges
 from vocabularies import named_vocabulary
 from whole_outputs import parse_calls
 
@@ -286,6 +287,21 @@ def test_a_character_begun_is_finished():
         assert closer.admits(byte, 9)
         closer.accepted(byte)
     assert bytes(closer.completion_ids(closer.minimum())) == '"😀"'.encode()[2:]
+
+
+@pytest.mark.parametrize("written", ['[{"', '[{"":"', '[{"a":"b"},{"a'])
+@pytest.mark.parametrize("num_items", [4, 5])
+def test_the_mark_of_a_key_is_never_written(written, num_items):
+    """Only grammars read it. After the mark, the guard saw none of the repetitions that followed."""
+    items = {"type": "object", "additionalProperties": {"type": "string"}}
+    schema = {"type": "array", "uniqueItems": True, "minItems": num_items, "items": items}
+    closer = compile_schema(schema).closer()
+    for at, byte in enumerate(written.encode()):
+        assert closer.admits(byte, 500 - at)
+        closer.accepted(byte)
+    text = written.encode() + bytes(closer.completion_ids(closer.minimum()))
+    assert Judges(schema).faults(text) == []
+    assert len(json.loads(text)) == num_items
 
 
 def test_no_budget_is_too_small_for_no_call():

@@ -102,6 +102,31 @@ def test_a_refusal_in_a_document_names_the_document():
     assert refusal.pointer.startswith(f"{A}#/properties/s")
 
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+MISLEADING = {"dependencies": {"a": ["b"]}, "properties": {"b": {}}, "unevaluatedProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "pointer"),
+    [
+        ({"$schema": DRAFT_4, "oneOf": [INTEGER, {"$ref": A}]}, {**STRING, "format": "date"}, "/format"),
+        ({"$schema": DRAFT_7, "oneOf": [INTEGER, {"$ref": A}]}, {**STRING, "format": "duration"}, "/format"),
+        (
+            {"$schema": DRAFT_7, "oneOf": [INTEGER, {"$ref": A}]},
+            {"allOf": [{**STRING, "contentEncoding": "base64"}]},
+            "/allOf/0/contentEncoding",
+        ),
+        (refer(), {"type": "object", **MISLEADING}, "/dependencies"),
+        (refer(), {"oneOf": [{**STRING, "format": "time"}, {"const": "24:00"}]}, "/oneOf/0/format"),
+    ],
+)
+def test_a_document_that_validators_read_differently_is_refused_at_the_keyword(schema, content, pointer):
+    """The readings of one document cannot be combined; the refusal knew only keywords of the schema itself."""
+    refusal = refused(schema, {A: content})
+    assert refusal.pointer == A + "#" + pointer
+    assert refusal.keyword == pointer.rpartition("/")[2]
+
+
 def test_deep_chains_of_documents_end():
     """Each document is shallow, but the chain of documents is long."""
     uris = [f"https://example.com/{number}" for number in range(500)]
