@@ -4,9 +4,12 @@ Code that reads a schema recurses as deep as it is nested.
 """
 
 import json
+import math
+from collections.abc import Iterator
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
+from toolspecs.json_pointer import child
 
 MAX_DEPTH = 200
 
@@ -36,14 +39,26 @@ def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSche
 
 
 def check_text(document: Any) -> None:
-    """Refuse a document with half a surrogate pair, or with more digits than Python writes.
+    """Refuse a document with half a surrogate pair, with no number, or with more digits than Python writes.
 
     Raises:
         UnsupportedSchema: it has.
     """
     try:
-        json.dumps(document, ensure_ascii=False).encode()
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
     except ValueError:
+        for pointer in _not_finite(document, ""):
+            reason = "has a number that JSON cannot hold: infinity or NaN"
+            raise UnsupportedSchema(pointer, "", reason, "Write a finite number.") from None
         raise UnsupportedSchema("", "", "has a number with too many digits", "Shorten it.") from None
+
+
+def _not_finite(value: Any, pointer: str) -> Iterator[str]:
+    """The pointers to what is infinite or not a number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield pointer
+    elif isinstance(value, dict | list | tuple):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _not_finite(inner, child(pointer, str(key)))

@@ -1,6 +1,7 @@
 """What `compile_schema` accepts and rejects, as tables; the refusals; the report."""
 
 import json
+import math
 
 import pytest
 
@@ -258,6 +259,22 @@ def test_a_listed_value_is_not_taken_for_another_type():
 def test_a_lone_surrogate_is_refused():
     with pytest.raises(UnsupportedSchema, match="surrogate"):
         compile_schema({"const": "\ud800"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"const": math.inf}, "/const"),
+        ({"enum": [1, math.nan]}, "/enum/1"),
+        ({"const": {"a/b": [-math.inf]}}, "/const/a~1b/0"),
+        ({"maximum": math.inf}, "/maximum"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_at_its_place(schema, pointer):
+    """It was taken for `null`."""
+    with pytest.raises(UnsupportedSchema, match="infinity or NaN") as refusal:
+        compile_schema(schema)
+    assert refusal.value.pointer == pointer
 
 
 def test_hostile_depth_is_refused():
