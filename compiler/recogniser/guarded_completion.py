@@ -371,7 +371,7 @@ def _advanced(node: SearchNode, text: bytes) -> SearchNode:
     return after
 
 
-class Repetition(NamedTuple):
+class RepeatedElement(NamedTuple):
     """An element of a text that would repeat one."""
 
     start: int
@@ -382,7 +382,7 @@ class Repetition(NamedTuple):
     """The container that it stands in, as it is before the element."""
 
 
-def first_repetition(cursor: Cursor, rest: bytes) -> Repetition | None:
+def first_repetition(cursor: Cursor, rest: bytes) -> RepeatedElement | None:
     """The first element in `rest` that would repeat one; None if none does.
 
     A marked key counts as one: it stands only where another one must be, or is shorter (see `_completed`).
@@ -416,14 +416,16 @@ def _before_repetition(cursor: Cursor, text: bytes) -> tuple[JsonCursor, int]:
     raise AssertionError("what repeats as a whole repeats byte by byte")
 
 
-def _repetition(passed: list[tuple[int, JsonCursor]], last: JsonCursor, rest: bytes, end: int) -> Repetition:
+def _repetition(
+    passed: list[tuple[int, JsonCursor]], last: JsonCursor, rest: bytes, end: int
+) -> RepeatedElement:
     """The element that the byte at `end`, read after `last`, would complete; it began at one of `passed`."""
     assert last.container is not None, "only what stands in a container can repeat"
     # A closing bracket completes a container, unless the number or literal before it repeats already.
     is_container = not last.in_string and rest[end] in b"]}" and last.advance(b" ") is not None
     holder = last.container.parent if is_container else last.container
     starts = (at for at, cursor in reversed(passed) if cursor.expects_element and cursor.container is holder)
-    return Repetition(next(starts, 0), end, holder)
+    return RepeatedElement(next(starts, 0), end, holder)
 
 
 def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
