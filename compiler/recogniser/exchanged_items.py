@@ -10,14 +10,9 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from compiler.guard.tagged_cursor import Cursor
-from compiler.recogniser.guarded_completion import (
-    PIECES,
-    SearchNode,
-    deviations,
-    first_repetition,
-    has_more_elements,
-)
+from compiler.recogniser.guarded_completion import SearchNode, deviations
 from compiler.recogniser.parser_state import ParserState
+from compiler.recogniser.repetitions import PIECES, first_repetition, has_more_elements
 
 _BLANKS = b" \t\r\n"
 _SEPARATORS = _BLANKS + b","
