@@ -48,6 +48,8 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
     """The body of `/tokenize`: that of a completion, or of a chat."""
+    if isinstance(body, dict) and not {"messages", "prompt"} & body.keys():
+        raise InvalidField("prompt", "it is required, or else messages")
     is_chat = isinstance(body, dict) and "messages" in body
     return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
 

@@ -164,6 +164,8 @@ async def test_tokens_are_counted_and_read_back(client, runtime):
     for sent in (chat, {"model": "tiny", "prompt": "Hi", "add_special_tokens": True}):
         answer = (await client.post("/tokenize", json=sent)).json()
         assert answer == {"count": 11, "max_model_len": 512, "tokens": list(range(11))}
+    empty = await client.post("/tokenize", json={"model": "tiny"})
+    assert empty.json()["error"]["message"] == "prompt: it is required, or else messages"
     spelled = await client.post("/detokenize", json={"model": "tiny", "tokens": list("né".encode())})
     assert spelled.json() == {"prompt": "né"}
     many = await client.post("/detokenize", json={"model": "tiny", "tokens": [97] * 600})
