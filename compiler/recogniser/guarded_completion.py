@@ -30,6 +30,9 @@ _MARKED_BYTES_AN_ATTEMPT = 128
 """The same where keys are marked, which takes longer to read."""
 _MAX_FRUITLESS = 120
 """The attempts, one after another, that a patient search lets get no further before it tries longer ones."""
+_MAX_GROWTH = 8
+"""How many times as long as the text that repeats something the direct search lets one become. Where elements
+may follow without end, it finds one after the other, and the text gets no further."""
 _MARK = re.compile(KEY_MARK.encode())
 _OTHER_KEY = 2
 """How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
@@ -176,16 +179,16 @@ class _Queue:
 def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget) -> bytes:
     """Bytes that complete a text without repeating an element.
 
-    A direct search comes first. If it finds nothing, two others share the rest of the budget. A patient one
-    tries all short texts before longer ones, and finds what is short where texts could get further without
-    end, by opening one array after the other. A hasty one finds what has many elements, all of which need
-    more room.
+    A direct search comes first, with half of the budget. If it finds nothing, two others share the rest. A
+    patient one tries all short texts before longer ones, and finds what is short where texts could get
+    further without end, by opening one array after the other. A hasty one finds what has many elements, all
+    of which need more room.
 
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
-    direct = _DirectSearch(state, cursor)
-    while direct.is_open:
+    direct, num_reserved = _DirectSearch(state, cursor), budget.num_left // 2
+    while direct.is_open and budget.num_left > num_reserved:
         if (found := direct.step(budget)) is not None:
             return found
     searches = [_Search(state, cursor, patience) for patience in (_MAX_FRUITLESS, math.inf)]
@@ -207,6 +210,7 @@ class _DirectSearch:
     def __init__(self, state: ParserState, cursor: Cursor) -> None:
         self._attempts = _Queue(is_newest_first=False)
         self._attempts.push(0, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
+        self._longest = _MAX_GROWTH * state.cost + 64
         self._bytes_an_attempt = _bytes_an_attempt(cursor)
         self._place: _Place = ()
         """Where the element that is looked for stands."""
@@ -233,6 +237,9 @@ class _DirectSearch:
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
+        if len(node.text) + len(rest) > self._longest:
+            self._attempts.drained()
+            return None
         place = _place(repetition.holder)
         if not self._place or place[: len(self._place)] != self._place:
             self._attempts.drained()

@@ -182,9 +182,7 @@ def read_request(
         reasoning_effort=_read_effort(fields),
         has_custom_calls=False,
     )
-    effort_name = (
-        "output_config.effort" if fields.output_config and fields.output_config.effort else "thinking"
-    )
+    effort_name = "thinking" if fields.thinking else "output_config.effort"
     return MessagesRequest(turn, reader.ignored, {**asked_format.names, "reasoning_effort": effort_name})
 
 
