@@ -217,7 +217,7 @@ def free_port():
             ["--store", "sqlite:///proc/none/callgate.db"],
             ["'store': store sqlite:///proc/none/callgate.db: ", "no folder '/proc/none'", "--store"],
         ),
-        (["--engine-url", "here"], ["'engine_url' from the command line: it must be a text that matches"]),
+        (["--engine-url", "here"], ["'engine_url' from the command line: it must be a URL that begins with"]),
         (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or choose another"]),
         (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is not a folder", "--data-dir"]),
         (["--data-dir", "/proc/none"], ["'data_dir'", "'/proc/none' is not a folder", "--data-dir"]),
