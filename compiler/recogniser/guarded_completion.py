@@ -228,12 +228,10 @@ class _DirectSearch:
             UnsupportedGrammar: the budget is used up.
         """
         _, attempt = self._attempts.pop()
-        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
         self._num_in_vain += 1
-        node = attempt.begun()
-        if node is None:
+        if (made := _made(attempt, budget, self._bytes_an_attempt)) is None:
             return None
-        node, rest = _completed(node, budget)
+        node, rest = made
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
@@ -284,12 +282,10 @@ class _Search:
         if not self._attempts or self._num_in_vain > self._patience:
             self._allow_more()
         rank, attempt = self._attempts.pop()
-        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
         self._num_in_vain += 1
-        node = attempt.begun()
-        if node is None:
+        if (made := _made(attempt, budget, self._bytes_an_attempt)) is None:
             return None
-        node, rest = _completed(node, budget)
+        node, rest = made
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
@@ -315,6 +311,17 @@ class _Search:
         self._attempts.absorb(self._longer.drained())
         self._longest *= 2 if is_exhausted else 1.5
         self._num_in_vain = 0
+
+
+def _made(attempt: _Attempt, budget: SearchBudget, bytes_an_attempt: int) -> tuple[SearchNode, bytes] | None:
+    """Make an attempt: how far it got, and the rest that would complete it; None if it cannot begin.
+
+    Raises:
+        UnsupportedGrammar: the budget is used up.
+    """
+    budget.spend_attempts(1 + attempt.length // bytes_an_attempt)
+    node = attempt.begun()
+    return None if node is None else _completed(node, budget)
 
 
 def _bytes_an_attempt(cursor: Cursor) -> int:

@@ -223,7 +223,7 @@ def _read(file: Path, name: str | None) -> tuple[dict[str, Any], str]:
 def _name(given: str | None, suggested: str) -> str:
     if given is None and not TOOLSET_NAME.fullmatch(suggested):
         shown = shorten(suggested, MAX_NAME)
-        raise failure(f"the file's name, {shown!r}, is not {TOOLSET_RULE}; give one with --name")
+        raise failure(f"the toolset's name, {shown!r}, is not {TOOLSET_RULE}; give one with --name")
     return suggested if given is None else given
 
 

@@ -128,6 +128,11 @@ class ReasoningItem(_Item, tag="reasoning"):
     content: list[ReasoningText] | None = None
     encrypted_content: str | None = None
 
+    @property
+    def text(self) -> str:
+        """What can be read of it."""
+        return _text(self.content or self.summary or [])
+
 
 InputItem = (
     MessageItem
@@ -215,12 +220,12 @@ def _message(number: int, item: InputItem) -> Message:
         case FunctionCallOutputItem() | CustomToolCallOutputItem():
             return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
         case ReasoningItem():
-            return Message("assistant", thought=_text(item.content or item.summary or []))
+            return Message("assistant", thought=item.text)
 
 
 def _is_blank(item: InputItem) -> bool:
     """Whether it is a thought of which nothing can be read."""
-    return isinstance(item, ReasoningItem) and not _text(item.content or item.summary or [])
+    return isinstance(item, ReasoningItem) and not item.text
 
 
 def _is_one_turn(last: Message, following: Message) -> bool:
