@@ -141,6 +141,10 @@ class SourceMap:
         """The value at a pointer, None where there is none."""
         return self.references.at(pointer)
 
+    def location_at(self, pointer: str) -> SchemaLocation:
+        """The location at which the schema at a pointer applies, and nothing else."""
+        return self._location((pointer,), self.root)
+
     def declared(self, location: SchemaLocation) -> tuple[str, ...]:
         """Every key that `properties` declares at a location, in the order of first appearance."""
         keys: dict[str, None] = {}

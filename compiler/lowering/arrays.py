@@ -23,6 +23,8 @@ from compiler.report import Verdict
 MAX_STATES = 600
 MAX_LEAST = 2_000
 """The largest `minItems`: the budget closer may have to write that many items, which takes it 70 ms."""
+_FEWER = f"Lower minItems (to {MOST_DISTINCT} at most), or admit more values of items."
+_FEWER_CONTAINED = "Keep one `contains`, without maxContains, or leave uniqueItems out."
 _CLOSE = Literal("]")
 _AHEAD = CharClass.of(",", "]")
 
@@ -72,7 +74,7 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, context: Co
             context.location,
             "uniqueItems",
             f"demands more distinct items than its schema is known to admit, or more than {MOST_DISTINCT}",
-            f"Lower minItems (to {MOST_DISTINCT} at most), or admit more values of items.",
+            _FEWER_CONTAINED if constraint.contains else _FEWER,
         )
     return items.lower()
 

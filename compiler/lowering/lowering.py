@@ -6,6 +6,7 @@ They call `value` and `inner_value` for the values inside, and `compiler.lowerin
 these two for every canonical view.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any
@@ -39,6 +40,7 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
+from toolspecs.drafts import draft_named
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
@@ -172,8 +174,7 @@ class Lowering(ABC):
         """
         match schema.view():
             case canonical.RawView(reason=reason, pointer=pointer):
-                why = f"its combination of keywords cannot be resolved ({reason})"
-                raise UnsupportedSchema(pointer or location.pointer, "", why, WRITE_OUT)
+                raise self._unmodeled(self.source_map.location_at(pointer) if pointer else location, reason)
         try:
             cases, is_narrowed = self._expander.expand(schema)
         except canonical.CanonicalizationError as error:
@@ -184,6 +185,18 @@ class Lowering(ABC):
             note = "only values that are known to fail the schemas which must fail"
             self.reporter.note(location, "oneOf", Verdict.NARROWED, note)
         return cases
+
+    def _unmodeled(self, location: SchemaLocation, reason: canonical.RawReason) -> UnsupportedSchema:
+        """The refusal of a schema which canonicalization has left as it is written."""
+        for _, schema in self.source_map.schemas(location):
+            if "$schema" in schema and draft_named(schema["$schema"]) != self.schema.draft:
+                why = f"names another dialect ({schema['$schema']}) than the schema around it"
+                return self.reporter.refusal(location, "$schema", why, "Write both in one dialect.")
+            if schema.get("multipleOf", 0) > sys.float_info.max:
+                why = "is larger than the largest double, which many validators read numbers as"
+                return self.reporter.refusal(location, "multipleOf", why, "Lower it.")
+        why = f"its combination of keywords cannot be resolved ({reason})"
+        return UnsupportedSchema(location.pointer, "", why, WRITE_OUT)
 
     def form_of(self, document: Any) -> CanonicalSchema:
         """The canonical form of a schema that the lowering itself needs, in the draft of the document."""

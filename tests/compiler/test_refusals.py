@@ -37,6 +37,8 @@ def refused(schema, **options):
         ({"type": "number", "minimum": 1e308}, "minimum"),
         ({"type": "number", "exclusiveMinimum": 1e308}, "exclusiveMinimum"),
         ({"type": "integer", "maximum": -1e60}, "maximum"),
+        ({"type": "number", "multipleOf": 10**400}, "multipleOf"),
+        ({"$id": ID, "$schema": "http://json-schema.org/draft-07/schema#", "type": "integer"}, "$schema"),
         ({"$id": ID, "items": {"$id": "a/", "items": {"$ref": "b.json"}}}, "$ref"),
     ],
 )
@@ -86,6 +88,12 @@ def test_an_unknown_dialect_is_named():
     refusal = refused({"$schema": ID, "type": "string"})
     assert (refusal.pointer, refusal.keyword) == ("/$schema", "$schema")
     assert "2020-12" in refusal.suggestion
+
+
+def test_an_embedded_schema_in_another_dialect_is_named_where_it_is_defined():
+    embedded = {"$id": ID, "$schema": "http://json-schema.org/draft-07/schema#", "type": "integer"}
+    refusal = refused({"$schema": DRAFT_2020, "$defs": {"a": embedded}, "items": {"$ref": ID}})
+    assert (refusal.pointer, refusal.keyword) == ("/$defs/a/$schema", "$schema")
 
 
 def test_keys_that_a_syntax_cannot_write_are_what_is_refused():
