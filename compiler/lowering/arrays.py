@@ -5,6 +5,7 @@ the number of items so far and, for each `contains`, how many of these satisfied
 rule.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -15,7 +16,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
 from compiler.guard.path_state_builder import ItemStep
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
-from compiler.lowering.constraints import ArrayConstraint, Context, intersection
+from compiler.lowering.constraints import ArrayConstraint, ContainsConstraint, Context, intersection
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.quantifier import Quantifier
 from compiler.report import Verdict
@@ -112,23 +113,36 @@ class _ItemRules:
         return countable
 
     def has_enough(self) -> bool:
-        """Whether there are enough distinct values for all items that the array must have."""
-        if self.constraint.min_items > MOST_DISTINCT:
+        """Whether there are known to be enough distinct values for all items that the array must have."""
+        constraint = self.constraint
+        if constraint.min_items > MOST_DISTINCT:
             return False
-        count = self.lowering.cardinality.at_least
-        prefix = self.constraint.prefix_items
-        needed = [*prefix, *[self.constraint.items] * self.constraint.min_items][: self.constraint.min_items]
-        sought = [contains for contains in self.constraint.contains if contains.low]
-        if not prefix and len(needed) <= 1 and [c.low for c in sought] in ([], [1]):
+        sought = [contains for contains in constraint.contains if contains.low]
+        if not constraint.prefix_items and constraint.min_items <= 1 and [c.low for c in sought] in ([], [1]):
             return True  # one item is enough, which repeats nothing
-        if not all(count(schema) > index for index, schema in enumerate(needed) if index):
-            return False
-        if any(contains.high is not None for contains in self.constraint.contains) and needed:
-            return False
-        if len(sought) > 1 and self.constraint.max_items is not None:  # one item may have to serve several
-            return False
-        items = self.constraint.items
-        return all(count(intersection(c.schema, items)) >= c.low and not prefix for c in sought)
+        return self._has_enough_for_places() and self._has_enough_sought(sought)
+
+    def _has_enough_for_places(self) -> bool:
+        """Whether each place that must have an item admits more values than there are items before it."""
+        constraint, count = self.constraint, self.lowering.cardinality.at_least
+        if constraint.min_items and any(contains.high is not None for contains in constraint.contains):
+            return False  # not each value that a place admits may stand there
+        num_first = min(len(constraint.prefix_items), constraint.min_items)
+        first = constraint.prefix_items[:num_first]
+        has_enough = all(count(schema) > index for index, schema in enumerate(first) if index)
+        return has_enough and (
+            constraint.min_items in (num_first, 1) or count(constraint.items) >= constraint.min_items
+        )
+
+    def _has_enough_sought(self, sought: Sequence[ContainsConstraint]) -> bool:
+        """Whether among the values of items, each `contains` finds as many as it demands."""
+        constraint, count = self.constraint, self.lowering.cardinality.at_least
+        if len(sought) > 1 and constraint.max_items is not None:
+            return False  # one item may have to serve several
+        return all(
+            not constraint.prefix_items and count(intersection(one.schema, constraint.items)) >= one.low
+            for one in sought
+        )
 
     def lower(self) -> Expr | None:
         """The whole array; None if no number of items is admitted."""

@@ -7,7 +7,7 @@ arguments, because a client cannot know which alternative the model chose.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -94,11 +94,7 @@ class TaggedArguments:
             for alternative in list(self._alternatives(self._lowering.schema, location))
             for constraint in [replace(alternative, dependent_keys=needed)]
         ]
-        admitted: dict[str, set[str]] = {}
-        for constraint, keys in alternatives:
-            for key in keys:
-                admitted.setdefault(key, set()).update(self._admitted_types(value_schema(constraint, key)))
-        self.types = {key: tuple(t for t in VALUE_TYPES if t in types) for key, types in admitted.items()}
+        self.types = self._types_of(alternatives)
         self._lowering.planner.tags = self._guarded_tags()
         self._lowering.reporter.vouch_for(location)
         orders = [self._lowering.key_orders.choose(len(keys)) for _, keys in alternatives]
@@ -115,6 +111,18 @@ class TaggedArguments:
                 location, "minProperties", why, "Declare them in `properties`."
             )
         return arguments
+
+    def _types_of(
+        self, alternatives: Iterable[tuple[ObjectConstraint, Iterable[str]]]
+    ) -> Mapping[str, tuple[str, ...]]:
+        """The JSON types that any of the alternatives admits for each declared key."""
+        types: dict[str, set[str]] = {}
+        for constraint, keys in alternatives:
+            for key in keys:
+                types.setdefault(key, set()).update(self._admitted_types(value_schema(constraint, key)))
+        return {
+            key: tuple(name for name in VALUE_TYPES if name in admitted) for key, admitted in types.items()
+        }
 
     def _alternatives(self, schema: CanonicalSchema, location: SchemaLocation) -> Iterator[ObjectConstraint]:
         """The object constraints of which the arguments must satisfy one."""
