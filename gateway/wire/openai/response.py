@@ -53,18 +53,21 @@ class ChatWriter:
         }
 
     async def events(self) -> AsyncGenerator[JSON]:
-        """The answer while it comes: for each choice a role, deltas and a finish reason; then the usage."""
+        """The answer while it comes: for each choice a role, deltas and a finish reason; then the usage.
+
+        Choices begin in their order, since OpenAI's client appends each new one to its list of choices.
+        """
         generation = self._generation
         envelope = _envelope(generation, "chat.completion.chunk")
         if self._includes_usage:
             envelope["usage"] = None
-        started: set[int] = set()
+        num_begun = 0
         async for event in generation.events():
-            if event.choice not in started:
-                started.add(event.choice)
-                content = None if isinstance(event, CallStarted) else ""
-                begun = {"role": "assistant", "content": content, "refusal": None}
-                yield envelope | {"choices": [_chunk_choice(event.choice, begun)]}
+            for choice in range(num_begun, event.choice + 1):
+                has_no_text = choice == event.choice and isinstance(event, CallStarted)
+                begun = {"role": "assistant", "content": None if has_no_text else "", "refusal": None}
+                yield envelope | {"choices": [_chunk_choice(choice, begun)]}
+            num_begun = max(num_begun, event.choice + 1)
             yield envelope | self._chunk(event)
         if self._includes_usage:
             yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
