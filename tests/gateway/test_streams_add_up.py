@@ -5,70 +5,15 @@ from random import Random
 
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import RawMessageStreamEvent
-from fake_runtime import STATS
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from pydantic import TypeAdapter
-from sample_tools import TIME, WEATHER
-
-from runtime.events import (
-    ArgumentsDelta,
-    CallStarted,
-    Event,
-    Finished,
-    FinishReason,
-    TextDelta,
-    ThoughtDelta,
-    TokenLogprob,
-)
+from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, USER, script_of
 
 NUM_SCRIPTS = 30
-USER = [{"role": "user", "content": "Hi"}]
-SQL = {"name": "sql", "description": "Runs SQL."}
-FUNCTIONS = [tool["function"] for tool in (WEATHER, TIME)]
 NEW_EACH_TIME = frozenset(
     {"id", "call_id", "created", "created_at", "completed_at", "grammar_source", "grammar_wait_ms"}
 )
-
-
-def text_of(rng: Random, most: int) -> str:
-    return "".join(rng.choices('ab é😀\n"\\{<', k=rng.randint(1, most)))
-
-
-def cut(rng: Random, text: str) -> list[str]:
-    at = sorted(rng.randint(0, len(text)) for _ in range(rng.randint(0, 4)))
-    return [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True) if end > start]
-
-
-def token(character: str, *others: str) -> TokenLogprob:
-    return TokenLogprob(character, character.encode(), -0.5, tuple(map(token, others)))
-
-
-def choice_of(rng: Random, number: int, *, thinks: bool, max_calls: int) -> list[Event]:
-    """Some thoughts, some text, some calls, and one of the ways to end."""
-    events: list[Event] = [ThoughtDelta(number, text_of(rng, 5)) for _ in range(rng.randint(0, 2) * thinks)]
-    for _ in range(rng.randint(0, 3)):
-        text = text_of(rng, 5)
-        events.append(TextDelta(number, text, tuple(token(each, each, "z") for each in text)))
-    calls = rng.choices(["get_weather", "get_time", "sql"], k=rng.randint(0, max_calls))
-    for index, name in enumerate(calls):
-        arguments = json.dumps({"input" if name == "sql" else "place": text_of(rng, 8)})
-        events.append(CallStarted(number, index, name))
-        events += [ArgumentsDelta(number, index, piece) for piece in cut(rng, arguments)]
-    reasons = [FinishReason.TOOL_CALLS if calls else FinishReason.STOP, FinishReason.LENGTH]
-    reason = rng.choice(reasons)
-    is_closed = bool(calls) and reason is FinishReason.LENGTH
-    return [*events, Finished(number, reason, STATS, closed_by="budget" if is_closed else None)]
-
-
-def script_of(rng: Random, num_choices: int = 1, *, thinks: bool = True, max_calls: int = 2) -> list[Event]:
-    """The events of several choices, which come in any order."""
-    pending = [choice_of(rng, i, thinks=thinks, max_calls=max_calls) for i in range(num_choices)]
-    events = []
-    while pending:
-        events.append(rng.choice(pending).pop(0))
-        pending = [choice for choice in pending if choice]
-    return events
 
 
 async def whole_and_events(client, path, body, **streamed):
@@ -91,7 +36,6 @@ def comparable(value, *left_out):
 
 async def test_chunks_of_chat(client, runtime):
     """As OpenAI's client adds them up; it keeps the indexes of calls, and does not know what is ours."""
-    custom = {"type": "custom", "custom": SQL}
     for seed in range(NUM_SCRIPTS):
         rng = Random(seed)
         n = rng.randint(1, 3)
@@ -99,7 +43,7 @@ async def test_chunks_of_chat(client, runtime):
         body = {
             "messages": USER,
             "n": n,
-            "tools": [WEATHER, TIME, custom],
+            "tools": CHAT_TOOLS,
             "logprobs": True,
             "top_logprobs": 2,
         }
@@ -147,9 +91,7 @@ async def test_chunks_of_text_completions(client, runtime):
 async def test_events_of_messages(client, runtime):
     """As Anthropic's client adds them up."""
     read = TypeAdapter(RawMessageStreamEvent).validate_python
-    text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    tools = [{"name": each["name"], "input_schema": each["parameters"]} for each in FUNCTIONS]
-    body = {"messages": USER, "max_tokens": 50, "tools": [*tools, {"name": "sql", "input_schema": text}]}
+    body = {"messages": USER, "max_tokens": 50, "tools": MESSAGES_TOOLS}
     for seed in range(NUM_SCRIPTS):
         runtime.script = script_of(Random(seed))
         whole, events = await whole_and_events(client, "/v1/messages", body)
@@ -163,8 +105,8 @@ async def test_events_of_messages(client, runtime):
 
 async def test_events_of_responses(client, runtime):
     """The last event has the whole response, and the events before it add up to its items."""
-    tools = [*({"type": "function", **each} for each in FUNCTIONS), {"type": "custom", **SQL}]
-    body = {"input": "Hi", "tools": tools, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    included = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    body = {"input": "Hi", "tools": RESPONSES_TOOLS, **included}
     for seed in range(NUM_SCRIPTS):
         runtime.script = script_of(Random(seed))
         whole, events = await whole_and_events(client, "/v1/responses", body)

@@ -1,0 +1,88 @@
+"""An answer that a client sends back as history is the same messages for the model, in every API."""
+
+import json
+from dataclasses import replace
+from random import Random
+
+from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, USER, script_of
+
+NUM_SCRIPTS = 30
+NEXT = {"role": "user", "content": "Next"}
+RESULTS = ["4 degrees", "", 'two\n"lines"']
+
+
+async def post(client, url, **body):
+    response = await client.post(url, json={"model": "tiny", **body})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def by_chat(client):
+    url, tools = "/v1/chat/completions", CHAT_TOOLS
+    answer = await post(client, url, messages=USER, tools=tools)
+    message = answer["choices"][0]["message"]
+    called = zip(message.get("tool_calls", ()), RESULTS, strict=False)
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": result} for call, result in called]
+    await post(client, url, messages=[*USER, message, *results, NEXT], tools=tools)
+
+
+async def by_messages(client):
+    url, fixed = "/v1/messages", {"max_tokens": 50, "tools": MESSAGES_TOOLS}
+    content = (await post(client, url, messages=USER, **fixed))["content"]
+    called = zip((block for block in content if block["type"] == "tool_use"), RESULTS, strict=False)
+    results = [
+        {"type": "tool_result", "tool_use_id": call["id"], "content": result} for call, result in called
+    ]
+    asked = {"role": "user", "content": [*results, {"type": "text", "text": NEXT["content"]}]}
+    history = [*USER, {"role": "assistant", "content": content}, asked]
+    await post(client, url, messages=history, **fixed)
+
+
+async def first_response(client):
+    """A response, and what is asked after it."""
+    answer = await post(client, "/v1/responses", input="Hi", tools=RESPONSES_TOOLS)
+    called = zip((item for item in answer["output"] if "call_id" in item), RESULTS, strict=False)
+    results = [
+        {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": result}
+        for call, result in called
+    ]
+    return answer, [*results, NEXT]
+
+
+async def by_responses(client):
+    answer, asked = await first_response(client)
+    history = [*USER, *answer["output"], *asked]
+    await post(client, "/v1/responses", input=history, tools=RESPONSES_TOOLS)
+
+
+async def by_stored_response(client):
+    answer, asked = await first_response(client)
+    previous = answer["id"]
+    await post(client, "/v1/responses", previous_response_id=previous, input=asked, tools=RESPONSES_TOOLS)
+
+
+def comparable(messages):
+    """Messages whose calls are numbered, and have values as arguments: Messages sends no JSON text."""
+    numbers = {
+        call.call_id: str(i) for i, call in enumerate(call for each in messages for call in each.calls)
+    }
+    return [
+        (
+            replace(message, calls=(), call_id=numbers.get(message.call_id)),
+            [(numbers[call.call_id], call.name, json.loads(call.arguments)) for call in message.calls],
+        )
+        for message in messages
+    ]
+
+
+async def test_all_apis_send_back_the_same(client, runtime):
+    for seed in range(NUM_SCRIPTS):
+        runtime.script = script_of(Random(seed))
+        seen = []
+        for send_back in (by_chat, by_messages, by_responses, by_stored_response):
+            await send_back(client)
+            seen.append(comparable(runtime.requests[-1].messages))
+        assert all(messages == seen[0] for messages in seen[1:])
+        [asked, *_, following], calls = seen[0], seen[0][1][1]
+        assert (asked[0].content, following[0].content) == ("Hi", "Next")
+        assert len(seen[0]) == 3 + len(calls)
