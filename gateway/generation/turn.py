@@ -195,7 +195,7 @@ class Generation:
         if self._is_ended:
             return
         self._is_ended = True
-        if isinstance(error, GeneratorExit):
+        if isinstance(error, GeneratorExit | asyncio.CancelledError):  # nobody waits for the answer
             error = ClientGone()
         self.observer.ended(error)
         await self._close()
