@@ -106,6 +106,11 @@ class Admission:
         self._settings = settings
         self._sequences: Counter[str] = Counter()
         self._image_characters: Counter[str] = Counter()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Admit no more requests."""
+        self._is_closed = True
 
     def num_sequences(self, client_id: str) -> int:
         """How many sequences a client has."""
@@ -117,6 +122,7 @@ class Admission:
 
         Raises:
             Overloaded: there are too many.
+            EngineStopped: it is closed.
         """
         client_id = request.client_id
         self._check(request)
@@ -132,6 +138,8 @@ class Admission:
                     del counts[client_id]
 
     def _check(self, request: GenerationRequest) -> None:
+        if self._is_closed:
+            raise EngineStopped
         client_id, settings = request.client_id, self._settings
         if self._sequences.total() + request.num_choices > settings.max_sequences:
             raise Overloaded(settings.retry_after_s)
@@ -278,9 +286,11 @@ class RemoteRuntime:
 
     async def close(self) -> None:
         """End running requests with `EngineStopped`, and close all connections."""
-        for answer in list(self._answers.values()):
+        self._admission.close()
+        answers = list(self._answers.values())
+        for answer in answers:  # first all of them: some may wait for their threads when they stop
             answer.queue.put(EngineStopped())
-            await answer.stop()
+        await asyncio.gather(*(answer.stop() for answer in answers))
         await self._grammars.close()
         await self._replicas.close()
         self._prompts.close()

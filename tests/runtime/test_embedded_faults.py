@@ -9,6 +9,7 @@ from embedded import SETTINGS, events_of, request, settled
 
 from runtime.errors import (
     DeadlineExceeded,
+    EngineStopped,
     GenerationFailed,
     Overloaded,
     PromptTooLong,
@@ -140,6 +141,8 @@ async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch)
     with pytest.raises(GenerationFailed, match="stopped"):
         [event async for event in stream]
     assert not (await runtime.health()).is_ready
+    with pytest.raises(EngineStopped):
+        await events_of(runtime, request())
     await runtime.close()  # once more does no harm
 
 
