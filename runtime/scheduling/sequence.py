@@ -285,7 +285,7 @@ tokens."""
 
 
 class PopulationHost(Protocol):
-    """The engine's methods that a population calls."""
+    """What a population asks of its engine (`runtime.decoding.engine_populations`)."""
 
     def start(self, sequence: Sequence) -> None:
         """Queue a new sequence of a choice that was admitted."""
@@ -328,7 +328,7 @@ class Population(ABC):
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
 
     @abstractmethod
-    def advance(self, engine: PopulationHost) -> Sequence | None:
+    def advance(self, host: PopulationHost) -> Sequence | None:
         """Start, park or resume members; returns the selected member once there is one. It is finished."""
 
     def hold(self, sequence: Sequence, tokens: Iterable[WrittenToken]) -> None:
@@ -339,10 +339,10 @@ class Population(ABC):
         """All that a member has written."""
         return tuple(self._written[sequence])
 
-    def part(self, sequence: Sequence, engine: PopulationHost) -> None:
+    def part(self, sequence: Sequence, host: PopulationHost) -> None:
         """Set a copy of a member aside for those of its draws that have sampled another token."""
         seed, *others = sequence.parting_seeds
-        twin = engine.set_aside(sequence, seed)
+        twin = host.set_aside(sequence, seed)
         twin.other_seeds = tuple(others)
         sequence.other_seeds = tuple(s for s in sequence.other_seeds if s not in sequence.parting_seeds)
         sequence.parting_seeds = twin.parting_seeds = ()
