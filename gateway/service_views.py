@@ -11,7 +11,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from gateway.access.api_keys import store_of_tenant
 from gateway.access.grants import Grant
 from gateway.services import Services
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.protocol import Health, ModelCard, Runtime
 from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
@@ -72,7 +72,7 @@ class RestrictedRuntime:
         """See `Runtime.start`."""
         await self._runtime.start(grammars)
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
         """See `Runtime.generate`."""
         return self._runtime.generate(request)
 

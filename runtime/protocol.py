@@ -8,7 +8,7 @@ from typing import Protocol
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.request import OPENAI_SAMPLING, GenerationRequest, Sampling
 from toolspecs.tool import ShownTools
 
@@ -114,8 +114,8 @@ class Runtime(Protocol):
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to serve; called once, before all else. External engines read the store of `grammars`."""
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
-        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
+        """`PromptRendered`, then the events of all choices, interleaved; closing it early aborts it."""
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""

@@ -231,7 +231,7 @@ class TurnRecorder:
             if request.stop:
                 self._telemetry.record_content(self._span, names["stop"], json.dumps(list(request.stop)))
 
-    def prompt_read(self, num_tokens: int) -> None:
+    def prompt_rendered(self, num_tokens: int) -> None:
         """See `Observer`; what ends well says itself how many there were."""
 
     def began(self) -> None:

@@ -40,7 +40,7 @@ from runtime.errors import (
     TooManySequences,
 )
 from runtime.event_queue import EventQueue
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
 from runtime.request import (
@@ -211,8 +211,8 @@ class RemoteRuntime:
         canary = Canary(self._loaded, grammars, self._grammars)
         self._replicas.start(self._settings.model_name, canary.check)
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
-        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
+        """`PromptRendered`, then the events of all choices, interleaved; closing it early aborts it."""
         check_model(request, self._loaded.model_id)
         check_limits(request, self._loaded.vocabulary.width, self._settings.max_sequences_per_client)
         if request.strategy == "particles":
@@ -232,7 +232,7 @@ class RemoteRuntime:
             async for event in events:
                 yield event
 
-    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRendered | Event, None]:
         """`generate` without selecting among drafts."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
@@ -248,7 +248,7 @@ class RemoteRuntime:
             )
             self._answers[request.request_id] = answer
             try:
-                yield PromptRead(len(outputs[0].prompt_ids))
+                yield PromptRendered(len(outputs[0].prompt_ids))
                 while queue.num_open:
                     for event in await queue.take():
                         yield event
