@@ -82,7 +82,7 @@ class Scheduler:
         """Take a sequence out of the batch, without its pages, until it is resumed."""
         self.remove(sequence)
         sequence.status = SequenceStatus.PARKED
-        sequence.counts = None
+        sequence.token_counts = None
 
     def resume(self, sequence: Sequence) -> None:
         """Put a parked sequence at the head of the queue: its choice was admitted long ago."""

@@ -151,7 +151,7 @@ class Sequence:
     """Tokens that the next steps write without the model."""
     next_jump: int = 0
     """Forced tokens are not looked for before the output has this many tokens."""
-    counts: TokenCounts | None = None
+    token_counts: TokenCounts | None = None
     """The counts of its tokens, once a penalty needs them."""
     grammar_time: GrammarTime = field(default_factory=GrammarTime)
     num_waits: int = 0
@@ -262,7 +262,7 @@ class Sequence:
         twin.page_table = []
         twin.num_computed = twin.num_published = 0
         twin.forced = None
-        twin.counts = None
+        twin.token_counts = None
         twin._page_digests = list(self._page_digests)  # noqa: SLF001 - of its own class
         return twin
 
@@ -271,7 +271,7 @@ class Sequence:
 
         It and its population refer to each other, so Python frees them late.
         """
-        self.matcher = self.closer = self.mask = self.counts = self.forced = None
+        self.matcher = self.closer = self.mask = self.token_counts = self.forced = None
 
     def finish(self, reason: FinishReason) -> None:
         """Mark the sequence as done."""
