@@ -26,6 +26,11 @@ class EngineAnswer:
         """Whether the engine has said that it is done."""
         return self._finish_reason is not None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it reached a limit, so that the engine was not done by itself."""
+        return self._finish_reason == "length"
+
     def read(self, chunk: EngineChunk, stall_clock: StallClock) -> Sequence[SampledToken]:
         """The tokens of the next chunk that are not of `PLUGIN_MISSING`. The clock is restarted if any came.
 
@@ -43,11 +48,10 @@ class EngineAnswer:
         self._finish_reason = chunk.finish_reason or self._finish_reason
         return chunk.tokens if self._plugin_watch is None else self._passed(chunk, self._plugin_watch)
 
-    def is_cut(self) -> bool:
-        """Whether the answer, which has ended, reached a limit. Raises EngineBroke if it broke off."""
+    def check_end(self) -> None:
+        """Raise EngineBroke if the answer, of which no more comes, broke off."""
         if self._finish_reason not in {"stop", "length"}:
             raise self._broke(f"broke off: {self._finish_reason or 'it sent no finish_reason'}")
-        return self._finish_reason == "length"
 
     def _passed(self, chunk: EngineChunk, plugin_watch: PluginWatch) -> Sequence[SampledToken]:
         tokens = plugin_watch.passed(chunk.tokens, is_last=chunk.finish_reason is not None)

@@ -198,8 +198,9 @@ class OutputWriter:
                     await self._deliver_end(replica, output, delivery, chunks, is_done=answer.is_done)
                 if not output.is_open:
                     return
+            answer.check_end()  # in here, where it counts as a failure of the replica
         goes_on = not self._grammars.applies_guards
-        delivery.put(output.engine_stopped(is_cut=answer.is_cut(), goes_on=goes_on))
+        delivery.put(output.engine_stopped(is_cut=answer.is_cut, goes_on=goes_on))
 
     def _completion_request(
         self, model_id: str, request: GenerationRequest, output: VerifiedOutput

@@ -95,6 +95,19 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
         assert_valid(*[await events_of(remote, request := remote.request(await remote.grammar())), request])
 
 
+async def test_an_engine_whose_answers_have_no_end_takes_no_requests(text):
+    """Each of these answers counted as served: the circuit never opened, and the metrics showed no failure."""
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.writes = dict.fromkeys(range(300), "empty")
+        for client_id in ("one", "other"):
+            with pytest.raises(EngineBroke, match="it sent no finish_reason"):
+                await events_of(remote, remote.request(client_id=client_id))
+        [engine] = (await remote.runtime.health()).engines
+        assert (engine.num_served, engine.num_failed) == (0, 3)
+        assert engine.circuit != "closed"
+
+
 async def test_an_engine_that_loses_its_plugin_fails_closed(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
