@@ -207,7 +207,7 @@ class OutputWriter:
     ) -> CompletionRequest:
         """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids."""
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
-        allowed = output.allowed_ids(MAX_ALLOWED) if is_single else ()
+        allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(request, output)
         completion_request = self._builder.build(model_id, request, output, grammar)
         if not is_single:
