@@ -1,6 +1,6 @@
 """`Runtime`: the protocol between the gateway and whatever engine serves a model."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -71,6 +71,11 @@ class ReplicaState:
     def public_reason(self) -> str:
         """The reason without details, which anybody may read: it contains no address."""
         return self.reason.partition(":")[0]
+
+
+def reasons_of(engines: Iterable[ReplicaState]) -> str:
+    """Why engines take no requests, as `Health.reason`; empty if all take some."""
+    return "; ".join(f"the engine {engine.name} {engine.reason}" for engine in engines if engine.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from runtime.errors import (
 from runtime.event_queue import EventQueue
 from runtime.events import Event, PromptRendered
 from runtime.jump_forward import JumpForward
-from runtime.protocol import Circuit, Health, ModelCard
+from runtime.protocol import Circuit, Health, ModelCard, reasons_of
 from runtime.request import (
     MAX_IMAGE_CHARACTERS,
     GenerationRequest,
@@ -272,10 +272,9 @@ class RemoteRuntime:
     async def health(self) -> Health:
         """Whether any engine takes requests, and the state of each."""
         states = self._replicas.states()
-        reasons = [f"the engine {state.name} {state.reason}" for state in states if state.reason]
         return Health(
             is_ready=any(state.circuit is Circuit.CLOSED for state in states),
-            reason="; ".join(reasons),
+            reason=reasons_of(states),
             num_running=sum(state.num_running for state in states),
             engines=states,
         )
