@@ -11,8 +11,8 @@ from compiler.cache.grammar_cache import GrammarCache
 from gateway.access.api_keys import store_of_tenant
 from gateway.access.grants import Grant
 from gateway.services import Services
-from runtime.events import Event, PromptRead
-from runtime.protocol import Health, ModelCard, Runtime
+from runtime.events import Event, PromptRendered
+from runtime.protocol import Health, ModelCard, Runtime, reasons_of
 from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
 from toolspecs.lru_cache import LruCache
@@ -72,7 +72,7 @@ class RestrictedRuntime:
         """See `Runtime.start`."""
         await self._runtime.start(grammars)
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
         """See `Runtime.generate`."""
         return self._runtime.generate(request)
 
@@ -88,9 +88,8 @@ class RestrictedRuntime:
         """See `Runtime.health`; the reason names none of the other models and their engines."""
         health = await self._runtime.health()
         engines = tuple(engine for engine in health.engines if engine.model_id in self._model_ids)
-        reasons = [f"the engine {engine.name} {engine.reason}" for engine in engines if engine.reason]
         loads = tuple(load for load in health.loads if load.model_id in self._model_ids)
-        return replace(health, reason="; ".join(reasons), engines=engines, loads=loads)
+        return replace(health, reason=reasons_of(engines), engines=engines, loads=loads)
 
     async def models(self) -> tuple[ModelCard, ...]:
         """See `Runtime.models`."""

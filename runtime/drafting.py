@@ -20,7 +20,7 @@ from runtime.decoding.sampling import draw_seed
 from runtime.draft import Draft
 from runtime.errors import DeadlineExceeded, GenerationFailed, GrammarTooSlow, RequestRefused
 from runtime.event_queue import EventQueue
-from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRead, SelectionStats
+from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRendered, SelectionStats
 from runtime.request import GenerationRequest, Message
 from runtime.selection import MAX_SELECTION, Selection, SelectionStrategy
 from runtime.text.detokenizer import TokenBytes
@@ -28,7 +28,7 @@ from runtime.text.places import last_place
 
 COMPLAINT = "That does not have the required form. Answer again, in the required form."
 
-Generate = Callable[[GenerationRequest], AsyncGenerator[PromptRead | Event, None]]
+Generate = Callable[[GenerationRequest], AsyncGenerator[PromptRendered | Event, None]]
 """Generates as `Runtime.generate` does, but ignores the request's `selection`."""
 
 
@@ -48,14 +48,14 @@ class Drafting:
 
     def answer(
         self, request: GenerationRequest, selection: Selection
-    ) -> AsyncGenerator[PromptRead | Event, None]:
-        """`PromptRead`, then the events of all choices: by drafting, or by the engine alone."""
+    ) -> AsyncGenerator[PromptRendered | Event, None]:
+        """`PromptRendered`, then the events of all choices: by drafting, or by the engine alone."""
         is_drafted = selection.strategy in self._strategies and selection.size > 1
         return self._selected(request, selection) if is_drafted else self._generate(request)
 
     async def _selected(
         self, request: GenerationRequest, selection: Selection
-    ) -> AsyncGenerator[PromptRead | Event, None]:
+    ) -> AsyncGenerator[PromptRendered | Event, None]:
         """The events of all choices; a choice's come once its answer is selected."""
         queue = EventQueue(request.num_choices)
         choices = [
@@ -64,13 +64,13 @@ class Drafting:
         ]
         tasks = [asyncio.create_task(choice.write(queue)) for choice in choices]
         self._queues[request.request_id] = queue
-        is_read = False
+        is_rendered = False
         try:
             while queue.num_open:
                 for event in await queue.take():
-                    if not (isinstance(event, PromptRead) and is_read):
+                    if not (isinstance(event, PromptRendered) and is_rendered):
                         yield event
-                    is_read = True
+                    is_rendered = True
         finally:
             del self._queues[request.request_id]
             for task in tasks:
@@ -106,7 +106,7 @@ class _Choice:
         except Exception as error:  # noqa: BLE001 - the reader of the queue raises it
             queue.put(error)
 
-    async def _events(self) -> AsyncGenerator[PromptRead | Event, None]:
+    async def _events(self) -> AsyncGenerator[PromptRendered | Event, None]:
         loop = asyncio.get_running_loop()
         timeout_s = self.request.timeout_s
         ends_at = None if timeout_s is None else loop.time() + timeout_s
@@ -117,7 +117,7 @@ class _Choice:
             events: list[Event] = []
             attempt = replace(self._attempt_request(number, ends_at), recipe=None, draft=draft)
             async for event in self._attempt_events(attempt):
-                if not isinstance(event, PromptRead):
+                if not isinstance(event, PromptRendered):
                     events.append(event)
                 elif number == 0:
                     self.num_prompt_tokens = event.num_prompt_tokens
@@ -134,12 +134,12 @@ class _Choice:
 
     async def _masked(
         self, attempt_with_draft: GenerationRequest, attempt: GenerationRequest
-    ) -> AsyncGenerator[PromptRead | Event, None]:
+    ) -> AsyncGenerator[PromptRendered | Event, None]:
         """The events of a masked answer to `attempt_with_draft`, or else to `attempt`."""
         has_begun = False
         try:
             async for event in self._attempt_events(attempt_with_draft):
-                has_begun |= not isinstance(event, PromptRead)
+                has_begun |= not isinstance(event, PromptRendered)
                 yield event
         except RequestRefused as error:
             if has_begun or attempt_with_draft is attempt or isinstance(error, GrammarTooSlow):
@@ -147,7 +147,9 @@ class _Choice:
             async for event in self._attempt_events(attempt):
                 yield event
 
-    async def _attempt_events(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+    async def _attempt_events(
+        self, request: GenerationRequest
+    ) -> AsyncGenerator[PromptRendered | Event, None]:
         """The events of one attempt; adds its cost to the choice's."""
         async with aclosing(self.generate(request)) as events:
             async for event in events:
@@ -182,9 +184,11 @@ class _Choice:
         written = (i for i in draft.ids if self.token_bytes.has(i) and i not in self.token_bytes.stop_ids)
         return self.token_bytes.of(written).decode(errors="replace").strip()
 
-    def _choice_event(self, event: PromptRead | Event, *, is_exact: bool = False) -> PromptRead | Event:
+    def _choice_event(
+        self, event: PromptRendered | Event, *, is_exact: bool = False
+    ) -> PromptRendered | Event:
         """An attempt's event as one of this choice; the last event says how the answer was selected."""
-        if isinstance(event, PromptRead):
+        if isinstance(event, PromptRendered):
             return event
         event = replace(event, choice=self.number)
         if not isinstance(event, Finished):

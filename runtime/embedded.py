@@ -22,7 +22,7 @@ from runtime.drafting import Drafting
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread
 from runtime.event_queue import EventQueue
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
@@ -109,8 +109,8 @@ class EmbeddedRuntime:
     async def start(self, grammars: GrammarCache) -> None:
         """Do nothing: the engine has been running since the constructor."""
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
-        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
+        """`PromptRendered`, then the events of all choices, interleaved; closing it early aborts it."""
         check_model(request, self._loaded.model_id)
         check_limits(request, self._num_columns, self._max_choices)
         selection = request.selection_or(self._default_selection, self._max_choices)
@@ -118,7 +118,7 @@ class EmbeddedRuntime:
             async for event in events:
                 yield event
 
-    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRendered | Event, None]:
         """`generate` by the engine alone, which does not write drafts."""
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.render(request, partial(self._choices, request, deadline))
@@ -126,7 +126,7 @@ class EmbeddedRuntime:
         request.times.note_queued()
         self._thread.submit(EngineJob(request.request_id, choices, queue))
         try:
-            yield PromptRead(len(choices[0][0].prompt_ids))
+            yield PromptRendered(len(choices[0][0].prompt_ids))
             while queue.num_open:
                 for event in await queue.take():
                     yield event

@@ -3,8 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -14,9 +13,10 @@ from torch import Tensor
 from compiler.errors import MatchingTooSlow
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.timed_fills import MAX_FILL_S
+from runtime.decoding.engine_populations import EnginePopulations
 from runtime.decoding.masks import TokenMasks
 from runtime.decoding.step_sampler import StepSampler
-from runtime.decoding.token_writer import TokenWriter
+from runtime.decoding.token_writer import Output, TokenWriter
 from runtime.device import is_out_of_memory
 from runtime.errors import (
     BudgetTooSmall,
@@ -35,7 +35,7 @@ from runtime.protocol import EngineLoad
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.page_pool import PagePool
 from runtime.scheduling.scheduler import Scheduler
-from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
+from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.scheduling.slow_grammars import MAX_SLOW_S, SlowGrammars, turn_order
 from runtime.settings import EngineSettings
 from runtime.written_token import SampledToken, WrittenToken
@@ -57,16 +57,6 @@ class Runner(Protocol):
 
     def run(self, batch: Batch) -> Tensor:
         """Float32 logits [len(batch.rows), num_columns]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The tokens that a step added to a sequence, and whether it ended with them."""
-
-    sequence: Sequence
-    tokens: tuple[WrittenToken, ...] = ()
-    error: RuntimeFault | None = None
-    is_last: bool = False
 
 
 class Engine:
@@ -101,6 +91,7 @@ class Engine:
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.sampler = StepSampler(self.masks, self.scheduler)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward, slow.has_time)
+        self.populations = EnginePopulations(self.scheduler, runner.cache, self._begin)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self.num_steps = 0
@@ -142,7 +133,6 @@ class Engine:
         """
         self.fit_budget(sequence)
         if dropped := self.scheduler.add(sequence):
-            dropped.finish(FinishReason.STOP)
             self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
         self._next_deadline = min(self._next_deadline, sequence.deadline)
         self._begin(sequence)
@@ -166,47 +156,7 @@ class Engine:
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence and the others of its population, free their pages, and release the others."""
-        self._end(sequence, reason)
-        if sequence.population is not None:
-            sequence.population.is_over = True
-            for member in sequence.population.members:
-                if member is not sequence:
-                    self._end(member, reason)
-                    member.release()
-
-    def start(self, sequence: Sequence) -> None:
-        """Queue a new sequence of a choice that was admitted; its population does this."""
-        self.scheduler.enqueue(sequence)
-        self._begin(sequence)
-
-    def park(self, sequence: Sequence) -> None:
-        """Take a sequence's place and pages, until it is resumed; its population does this."""
-        self.scheduler.park(sequence)
-        sequence.num_charged = 0  # what is computed again was not lost to other clients
-
-    def resume(self, sequence: Sequence) -> None:
-        """Queue a parked sequence again; its population does this."""
-        self.scheduler.resume(sequence)
-
-    def copy(self, sequence: Sequence, seed: int) -> Sequence:
-        """Copy a sequence with another seed, on the same pages if possible; its population does this."""
-        with self.scheduler.slow.timed(sequence):
-            twin = sequence.fork(seed)
-        if not self.scheduler.has_room_for_copy(sequence):
-            self.scheduler.enqueue(twin)
-        elif (page_copy := self.scheduler.start_copy(twin, sequence)) is not None:
-            self.runner.cache.copy(page_copy.source, page_copy.target)
-        return twin
-
-    def set_aside(self, sequence: Sequence, seed: int) -> Sequence:
-        """Copy a sequence with another seed, but park the copy; its population does this."""
-        twin = sequence.fork(seed)
-        self.park(twin)
-        return twin
-
-    def drop(self, sequence: Sequence) -> None:
-        """End a sequence but not its population; its population does this."""
-        self._end(sequence, FinishReason.STOP)
+        self.populations.stop(sequence, reason)
 
     @torch.inference_mode()
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Output]:
@@ -216,7 +166,7 @@ class Engine:
         called once the model's work is queued, so that it runs while a device computes; it may stop
         sequences. A population has a single output, when one of its sequences is selected.
         """
-        return list(self._selected(self._step(meanwhile)))
+        return list(self.populations.select(self._step(meanwhile)))
 
     def _step(self, meanwhile: Callable[[], None]) -> list[Output]:
         if outputs := self._take_ready():
@@ -253,40 +203,6 @@ class Engine:
         """Assert that the page pool's reference counts match the page tables of all sequences."""
         self.pool.check_integrity(sequence.page_table for sequence in self.scheduler)
 
-    def _selected(self, outputs: list[Output]) -> Iterator[Output]:
-        """The outputs, but those of a population are held back until it has selected a sequence."""
-        advanced: dict[Population, None] = {}
-        for output in outputs:
-            population = output.sequence.population
-            if population is None:
-                yield output
-            elif output.error is None:
-                population.hold(output.sequence, output.tokens)
-                advanced[population] = None
-            else:
-                self.stop(output.sequence)
-                yield output
-        for population in advanced:
-            if not population.is_over and (selected := self._advance(population)) is not None:
-                yield selected
-
-    def _advance(self, population: Population) -> Output | None:
-        """Advance a population; returns the output of the sequence that it has selected, if it has."""
-        last = population.members[-1]
-        try:
-            selected = population.advance(self)
-        except MatchingTooSlow as error:  # of a copy
-            self.stop(last)
-            return Output(last, error=GrammarTooSlow(error.seconds), is_last=True)
-        except Exception:
-            logger.exception("the population of sequence %s failed", last.sequence_id)
-            self.stop(last)
-            return Output(last, error=Unforeseen(), is_last=True)
-        if selected is None:
-            return None
-        self.stop(selected)
-        return Output(selected, population.written(selected), is_last=True)
-
     def _begin(self, sequence: Sequence) -> None:
         """Write what the grammar forces after the prompt."""
         output = self._isolated(sequence, lambda: self._write_first_forced(sequence))
@@ -296,11 +212,6 @@ class Engine:
     def _write_first_forced(self, sequence: Sequence) -> Output:
         tokens = self.writer.write_forced(sequence)
         return self._output(sequence, tokens) if tokens else Output(sequence)
-
-    def _end(self, sequence: Sequence, reason: FinishReason) -> None:
-        if sequence.status is not SequenceStatus.FINISHED:
-            self.scheduler.remove(sequence)
-            sequence.finish(reason)
 
     def _expire(self) -> None:
         """End the sequences whose deadline has passed, whether they run or wait."""
@@ -367,7 +278,7 @@ class Engine:
 
     def _write_sampled(self, sequence: Sequence, token: SampledToken) -> Output:
         if sequence.parting_seeds and sequence.population is not None:
-            sequence.population.part(sequence, self)
+            sequence.population.part(sequence, self.populations)
         tokens = self.writer.write_sampled(sequence, token)
         return self._output(sequence, tokens) if tokens else Output(sequence)
 
@@ -393,7 +304,7 @@ class Engine:
         if sequence.is_too_slow:  # at once: a thread uses its matcher, so it can neither go on nor be copied
             return self._fail(sequence, GrammarTooSlow(MAX_FILL_S))
         if reason is not None:
-            self._end(sequence, reason)
+            self.scheduler.end(sequence, reason)
         return Output(sequence, tokens, is_last=reason is not None)
 
     def _isolated(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
@@ -418,6 +329,5 @@ class Engine:
         What its grammar took counts for its client, although no token came of it.
         """
         self.scheduler.slow.end_token(sequence)
-        self.runner.cache.clear(self.scheduler.remove(sequence, is_tainted=True))
-        sequence.finish(FinishReason.STOP)
+        self.runner.cache.clear(self.scheduler.end(sequence, FinishReason.STOP, is_tainted=True))
         return Output(sequence, error=error, is_last=True)

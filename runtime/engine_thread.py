@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from runtime.decoding.token_writer import Output
 from runtime.device import use_device
-from runtime.engine import Engine, Output
+from runtime.engine import Engine
 from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault, Unforeseen
 from runtime.event_queue import Delivery, EventQueue, deliver
 from runtime.events import Event

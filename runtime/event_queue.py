@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from runtime.events import Event, Finished, PromptRead
+from runtime.events import Event, Finished, PromptRendered
 
-Delivery = Sequence[PromptRead | Event] | Exception
+Delivery = Sequence[PromptRendered | Event] | Exception
 """Events, at least one, or the error that ends a request."""
 
 
@@ -33,7 +33,7 @@ class EventQueue:
         """Deliver; call this on the queue's own event loop."""
         self._deliveries.put_nowait(delivery)
 
-    async def take(self) -> Sequence[PromptRead | Event]:
+    async def take(self) -> Sequence[PromptRendered | Event]:
         """The next events, at least one. Raises the error that ended the request, if one did."""
         delivery = await self._deliveries.get()
         if isinstance(delivery, Exception):

@@ -1,4 +1,4 @@
-"""The events of a generation: `PromptRead`, then for each choice deltas in order and one `Finished`."""
+"""The events of a generation: `PromptRendered`, then for each choice deltas in order and one `Finished`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -167,7 +167,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptRead:
+class PromptRendered:
     """The prompt has been rendered, and is about to be computed."""
 
     num_prompt_tokens: int

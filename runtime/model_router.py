@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.errors import UnknownModel
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.protocol import Health, ModelCard, Runtime
 from runtime.request import GenerationRequest, Sampling
 from toolspecs.tool import ShownTools
@@ -38,7 +38,7 @@ class ModelRouter:
         for runtime in self._runtimes.values():
             await runtime.start(grammars)
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
         """The events of the runtime that serves the model."""
         return self._of(request).generate(request)
 

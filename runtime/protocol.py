@@ -1,6 +1,6 @@
 """`Runtime`: the protocol between the gateway and whatever engine serves a model."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -8,7 +8,7 @@ from typing import Protocol
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.request import OPENAI_SAMPLING, GenerationRequest, Sampling
 from toolspecs.tool import ShownTools
 
@@ -73,6 +73,11 @@ class ReplicaState:
         return self.reason.partition(":")[0]
 
 
+def reasons_of(engines: Iterable[ReplicaState]) -> str:
+    """Why engines take no requests, as `Health.reason`; empty if all take some."""
+    return "; ".join(f"the engine {engine.name} {engine.reason}" for engine in engines if engine.reason)
+
+
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
     """The load of this process's engine for a model: its sequences, and the pages of its KV cache.
@@ -114,8 +119,8 @@ class Runtime(Protocol):
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to serve; called once, before all else. External engines read the store of `grammars`."""
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
-        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
+        """`PromptRendered`, then the events of all choices, interleaved; closing it early aborts it."""
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""

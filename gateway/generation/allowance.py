@@ -108,8 +108,8 @@ def metered(
 ) -> Iterator[Observer]:
     """Settle a reservation when the answer that the block begins has ended.
 
-    An answer that is refused costs nothing. One that fails before its first event costs the prompt, if the
-    runtime has read that. If an answer breaks off or its client leaves, nobody knows how much was computed.
+    An answer that is refused costs nothing. One that fails before its first event costs the prompt, if that
+    was rendered. If an answer breaks off or its client leaves, nobody knows how much was computed.
     It then costs what was reserved, or the tokens seen so far if these are more.
     """
     if allowance is None or reservation is None:
@@ -138,20 +138,20 @@ class _Metered:
     expected: "ExpectedTokens"
     num_choices: int
     finished: list[Finished] = field(default_factory=list)
-    num_read: int | None = None
-    """Tokens of the prompt that the runtime read; None if it has not told."""
+    num_rendered: int | None = None
+    """Tokens of the rendered prompt; None if the runtime has not told."""
     num_pieces: int = 0
     """Pieces of text and arguments that came; each is at least one token."""
 
     @property
     def num_prompt(self) -> int | None:
-        """Tokens of the prompt and its images that were read; None if the runtime has not told."""
-        return None if self.num_read is None else self.num_read + self.expected.images
+        """Tokens of the prompt and its images; None if the runtime has not told."""
+        return None if self.num_rendered is None else self.num_rendered + self.expected.images
 
-    def prompt_read(self, num_tokens: int) -> None:
+    def prompt_rendered(self, num_tokens: int) -> None:
         """See `Observer`."""
-        self.num_read = num_tokens
-        self.observer.prompt_read(num_tokens)
+        self.num_rendered = num_tokens
+        self.observer.prompt_rendered(num_tokens)
 
     def began(self) -> None:
         """See `Observer`."""

@@ -15,7 +15,7 @@ from gateway.errors import ClientGone
 from gateway.generation.custom_inputs import InputReader
 from gateway.generation.inspected_tokens import InspectedTokens
 from gateway.http.deadline import GRACE_S, Deadline
-from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
+from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRendered
 from runtime.request import Message, Sampling
 from runtime.selection import Selection
 from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch, ToolSearchResult
@@ -76,8 +76,8 @@ class Turn:
 class Observer(Protocol):
     """Observes one generation. The methods are called in this order, `ended` at least once."""
 
-    def prompt_read(self, num_tokens: int) -> None:
-        """The runtime read the prompt and computes the answer; not called if the runtime does not tell."""
+    def prompt_rendered(self, num_tokens: int) -> None:
+        """The prompt was rendered, and is computed next; not called if the runtime does not tell."""
 
     def began(self) -> None:
         """The first event came."""
@@ -103,7 +103,7 @@ class Generation:
     toolsets: tuple[RevisionSummary, ...]
     lookup: GrammarLookup | None
     """The grammar of the answer; None if nothing constrains it."""
-    runtime_events: AsyncIterator[PromptRead | Event]
+    runtime_events: AsyncIterator[PromptRendered | Event]
     observer: Observer
     deadline: Deadline
     """When it has passed, the answer ends, even if the runtime does not end it."""
@@ -136,11 +136,11 @@ class Generation:
         try:
             async with self.deadline.enforced(GRACE_S):
                 first = await anext(self.runtime_events)
-                if isinstance(first, PromptRead):
+                if isinstance(first, PromptRendered):
                     self.num_prompt_tokens = first.num_prompt_tokens
-                    self.observer.prompt_read(first.num_prompt_tokens)
+                    self.observer.prompt_rendered(first.num_prompt_tokens)
                     first = await anext(self.runtime_events)
-            assert not isinstance(first, PromptRead), "the prompt is read once"
+            assert not isinstance(first, PromptRendered), "the prompt is rendered once"
             self._first = first
         except BaseException:
             await self._close()
@@ -169,7 +169,7 @@ class Generation:
     async def _next(self) -> Event | None:
         async with self.deadline.enforced(GRACE_S):
             event = await anext(self.runtime_events, None)
-        assert not isinstance(event, PromptRead), "the prompt is read once"
+        assert not isinstance(event, PromptRendered), "the prompt is rendered once"
         return event
 
     async def aclose(self) -> None:
@@ -195,7 +195,7 @@ class Generation:
         if self._is_ended:
             return
         self._is_ended = True
-        if isinstance(error, GeneratorExit):
+        if isinstance(error, GeneratorExit | asyncio.CancelledError):  # nobody waits for the answer
             error = ClientGone()
         self.observer.ended(error)
         await self._close()

@@ -21,7 +21,8 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.metrics import NoOpMeterProvider
@@ -56,7 +57,7 @@ from gateway.telemetry.span_attributes import (
     toolset_attributes,
 )
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
-from runtime.request import GenerationRequest
+from runtime.request import GenerationRequest, Message
 from toolspecs.tool import ToolSearchResult
 from toolspecs.toolset import Revision
 
@@ -225,12 +226,12 @@ class TurnRecorder:
         names = self._telemetry.names
         self._span.set_attributes(request_attributes(names, request))
         if self._telemetry.captures_content:
-            written = json.dumps([asdict(message) for message in request.messages])
+            written = json.dumps([_message_fields(message) for message in request.messages])
             self._telemetry.record_content(self._span, names["input"], written)
             if request.stop:
                 self._telemetry.record_content(self._span, names["stop"], json.dumps(list(request.stop)))
 
-    def prompt_read(self, num_tokens: int) -> None:
+    def prompt_rendered(self, num_tokens: int) -> None:
         """See `Observer`; what ends well says itself how many there were."""
 
     def began(self) -> None:
@@ -315,6 +316,12 @@ class TurnRecorder:
             case _:
                 return
         self._texts[key].append(text)
+
+
+def _message_fields(message: Message) -> dict[str, Any]:
+    """A message as it is recorded: of an image only its place and its size, as the data may be megabytes."""
+    images = [{"at": image.at, "num_pixels": image.num_pixels} for image in message.images]
+    return asdict(replace(message, images=())) | {"images": images}
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class RejectionSampling(Population):
         self._half_time = (time.monotonic() + first.deadline) / 2
         first.other_seeds = tuple(self._seeds[1:])
 
-    def advance(self, engine: PopulationHost) -> Sequence | None:
+    def advance(self, host: PopulationHost) -> Sequence | None:
         """Give up draws whose weight has fallen below their bound; continue with the first that is open."""
         if self._open:
             self._open = [seed for seed in self._open if not self._is_given_up(seed)]
@@ -74,7 +74,7 @@ class RejectionSampling(Population):
         chosen = self._open[0] if self._open else self._expected_choice()
         member = self._member_of(chosen)
         if not _is_finished(member):
-            self._switch_to(chosen, engine)
+            self._switch_to(chosen, host)
             return None
         shares = weight_shares([self._member_of(seed) for seed in self._seeds])
         return self._select(member, self._num_begun, effective_size=effective_size(shares))
@@ -102,13 +102,13 @@ class RejectionSampling(Population):
         uniform = seeded_uniform(seed, self.first.choice, SELECTION) + 2**-33  # never 0
         return log_weight(self._member_of(seed)) - math.log(-math.log(uniform))
 
-    def _switch_to(self, seed: int, engine: PopulationHost) -> None:
+    def _switch_to(self, seed: int, host: PopulationHost) -> None:
         """Let the member that writes a draw's tokens sample with the draw's seed, and run no other member."""
         member, before = self._member_of(seed), self._member_of(self._current)
         if member is not before:
             if not _is_finished(before):
-                engine.park(before)
-            engine.resume(member)
+                host.park(before)
+            host.resume(member)
         self._current = seed
         others = {member.seed, *member.other_seeds} - {seed}
         member.seed, member.other_seeds = seed, tuple(other for other in self._seeds if other in others)
@@ -142,25 +142,25 @@ class Particles(Population):
         self._num_drawn = 0
         """How many tokens every particle that is not done has drawn."""
 
-    def advance(self, engine: PopulationHost) -> Sequence | None:
+    def advance(self, host: PopulationHost) -> Sequence | None:
         """Hold members that are a token ahead until the others follow; then resample, or select one."""
         while len(self.members) < self._size:
-            engine.start(self._add_member())
+            host.start(self._add_member())
         live = [member for member in self.members if not _is_done(member)]
         ahead = [member for member in live if _weight(member).num_drawn > self._num_drawn]
         if len(ahead) < len(live):
             for member in ahead:
                 if member.status is SequenceStatus.WAITING:
-                    engine.park(member)
+                    host.park(member)
                 member.is_held = True
             return None
         if live:
             self._num_drawn += 1
-            self._resample(engine)
+            self._resample(host)
         for member in self.members:
             member.is_held = False
             if member.status is SequenceStatus.PARKED:
-                engine.resume(member)
+                host.resume(member)
         if not all(map(_is_done, self.members)):  # resampling may have dropped the others
             return None
         selected = self.members[chosen_by_weight(self.members, self._uniform(SELECTION))]
@@ -168,7 +168,7 @@ class Particles(Population):
             return None
         return self._select(selected, self._size, effective_size=effective_size(weight_shares(self.members)))
 
-    def _resample(self, engine: PopulationHost) -> None:
+    def _resample(self, host: PopulationHost) -> None:
         shares = weight_shares(self.members)
         size = effective_size(shares)
         if size is None or 2 * size >= self._size:
@@ -182,23 +182,23 @@ class Particles(Population):
         before = list(self.members)
         for index, number in enumerate(copies):
             if number == 0:
-                self._drop(before[index], engine)
-                self.members[index] = self._copy(before[parents.pop()], seeds[index], engine)
+                self._drop(before[index], host)
+                self.members[index] = self._copy(before[parents.pop()], seeds[index], host)
         for member in dict.fromkeys(self.members):
             _weight(member).log_resampled += log_mean - log_weight(member)
 
-    def _drop(self, member: Sequence, engine: PopulationHost) -> None:
-        engine.drop(member)
+    def _drop(self, member: Sequence, host: PopulationHost) -> None:
+        host.drop(member)
         if self.members.count(member) == 1:
             self._num_dropped_computed += member.counters.num_computed
             self._num_dropped_written += member.num_written
             self._written.pop(member, None)
 
-    def _copy(self, parent: Sequence, seed: int, engine: PopulationHost) -> Sequence:
+    def _copy(self, parent: Sequence, seed: int, host: PopulationHost) -> Sequence:
         """A copy of a member; a finished parent is not copied, but becomes a member twice."""
         if _is_finished(parent):
             return parent
-        child = engine.copy(parent, seed)
+        child = host.copy(parent, seed)
         self._written[child] = list(self._written[parent])
         return child
 
@@ -220,13 +220,13 @@ class Best(Population):
         super().__init__(first, make_member)
         self._size = self.num_together = size
 
-    def advance(self, engine: PopulationHost) -> Sequence | None:
+    def advance(self, host: PopulationHost) -> Sequence | None:
         """Begin all members, and select one when they are finished."""
         while len(self.members) < self._size:
             member = self._add_member()
             if member.sampling.is_greedy:
                 member.sampling = replace(member.sampling, temperature=1.0)
-            engine.start(member)
+            host.start(member)
         return (
             self._select(max(self.members, key=log_likelihood), self._size)
             if all(map(_is_finished, self.members))

@@ -35,11 +35,11 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
     for row, sequence in zip(logits, sequences, strict=True):
         sampling = sequence.sampling
         if sampling.repetition_penalty != 1.0:
-            _counts(sequence, row).penalise_repetition(row, sampling.repetition_penalty)
+            _token_counts(sequence, row).penalise_repetition(row, sampling.repetition_penalty)
         if sampling.logit_bias:
             _add(row, sampling.logit_bias)
         if sequence.num_output and (sampling.presence_penalty or sampling.frequency_penalty):
-            counts = _counts(sequence, row)
+            counts = _token_counts(sequence, row)
             counts.penalise_written(row, sampling.presence_penalty, sampling.frequency_penalty)
     temperatures = [1.0 if s.sampling.is_greedy else s.sampling.temperature for s in sequences]
     if any(temperature != 1.0 for temperature in temperatures):
@@ -120,12 +120,12 @@ def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
     row.index_add_(0, upload(ids, row.device), upload(values, row.device, row.dtype))
 
 
-def _counts(sequence: Sequence, row: Tensor) -> TokenCounts:
+def _token_counts(sequence: Sequence, row: Tensor) -> TokenCounts:
     """How often a sequence has each token, up to its last one."""
-    if sequence.counts is None:
-        sequence.counts = TokenCounts(row.numel(), row.device)
-    sequence.counts.count(sequence.token_ids, len(sequence.prompt_ids))
-    return sequence.counts
+    if sequence.token_counts is None:
+        sequence.token_counts = TokenCounts(row.numel(), row.device)
+    sequence.token_counts.count(sequence.token_ids, len(sequence.prompt_ids))
+    return sequence.token_counts
 
 
 def _choose(probabilities: Tensor, sequences: list[Sequence], draws: list[Draw], rows: Tensor) -> Tensor:

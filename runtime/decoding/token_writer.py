@@ -5,11 +5,12 @@ the tokens that the grammar forces, which need no sampling.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 
 from compiler.closing.closer import Closer
 from runtime.decoding.masks import TokenMasks
-from runtime.errors import GenerationFailed
+from runtime.errors import GenerationFailed, RuntimeFault
 from runtime.events import FinishReason
 from runtime.inspection import Cause
 from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
@@ -20,6 +21,16 @@ MAX_FORCED = 128
 """The most forced tokens that one sequence gets in one step, so that the other sequences need not wait."""
 JUMP_PAUSE = 64
 """After a long forced text with no known token, a sequence samples this many tokens before the next look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The tokens that a step added to a sequence, and whether it ended with them."""
+
+    sequence: Sequence
+    tokens: tuple[WrittenToken, ...] = ()
+    error: RuntimeFault | None = None
+    is_last: bool = False
 
 
 class TokenWriter:

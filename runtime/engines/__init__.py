@@ -15,7 +15,9 @@ In the gateway:
     completion_request   requests to an engine
     sent_grammars        how a request tells its engine the grammar of an output
     output_writer        has one engine, or one after another, write an output
+    engine_answer        one answer of an engine, chunk by chunk
     verified_output      an output whose tokens are checked as they come
+    grammar_position     where an output is in its grammar: what may come next
     delivery             delivers the events of an output to the client
     published_grammars   which grammars are in the store, where engines read them
     inline_grammars      grammars that travel with their requests

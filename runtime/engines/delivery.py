@@ -34,7 +34,7 @@ class ChoiceDelivery:
 
     def __init__(self, queue: EventQueue) -> None:
         self.num_cached = 0
-        """How many tokens of the prompt were in the engine's cache."""
+        """How many tokens of the prompt were in the cache of the first engine that was asked."""
         self._queue = queue
         self._end: Finished | None = None
 
@@ -44,6 +44,11 @@ class ChoiceDelivery:
             events, self._end = events[:-1], end
         if events:
             self._queue.put(events)
+
+    def note_cached(self, told: int, output: VerifiedOutput) -> None:
+        """Note what the engine of an output tells of its cache, as far as that is possible."""
+        if output.num_requests == 1:
+            self.num_cached = max(0, min(told, len(output.prompt_ids)))
 
     def end(self) -> None:
         """Deliver the last event, unless it has been delivered."""

@@ -13,7 +13,7 @@ close      The budget closer completes an output that no engine has ended.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -23,15 +23,15 @@ from compiler.errors import MatchingTooSlow
 from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequestBuilder
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
+from runtime.engines.engine_answer import EngineAnswer
 from runtime.engines.replicas import Replica, Replicas
-from runtime.engines.sent_grammars import PluginWatch, SentGrammars
+from runtime.engines.sent_grammars import SentGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
     EngineBroke,
     GrammarTooSlow,
     NoEngine,
-    PluginMissing,
     RuntimeFault,
     Unforeseen,
 )
@@ -40,10 +40,7 @@ from runtime.events import Event
 from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
-from runtime.written_token import SampledToken
 
-_MAX_EMPTY = 10_000
-"""The events without tokens that an engine may send in a row."""
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
 MAX_ALLOWED = 256
@@ -178,52 +175,39 @@ class OutputWriter:
             EngineFault: the engine broke off, refused the request, or has no plugin.
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
-        name = replica.client.name
         completion_request = await self._in_thread(
             request, partial(self._completion_request, replica.model.model_id, request, output)
         )
         request.times.note_begun()
-        plugin_watch = self._grammars.watch() if request.recipe is not None else None
-        finish_reason: str | None = None
-        num_empty = 0
+        answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
         async with (
             replica.request(request.client_id) as stall_clock,
             replica.client.completion(completion_request, request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
-                num_empty += 1
-                if chunk.tokens or (chunk.finish_reason and finish_reason is None):
-                    stall_clock.restart()
-                    num_empty = 0
-                if num_empty > _MAX_EMPTY:
-                    raise EngineBroke(name, f"sent {_MAX_EMPTY} events in a row without tokens")
+                tokens = answer.read(chunk, stall_clock)
                 if chunk.tokens:
                     request.times.note_token()
-                if chunk.num_cached is not None and output.num_requests == 1:
-                    delivery.num_cached = _num_cached(chunk.num_cached, output)
-                finish_reason = chunk.finish_reason or finish_reason
-                tokens = _checked_tokens(chunk, plugin_watch, replica)
+                if chunk.num_cached is not None:
+                    delivery.note_cached(chunk.num_cached, output)
                 with stall_clock.stopped():
                     await deliver_verified(
                         output, tokens, delivery, partial(self._threads.submit, request.client_id)
                     )
                 if output.is_finished:
-                    await self._deliver_end(
-                        replica, output, delivery, chunks, is_done=finish_reason is not None
-                    )
+                    await self._deliver_end(replica, output, delivery, chunks, is_done=answer.is_done)
                 if not output.is_open:
                     return
-        if finish_reason not in {"stop", "length"}:
-            raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
+            answer.check_end()  # in here, where it counts as a failure of the replica
         goes_on = not self._grammars.applies_guards
-        delivery.put(output.engine_stopped(is_cut=finish_reason == "length", goes_on=goes_on))
+        delivery.put(output.engine_stopped(is_cut=answer.is_cut, goes_on=goes_on))
 
     def _completion_request(
         self, model_id: str, request: GenerationRequest, output: VerifiedOutput
     ) -> CompletionRequest:
         """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids."""
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
-        allowed = output.allowed_ids(MAX_ALLOWED) if is_single else ()
+        allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(request, output)
         completion_request = self._builder.build(model_id, request, output, grammar)
         if not is_single:
@@ -248,9 +232,9 @@ class OutputWriter:
         if not (replica.client.reports_cached and output.num_requests == 1):
             delivery.end()
         try:
-            if is_done or (output.is_exhausted and replica.client.reports_cached):
-                num_cached = await read_num_cached(chunks)
-                delivery.num_cached = _num_cached(num_cached or delivery.num_cached, output)
+            may_tell = is_done or (output.is_exhausted and replica.client.reports_cached)
+            if may_tell and (num_cached := await read_num_cached(chunks)):
+                delivery.note_cached(num_cached, output)
         finally:  # also at the deadline: the output is whole
             delivery.end()
 
@@ -266,21 +250,3 @@ class OutputWriter:
             return await asyncio.wrap_future(submitted)
 
         return await to_the_end(done(), submitted.cancel)
-
-
-def _num_cached(told: int, output: VerifiedOutput) -> int:
-    """The tokens of the prompt that an engine found computed, as far as what it tells is possible."""
-    return max(0, min(told, len(output.prompt_ids)))
-
-
-def _checked_tokens(
-    chunk: EngineChunk, plugin_watch: PluginWatch | None, replica: Replica
-) -> Sequence[SampledToken]:
-    """The tokens of a chunk that are not of `PLUGIN_MISSING`; raises PluginMissing once that is complete."""
-    if plugin_watch is None:
-        return chunk.tokens
-    tokens = plugin_watch.passed(chunk.tokens, is_last=chunk.finish_reason is not None)
-    if plugin_watch.is_plugin_missing:
-        replica.suspect()
-        raise PluginMissing(replica.client.name)
-    return tokens

@@ -40,9 +40,9 @@ from runtime.errors import (
     TooManySequences,
 )
 from runtime.event_queue import EventQueue
-from runtime.events import Event, PromptRead
+from runtime.events import Event, PromptRendered
 from runtime.jump_forward import JumpForward
-from runtime.protocol import Circuit, Health, ModelCard
+from runtime.protocol import Circuit, Health, ModelCard, reasons_of
 from runtime.request import (
     MAX_IMAGE_CHARACTERS,
     GenerationRequest,
@@ -106,6 +106,11 @@ class Admission:
         self._settings = settings
         self._sequences: Counter[str] = Counter()
         self._image_characters: Counter[str] = Counter()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Admit no more requests."""
+        self._is_closed = True
 
     def num_sequences(self, client_id: str) -> int:
         """How many sequences a client has."""
@@ -117,6 +122,7 @@ class Admission:
 
         Raises:
             Overloaded: there are too many.
+            EngineStopped: it is closed.
         """
         client_id = request.client_id
         self._check(request)
@@ -132,6 +138,8 @@ class Admission:
                     del counts[client_id]
 
     def _check(self, request: GenerationRequest) -> None:
+        if self._is_closed:
+            raise EngineStopped
         client_id, settings = request.client_id, self._settings
         if self._sequences.total() + request.num_choices > settings.max_sequences:
             raise Overloaded(settings.retry_after_s)
@@ -203,8 +211,8 @@ class RemoteRuntime:
         canary = Canary(self._loaded, grammars, self._grammars)
         self._replicas.start(self._settings.model_name, canary.check)
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
-        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:
+        """`PromptRendered`, then the events of all choices, interleaved; closing it early aborts it."""
         check_model(request, self._loaded.model_id)
         check_limits(request, self._loaded.vocabulary.width, self._settings.max_sequences_per_client)
         if request.strategy == "particles":
@@ -224,7 +232,7 @@ class RemoteRuntime:
             async for event in events:
                 yield event
 
-    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRendered | Event, None]:
         """`generate` without selecting among drafts."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
@@ -240,7 +248,7 @@ class RemoteRuntime:
             )
             self._answers[request.request_id] = answer
             try:
-                yield PromptRead(len(outputs[0].prompt_ids))
+                yield PromptRendered(len(outputs[0].prompt_ids))
                 while queue.num_open:
                     for event in await queue.take():
                         yield event
@@ -264,10 +272,9 @@ class RemoteRuntime:
     async def health(self) -> Health:
         """Whether any engine takes requests, and the state of each."""
         states = self._replicas.states()
-        reasons = [f"the engine {state.name} {state.reason}" for state in states if state.reason]
         return Health(
             is_ready=any(state.circuit is Circuit.CLOSED for state in states),
-            reason="; ".join(reasons),
+            reason=reasons_of(states),
             num_running=sum(state.num_running for state in states),
             engines=states,
         )
@@ -278,9 +285,11 @@ class RemoteRuntime:
 
     async def close(self) -> None:
         """End running requests with `EngineStopped`, and close all connections."""
-        for answer in list(self._answers.values()):
+        self._admission.close()
+        answers = list(self._answers.values())
+        for answer in answers:  # first all of them: some may wait for their threads when they stop
             answer.queue.put(EngineStopped())
-            await answer.stop()
+        await asyncio.gather(*(answer.stop() for answer in answers))
         await self._grammars.close()
         await self._replicas.close()
         self._prompts.close()

@@ -193,7 +193,7 @@ class RestGrammars:
         """The grammar of the rest; None from the first time on that it is too long for this output."""
         if request.constraint is None or request.draft is not None or output in self._unmasked:
             return None
-        grammar = output.rest_grammar()
+        grammar = output.position.rest_grammar()
         written = self._written(grammar)
         if grammar is not None and written is None:
             self._unmasked.add(output)

@@ -9,15 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-import numpy as np
-
-from compiler.grammar.grammar import Grammar
-from compiler.matcher import Matcher, allocate_bitmask
+from compiler.matcher import Matcher
 from compiler.output_parts import CallEnd
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.token_index import Row, allows, allows_only
 from runtime.draft import Draft
-from runtime.errors import BudgetTooSmall, GenerationFailed, GrammarTooSlow
+from runtime.engines.grammar_position import GrammarPosition
+from runtime.errors import GenerationFailed, GrammarTooSlow
 from runtime.events import Event, FinishReason, GenerationStats
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
@@ -103,11 +100,11 @@ class VerifiedOutput:
         is_thinking: bool,
     ) -> None:
         constraint = request.constraint
-        vocabulary = verification.prepared.vocabulary
         self.choice = choice
         self.prompt_ids = prompt_ids
         self.max_tokens = max_tokens
         self.is_thinking = is_thinking
+        self.position = GrammarPosition(request, verification.prepared, is_thinking=is_thinking)
         self.ids: list[int] = []
         self.is_finished = False
         self.is_refused = False
@@ -130,13 +127,9 @@ class VerifiedOutput:
         self._time = _VerifyingTime()
         self._fills = verification.prepared.timed_fills
         self._client_id = request.client_id
-        self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
-        self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._draft: Draft | None = None
         self._transcript = Transcript.of(request, choice, verification.token_bytes)
-        self._tokens = vocabulary.tokens
-        self._width = vocabulary.width
-        self._stop_ids = frozenset(vocabulary.stop_ids)
+        self._stop_ids = frozenset(verification.prepared.vocabulary.stop_ids)
         self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
         self._num_logprobs = request.num_logprobs
         self._checks_masks = verification.checks_masks
@@ -163,36 +156,21 @@ class VerifiedOutput:
 
     def check_budget(self) -> None:
         """Raise BudgetTooSmall if the budget is below the shortest valid output; may take long."""
-        if self._closer is not None and not self._closer.fits(self.max_tokens):
-            raise BudgetTooSmall(self.max_tokens, self._closer.minimum())
+        self.position.check_budget(self.max_tokens)
 
     def follow(self, draft: Draft) -> None:
         """Write the output as a draft, without a mask; call this before anything is written."""
-        assert self._matcher is not None, "drafts are of a grammar"
-        self._matcher = draft.follow(self._matcher, self._tokens)
-        self._closer = None
+        self.position.follow(draft)
         self._num_rescued = None
         self._draft = draft
 
     def write_forced(self, jump_forward: JumpForward | None = None) -> list[Event]:
         """Write the tokens that the grammar forces first; the engine computes them with the prompt."""
-        if jump_forward is None or self._matcher is None:
+        if jump_forward is None or self.position.matcher is None:
             return []
-        written = list(islice(self._forced(jump_forward, self._matcher), MAX_FORCED))
+        written = list(islice(self._forced(jump_forward, self.position.matcher), MAX_FORCED))
         self._num_forced += len(written)
         return [*self._feed(written), *self._end_if_done(written)]
-
-    def rest_grammar(self) -> Grammar | None:
-        """The grammar of the rest of the output, without guards; None if it is not known."""
-        return None if self._closer is None else self._closer.rest_grammar()
-
-    def allowed_ids(self, most: int) -> tuple[int, ...]:
-        """The tokens that may follow; empty if there are more than `most`."""
-        if self._matcher is None:
-            return ()
-        bits = np.unpackbits(self._mask().view(np.uint8), bitorder="little")[: self._width]
-        token_ids = np.flatnonzero(bits)
-        return tuple(token_ids.tolist()) if len(token_ids) <= most else ()
 
     def take(self, tokens: Iterable[SampledToken], *, may_search: bool = True) -> list[Event]:
         """The events of an engine's tokens, up to a token that is refused or ends the output.
@@ -209,7 +187,7 @@ class VerifiedOutput:
         events: list[Event] = []
         self.needs_search = False
         for token in tokens:
-            self.needs_search = self.is_open and not may_search and self._takes_long(token.token_id)
+            self.needs_search = self.is_open and not may_search and self._takes_long(token)
             if self.needs_search or not self.is_open:
                 break
             events += self._take(token)
@@ -233,9 +211,9 @@ class VerifiedOutput:
         """
         if not self.is_open:
             return []
-        if self._matcher is None:
+        if self.position.matcher is None:
             return self._end(FinishReason.LENGTH if is_cut else FinishReason.STOP)
-        if self._matcher.is_completed() and not is_cut:
+        if self.position.matcher.is_completed() and not is_cut:
             return self._end(FinishReason.STOP)
         if not goes_on or len(self.ids) == self._num_at_resume:
             self._refuse()
@@ -249,15 +227,15 @@ class VerifiedOutput:
         Raises:
             GenerationFailed: the grammar has no closer.
         """
-        if self._closer is None or self._matcher is None:
+        if self.position.closer is None or self.position.matcher is None:
             raise GenerationFailed(
                 "the engine left the grammar again and again, and this grammar has no closer"
             )
         closed_by: str | None = "budget" if self.is_over_budget else "verifier"
-        if self.is_over_budget and self._matcher.is_completed():
+        if self.is_over_budget and self.position.matcher.is_completed():
             closed_by = None  # nothing is missing: a token was left out that would have begun more
         events: list[Event] = []
-        for token_id in self._closer.completion_ids(self.remaining):
+        for token_id in self.position.closer.completion_ids(self.remaining):
             written = self._append(forced_token(token_id, self._num_logprobs))
             assert written is not None, "the grammar allows what its closer writes"
             self._num_forced += 1
@@ -271,7 +249,7 @@ class VerifiedOutput:
             self._refuse(token)
             return []
         num_rescued = self._num_rescued_with(token)
-        if self._exceeds_budget(token.token_id):
+        if self.position.exceeds_budget(token.token_id, self.remaining):
             self.is_over_budget = True
         elif (written := self._append(self._as_asked(token))) is None:
             self._refuse(token)
@@ -280,27 +258,21 @@ class VerifiedOutput:
             return [*self._feed([written]), *self._end_if_done([written])]
         return []
 
-    def _takes_long(self, token_id: int) -> bool:
+    def _takes_long(self, token: SampledToken) -> bool:
         """Whether it takes long to find out if the output can be completed after a token."""
-        if self._closer is None or not 0 <= token_id < self._width:
-            return False
-        return self._closer.admits_at_once(token_id, self.remaining) is None
+        return self.position.takes_long(token.token_id, self.remaining)
 
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the vocabulary and, if masks are checked, in the mask."""
-        if not self._checks_masks or self._matcher is None:
-            return 0 <= token_id < self._width
-        return self._is_in_mask(token_id)
-
-    def _is_in_mask(self, token_id: int) -> bool:
-        return 0 <= token_id < self._width and allows(self._mask(), token_id)
+        checks_mask = self._checks_masks and self.position.matcher is not None
+        return self.position.allows(token_id) if checks_mask else self.position.has(token_id)
 
     def _num_rescued_with(self, token: SampledToken) -> int | None:
         """How many tokens are rescued if this one is written next; None if the engine does not tell."""
         if self._num_rescued is None or not token.top:
             return None
         first, _ = max(token.top, key=lambda choice: choice[1])
-        return self._num_rescued + (first != token.token_id and not self._is_in_mask(first))
+        return self._num_rescued + (first != token.token_id and not self.position.allows(first))
 
     def _as_asked(self, token: SampledToken) -> SampledToken:
         """The token with as many alternatives as the request asked for, the most probable first.
@@ -314,21 +286,13 @@ class VerifiedOutput:
         best = sorted(token.top, key=lambda choice: -choice[1])
         return replace(token, top=tuple(best[: self._num_logprobs]))
 
-    def _exceeds_budget(self, token_id: int) -> bool:
-        """Whether the closer rejects a token that the grammar allows."""
-        if self._matcher is None or self._closer is None or self._closer.admits(token_id, self.remaining):
-            return False
-        if is_of_grammar := self._matcher.accept(token_id):
-            self._matcher.rollback(1)
-        return is_of_grammar
-
     def _forced(self, jump_forward: JumpForward, matcher: Matcher) -> Iterator[WrittenToken]:
         """Append and yield the tokens that the grammar forces, until another token is possible."""
         has_more = True
         while has_more:
             has_more = False
             for token_id, alternatives in jump_forward.tokens(matcher.forced_text()):
-                if alternatives is not None and not self._allows_only(alternatives):
+                if alternatives is not None and not self.position.allows_only(alternatives):
                     return
                 if (written := self._append_forced(token_id)) is None:
                     return
@@ -336,13 +300,13 @@ class VerifiedOutput:
                 yield written
 
     def _append_forced(self, token_id: int) -> WrittenToken | None:
-        if self.remaining == 0 or not (self._closer is None or self._closer.admits(token_id, self.remaining)):
+        if self.remaining == 0 or not self.position.admits(token_id, self.remaining):
             return None
         return self._append(forced_token(token_id, self._num_logprobs))
 
     def _append(self, token: SampledToken) -> WrittenToken | None:
         """Append a token; None, and no change, if the grammar refuses it."""
-        written = write(token, self._matcher, self._closer)
+        written = write(token, self.position.matcher, self.position.closer)
         if written is not None:
             self.ids.append(token.token_id)
             self.refused_ids.clear()
@@ -369,24 +333,10 @@ class VerifiedOutput:
 
     def _allows_no_more(self, written: list[WrittenToken]) -> bool:
         """Whether only a stop token may follow; checked only after a call or an answer is complete."""
-        if self._matcher is None:
-            return False
-        was_complete, self._was_complete = self._was_complete, self._matcher.is_completed()
+        was_complete, self._was_complete = self._was_complete, self.position.is_complete
         ends_call = any(isinstance(part, CallEnd) for token in written for part in token.parts or ())
         is_new = self._was_complete and (ends_call or not was_complete)
-        return is_new and self._allows_only(self._stop_ids)
-
-    def _allows_only(self, token_ids: Iterable[int]) -> bool:
-        return allows_only(self._mask(), token_ids)
-
-    def _mask(self) -> Row:
-        """The mask of the next token."""
-        assert self._matcher is not None, "text without a grammar allows much"
-        bitmask = allocate_bitmask(1, self._width)
-        self._fills.begin_for(self._client_id)
-        self._matcher.fill_bitmask(bitmask, 0)
-        row: Row = bitmask[0]
-        return row
+        return is_new and self.position.allows_only(self._stop_ids)
 
     def _refuse(self, token: SampledToken | None = None) -> None:
         if token is not None:
@@ -396,7 +346,7 @@ class VerifiedOutput:
 
     def _end(self, reason: FinishReason | None, closed_by: str | None = None) -> list[Event]:
         self.is_finished = True
-        pending = self._matcher.pending_parts() if self._matcher is not None else ()
+        pending = self.position.matcher.pending_parts() if self.position.matcher is not None else ()
         stats = GenerationStats(
             num_prompt_tokens=len(self.prompt_ids),
             num_cached_tokens=0,

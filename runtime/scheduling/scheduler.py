@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from runtime.errors import Overloaded, TooManySequences
+from runtime.events import FinishReason
 from runtime.scheduling.batch import Batch, Chunk, StepBudget
 from runtime.scheduling.client_shares import ClientShares
 from runtime.scheduling.page_pool import PagePool
@@ -51,7 +52,7 @@ class Scheduler:
         """Queue a sequence. Its whole context must fit into the pool.
 
         A population counts as many sequences as it runs at once. If the queue is full, a client with more
-        waiting choices makes room: its newest choice that has never run is removed and returned.
+        waiting choices makes room: its newest choice that has never run is ended and returned.
 
         Raises:
             TooManySequences: its client has too many already.
@@ -67,7 +68,7 @@ class Scheduler:
             dropped = self._choice_to_drop(waiting, sequence.client_id)
             if dropped is None:
                 raise Overloaded(retry_after_s)
-            self.remove(dropped)
+            self.end(dropped, FinishReason.STOP)
         self.enqueue(sequence)
         return dropped
 
@@ -81,7 +82,7 @@ class Scheduler:
         """Take a sequence out of the batch, without its pages, until it is resumed."""
         self.remove(sequence)
         sequence.status = SequenceStatus.PARKED
-        sequence.counts = None
+        sequence.token_counts = None
 
     def resume(self, sequence: Sequence) -> None:
         """Put a parked sequence at the head of the queue: its choice was admitted long ago."""
@@ -132,6 +133,14 @@ class Scheduler:
                 sequences.remove(sequence)
                 self.shares.leave(sequence)
         return self._release(sequence, is_tainted=is_tainted)
+
+    def end(self, sequence: Sequence, reason: FinishReason, *, is_tainted: bool = False) -> list[int]:
+        """Remove a sequence for good, unless it has ended already; returns the pages that are free now."""
+        if sequence.status is SequenceStatus.FINISHED:
+            return []
+        pages = self.remove(sequence, is_tainted=is_tainted)
+        sequence.finish(reason)
+        return pages
 
     def schedule(self) -> Batch:
         """The batch of the next step; it is empty only if all work is that of resting slow sequences."""

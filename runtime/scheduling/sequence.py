@@ -151,7 +151,7 @@ class Sequence:
     """Tokens that the next steps write without the model."""
     next_jump: int = 0
     """Forced tokens are not looked for before the output has this many tokens."""
-    counts: TokenCounts | None = None
+    token_counts: TokenCounts | None = None
     """The counts of its tokens, once a penalty needs them."""
     grammar_time: GrammarTime = field(default_factory=GrammarTime)
     num_waits: int = 0
@@ -262,7 +262,7 @@ class Sequence:
         twin.page_table = []
         twin.num_computed = twin.num_published = 0
         twin.forced = None
-        twin.counts = None
+        twin.token_counts = None
         twin._page_digests = list(self._page_digests)  # noqa: SLF001 - of its own class
         return twin
 
@@ -271,7 +271,7 @@ class Sequence:
 
         It and its population refer to each other, so Python frees them late.
         """
-        self.matcher = self.closer = self.mask = self.counts = self.forced = None
+        self.matcher = self.closer = self.mask = self.token_counts = self.forced = None
 
     def finish(self, reason: FinishReason) -> None:
         """Mark the sequence as done."""
@@ -285,7 +285,7 @@ tokens."""
 
 
 class PopulationHost(Protocol):
-    """The engine's methods that a population calls."""
+    """What a population asks of its engine (`runtime.decoding.engine_populations`)."""
 
     def start(self, sequence: Sequence) -> None:
         """Queue a new sequence of a choice that was admitted."""
@@ -328,7 +328,7 @@ class Population(ABC):
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
 
     @abstractmethod
-    def advance(self, engine: PopulationHost) -> Sequence | None:
+    def advance(self, host: PopulationHost) -> Sequence | None:
         """Start, park or resume members; returns the selected member once there is one. It is finished."""
 
     def hold(self, sequence: Sequence, tokens: Iterable[WrittenToken]) -> None:
@@ -339,10 +339,10 @@ class Population(ABC):
         """All that a member has written."""
         return tuple(self._written[sequence])
 
-    def part(self, sequence: Sequence, engine: PopulationHost) -> None:
+    def part(self, sequence: Sequence, host: PopulationHost) -> None:
         """Set a copy of a member aside for those of its draws that have sampled another token."""
         seed, *others = sequence.parting_seeds
-        twin = engine.set_aside(sequence, seed)
+        twin = host.set_aside(sequence, seed)
         twin.other_seeds = tuple(others)
         sequence.other_seeds = tuple(s for s in sequence.other_seeds if s not in sequence.parting_seeds)
         sequence.parting_seeds = twin.parting_seeds = ()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from runtime.errors import DeadlineExceeded, RequestRefused, TooManySequences
+from runtime.errors import DeadlineExceeded, EngineStopped, RequestRefused, TooManySequences
 from runtime.fair_threads import FairThreads
 from runtime.request import GenerationRequest, check_images
 from runtime.text.template import PromptLimit
@@ -49,6 +49,7 @@ class PromptRenderer:
         self._num_sequences = num_sequences
         self._retry_after_s = retry_after_s
         self._takes_images = takes_images
+        self._is_closed = False
 
     async def token_ids(self, request: GenerationRequest) -> list[int]:
         """The prompt's token ids, as soon as a thread is free; raises what `render` raises."""
@@ -63,6 +64,7 @@ class PromptRenderer:
             DeadlineExceeded: the request's time ran out before that.
             TooManySequences: as many requests of its client wait for that, and hold their messages in memory,
             or its client has too many sequences.
+            EngineStopped: it is closed.
         """
         client_id, most = request.client_id, self._max_per_client
         await self._wait_for_room(
@@ -88,6 +90,8 @@ class PromptRenderer:
                 raise TooManySequences(self._max_per_client, self._retry_after_s)
 
     async def _in_thread(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
+        if self._is_closed:
+            raise EngineStopped
         rendering = self._threads.submit(request.client_id, lambda: prepare(self._token_ids_of(request)))
         try:
             async with asyncio.timeout(request.timeout_s) as scope:
@@ -99,6 +103,7 @@ class PromptRenderer:
 
     def close(self) -> None:
         """Take no more work."""
+        self._is_closed = True
         self._threads.shutdown()
 
     def _token_ids_of(self, request: GenerationRequest) -> list[int]:

@@ -16,7 +16,7 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.vllm_client import VllmClient
-from runtime.events import Finished, PromptRead
+from runtime.events import Finished, PromptRendered
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.text.tokenizer import load_tokenizer
@@ -186,7 +186,7 @@ async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True, client=Vll
 
 async def events_of(remote, request):
     first, *events = [event async for event in remote.runtime.generate(request)]
-    assert isinstance(first, PromptRead)
+    assert isinstance(first, PromptRendered)
     return events
 
 

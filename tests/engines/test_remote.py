@@ -3,9 +3,10 @@
 import asyncio
 import threading
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
-from completions_server import StandIn
+from completions_server import SECRET, StandIn
 from remote_engines import (
     SETTINGS,
     TOOLS,
@@ -17,7 +18,9 @@ from remote_engines import (
 )
 from whole_outputs import calls_of
 
+from compiler.guard.candidate_tokens import GuardedTokens
 from runtime.engines import delivery, verified_output
+from runtime.engines.remote import RemoteRuntime
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import DeadlineExceeded, RequestRefused
 from runtime.events import FinishReason, TextDelta
@@ -28,6 +31,13 @@ from runtime.text.prompts import PromptRenderer
 async def left_alone(stand_in):
     await until(lambda: not stand_in.num_running)
     return True
+
+
+def test_what_guards_look_at_is_found_before_there_are_requests(text):
+    """It took a tenth of a second and more, in which the event loop verified the first guarded output."""
+    with patch.object(GuardedTokens, "prepare") as prepare:
+        RemoteRuntime(text, [], SETTINGS, secret=SECRET)
+    prepare.assert_called_once_with()
 
 
 @pytest.mark.parametrize("mode", ["required", "auto", "none"])

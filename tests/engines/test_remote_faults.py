@@ -26,13 +26,14 @@ from runtime.engines import verified_output
 from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
 from runtime.engines.published_grammars import PublishedGrammars
-from runtime.engines.remote import RemoteSettings
+from runtime.engines.remote import RemoteSettings, _Answer
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.sent_grammars import MarkedGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     EngineBroke,
     EngineFault,
+    EngineStopped,
     GrammarNotStored,
     NoEngine,
     PluginMissing,
@@ -92,6 +93,19 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
             setattr(stand_in, name, getattr(StandIn(text), name))
         await remote.ready()
         assert_valid(*[await events_of(remote, request := remote.request(await remote.grammar())), request])
+
+
+async def test_an_engine_whose_answers_have_no_end_takes_no_requests(text):
+    """Each of these answers counted as served: the circuit never opened, and the metrics showed no failure."""
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.writes = dict.fromkeys(range(300), "empty")
+        for client_id in ("one", "other"):
+            with pytest.raises(EngineBroke, match="it sent no finish_reason"):
+                await events_of(remote, remote.request(client_id=client_id))
+        [engine] = (await remote.runtime.health()).engines
+        assert (engine.num_served, engine.num_failed) == (0, 3)
+        assert engine.circuit != "closed"
 
 
 async def test_an_engine_that_loses_its_plugin_fails_closed(text):
@@ -216,6 +230,48 @@ async def test_a_dead_engine_is_asked_for_its_health_as_often_as_one_that_works(
         await remote.settled(lambda health: "is not healthy" in health.reason)
         dead.is_healthy = True
         await remote.ready()
+
+
+async def test_closing_tells_every_answer_before_it_waits_for_one(text, monkeypatch):
+    """One that waited for its thread held up the others, until the server cut them off without an error."""
+    stop, stopping, may_stop = _Answer.stop, set(), asyncio.Event()
+
+    async def stop_later(self):
+        stopping.add(self)
+        await may_stop.wait()
+        await stop(self)
+
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.writes = dict.fromkeys(range(300), "stall")
+        answers = [asyncio.create_task(events_of(remote, remote.request())) for _ in range(3)]
+        await until(lambda: stand_in.num_running == 3)
+        monkeypatch.setattr(_Answer, "stop", stop_later)
+        closing = asyncio.create_task(remote.runtime.close())
+        try:
+            await asyncio.wait_for(until(lambda: len(stopping) == 3), 10)
+        finally:
+            may_stop.set()
+        await closing
+        assert {type(error) for error in await asyncio.gather(*answers, return_exceptions=True)} == {
+            EngineStopped
+        }
+
+
+async def test_a_request_whose_prompt_is_rendered_while_the_runtime_closes_is_told_so(text, caplog):
+    """It failed by an error that nobody foresaw, and those that came later by one of the thread pool."""
+    async with remote_over(text) as remote:
+        lookup = await remote.grammar()
+        rendering = asyncio.create_task(events_of(remote, remote.request(lookup)))
+        await asyncio.sleep(0)
+        await remote.runtime.close()
+        with pytest.raises(EngineStopped):
+            await rendering
+        with pytest.raises(EngineStopped):
+            await events_of(remote, remote.request(lookup))
+        with pytest.raises(EngineStopped):
+            await remote.runtime.prompt_ids(remote.request(lookup))
+    assert "failed" not in caplog.text
 
 
 @pytest.mark.parametrize("num_turns", range(6))

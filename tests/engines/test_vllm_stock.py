@@ -15,7 +15,7 @@ from whole_outputs import calls_of
 
 from compiler.grammar.plain_ebnf import to_plain_ebnf
 from runtime.engines import sent_grammars
-from runtime.engines.verified_output import VerifiedOutput
+from runtime.engines.grammar_position import GrammarPosition
 from runtime.engines.vllm_client import VllmClient
 
 
@@ -116,8 +116,8 @@ async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_h
 async def test_a_grammar_that_is_too_long_is_made_once_for_an_output(text, monkeypatch):
     """What an engine writes without one is refused some times, and each time it is asked again."""
     made = []
-    make = VerifiedOutput.rest_grammar
-    monkeypatch.setattr(VerifiedOutput, "rest_grammar", lambda output: made.append(output) or make(output))
+    make = GrammarPosition.rest_grammar
+    monkeypatch.setattr(GrammarPosition, "rest_grammar", lambda where: made.append(where) or make(where))
     async with stock_over(text, StockStandIn(text)) as remote:
         lookup = await remote.grammar(parallel=False)
         monkeypatch.setattr(sent_grammars, "MAX_GRAMMAR_CHARS", 50)

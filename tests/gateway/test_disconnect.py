@@ -47,6 +47,9 @@ def test_leaving_while_nothing_is_sent_aborts(settings, script, is_streamed):
         ):
             list(response.iter_lines())
         wait_for(lambda: runtime.num_aborted == 1)
+        wait_for(lambda: client.get("/v1/requests").json()["requests"])
+        [request] = client.get("/v1/requests").json()["requests"]
+        assert request["error"] == "ClientGone"
         assert client.get("/healthz").status_code == 200
 
 

@@ -17,7 +17,7 @@ from gateway.errors import InvalidField
 from gateway.wire.anthropic import read_request
 from gateway.wire.anthropic.request import RULES, MessagesFields
 from runtime.errors import GenerationFailed, PromptTooLong
-from runtime.events import Finished, FinishReason, PromptRead, TextDelta, ThoughtDelta
+from runtime.events import Finished, FinishReason, PromptRendered, TextDelta, ThoughtDelta
 from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 
@@ -131,7 +131,7 @@ async def test_a_stop_sequence_is_named(client, runtime):
 
 async def test_a_stream_has_the_documented_events(client, runtime):
     runtime.script = [
-        PromptRead(11),
+        PromptRendered(11),
         ThoughtDelta(0, "Hm"),
         TextDelta(0, "I "),
         TextDelta(0, "look."),
@@ -344,7 +344,7 @@ def test_anthropics_client_makes_two_calls_streamed_or_not(app, runtime):
         messages = [USER]
         asked = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER], "thinking": {"type": "adaptive"}}
         for is_streamed in (False, True):
-            runtime.script = [PromptRead(11), ThoughtDelta(0, "Hm"), TextDelta(0, "I look."), *CALL]
+            runtime.script = [PromptRendered(11), ThoughtDelta(0, "Hm"), TextDelta(0, "I look."), *CALL]
             if is_streamed:
                 with client.messages.stream(**asked, messages=messages) as stream:
                     answer = stream.get_final_message()

@@ -18,7 +18,7 @@ from gateway.access.rate_limits import LimitKind, RateLimits
 from gateway.app import create_app
 from gateway.errors import RateLimited
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GrammarTooSlow
-from runtime.events import PromptRead, SelectionStats, TextDelta
+from runtime.events import PromptRendered, SelectionStats, TextDelta
 
 ADMIN = "a-key-of-the-settings"
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 20}
@@ -188,7 +188,7 @@ async def test_drafts_that_are_not_taken_count_too(limited, runtime):
 async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):
     async with client_of(limited) as client:
         own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [PromptRead(11), BudgetTooSmall(400, 401)]
+        whole, runtime.script = runtime.script, [PromptRendered(11), BudgetTooSmall(400, 401)]
         asked = {**CHAT, "max_tokens": 400}
         assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 400
         runtime.script = [TextDelta(0, "Hel"), RuntimeError("the engine broke")]
@@ -224,7 +224,7 @@ async def test_a_prompt_that_was_read_is_paid_whatever_becomes_of_its_answer(
     """A prompt of one token a character was paid as a quarter of that by clients that left, and by others not."""
     async with client_of(limited) as client:
         own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [PromptRead(600), *events]
+        whole, runtime.script = runtime.script, [PromptRendered(600), *events]
         asked = {**CHAT, "max_tokens": 1}
         assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == status
         runtime.script = whole

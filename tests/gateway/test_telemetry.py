@@ -1,6 +1,7 @@
 """Traces, read back."""
 
 import asyncio
+import base64
 import dataclasses
 import json
 
@@ -183,6 +184,18 @@ async def test_stop_sequences_are_content(settings, runtime, spans, is_captured)
     found = await asked_with(settings, runtime, spans, stop=["a secret end"])
     assert found.get("gen_ai.request.stop_sequences") == ('["a secret end"]' if is_captured else None)
     assert ("secret" in str(dict(found))) == is_captured
+
+
+async def test_of_images_only_places_and_sizes_are_recorded(settings, runtime, spans):
+    """Their data was, and spans of megabytes waited by the thousand for a collector."""
+    settings = replace(settings, capture_content=True)
+    pixel = base64.b64encode(b"GIF89a\x02\x00\x03\x00\0\0\0\x2c\0\0\0\0\x02\x00\x03\x00\0").decode()
+    image = {"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{pixel}"}}
+    content = [{"type": "text", "text": "See:"}, image]
+    found = await asked_with(settings, runtime, spans, messages=[{"role": "user", "content": content}])
+    [message] = json.loads(found["gen_ai.input.messages"])
+    assert message["content"] == "See:"
+    assert message["images"] == [{"at": 4, "num_pixels": 6}]
 
 
 def test_spans_go_where_the_setting_says(monkeypatch, capsys):

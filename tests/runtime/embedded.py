@@ -6,7 +6,7 @@ import json
 import jsonschema_rs
 
 from compiler import compile_toolset
-from runtime.events import PromptRead
+from runtime.events import PromptRendered
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
 from toolspecs.tool import Tool
@@ -50,7 +50,7 @@ def request(request_id="r", *, constraint=None, seed=0, temperature=1.0, **optio
 
 async def events_of(runtime, asked):
     first, *events = [event async for event in runtime.generate(asked)]
-    assert isinstance(first, PromptRead)
+    assert isinstance(first, PromptRendered)
     assert first.num_prompt_tokens == events[-1].stats.num_prompt_tokens
     return events
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from selected import distribution
 
 from compiler.matcher import allocate_bitmask
+from runtime.decoding.token_writer import Output
 from runtime.draft import Draft
-from runtime.engine import Output
 from runtime.request import Sampling
 from runtime.scheduling.sequence import Sequence
 

@@ -9,6 +9,7 @@ from embedded import SETTINGS, events_of, request, settled
 
 from runtime.errors import (
     DeadlineExceeded,
+    EngineStopped,
     GenerationFailed,
     Overloaded,
     PromptTooLong,
@@ -40,7 +41,7 @@ async def test_what_fails_for_one_request_leaves_the_others(runtime, monkeypatch
 async def test_closing_the_iterator_aborts(runtime):
     endless = request(num_choices=3, max_tokens=20_000)
     stream = runtime.generate(endless)
-    await anext(stream)  # PromptRead
+    await anext(stream)  # PromptRendered
     await anext(stream)
     await stream.aclose()
     await settled(runtime)
@@ -51,7 +52,7 @@ async def test_closing_the_iterator_aborts(runtime):
 async def test_aborting_ends_the_iterator(runtime, monkeypatch):
     monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
     stream = runtime.generate(request(max_tokens=20_000))
-    await anext(stream)  # PromptRead
+    await anext(stream)  # PromptRendered
     await anext(stream)
     await runtime.abort("r")
     with pytest.raises(GenerationFailed, match="aborted"):
@@ -105,7 +106,7 @@ async def test_a_full_queue_refuses_the_whole_request(make_runtime, monkeypatch)
     runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
     monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())  # the first does not end
     first = runtime.generate(request("first", num_choices=2, max_tokens=900))
-    await anext(first)  # PromptRead
+    await anext(first)  # PromptRendered
     await anext(first)
     with pytest.raises(Overloaded):
         await events_of(runtime, request(num_choices=2))
@@ -134,12 +135,14 @@ async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch)
     runtime = make_runtime()
     monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
     stream = runtime.generate(request(max_tokens=20_000))
-    await anext(stream)  # PromptRead
+    await anext(stream)  # PromptRendered
     await anext(stream)
     await runtime.close()
     with pytest.raises(GenerationFailed, match="stopped"):
         [event async for event in stream]
     assert not (await runtime.health()).is_ready
+    with pytest.raises(EngineStopped):
+        await events_of(runtime, request())
     await runtime.close()  # once more does no harm
 
 

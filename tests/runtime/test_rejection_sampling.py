@@ -200,9 +200,9 @@ def test_a_resumed_draw_goes_before_choices_that_wait():
     parked, other = (selected_sequence(Selection("accept", 8), seed) for seed in (1, 2))
     engine.add(parked)
     engine.step()
-    engine.park(parked)
+    engine.populations.park(parked)
     engine.add(other)
-    engine.resume(parked)
+    engine.populations.resume(parked)
     assert engine.scheduler.waiting == [parked, other]
 
 

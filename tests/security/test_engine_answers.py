@@ -14,7 +14,7 @@ from completions_server import StandIn
 from remote_engines import REQUEST, SETTINGS, WATCH, answering, events_of, load_text, remote_over, tokens_of
 
 from compiler.closing.segmentation import Segmentation
-from runtime.engines import output_writer
+from runtime.engines import engine_answer
 from runtime.engines.client import (
     MAX_TOKENS,
     ClientLimits,
@@ -22,6 +22,7 @@ from runtime.engines.client import (
     ServedModel,
     engine_message,
 )
+from runtime.engines.delivery import ChoiceDelivery
 from runtime.engines.event_stream import EventLimits, event_data
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import _served
@@ -284,7 +285,7 @@ async def test_a_flood_of_events_without_tokens_ends_its_request_and_leaves_turn
     text, monkeypatch
 ):
     """They were read without a turn for others, a read of 64 kB at a time, until the engine had stalled."""
-    monkeypatch.setattr(output_writer, "_MAX_EMPTY", 50)
+    monkeypatch.setattr(engine_answer, "_MAX_EMPTY", 50)
 
     class Flooding(StandIn):
         async def paced(self, tokens, leaving, send):
@@ -354,8 +355,12 @@ async def test_an_engine_that_takes_no_requests_does_not_bound_prompts(text):
 
 def test_cached_tokens_that_cannot_be_are_not_counted():
     """An engine that told of -5,000,000 made the usage of its answers wrong, and counters fall."""
-    output = SimpleNamespace(prompt_ids=[1, 2, 3])
-    assert [output_writer._num_cached(told, output) for told in (-5_000_000, 2, 9)] == [0, 2, 3]
+    output, delivery = SimpleNamespace(prompt_ids=[1, 2, 3], num_requests=1), ChoiceDelivery(None)
+    noted = []
+    for told in (-5_000_000, 2, 9):
+        delivery.note_cached(told, output)
+        noted.append(delivery.num_cached)
+    assert noted == [0, 2, 3]
 
 
 def llama_answering(text, *sent):

@@ -34,7 +34,7 @@ from runtime.errors import (
     TooManySequences,
 )
 from runtime.event_queue import EventQueue
-from runtime.events import PromptRead
+from runtime.events import PromptRendered
 from runtime.protocol import Circuit
 from runtime.request import GenerationRequest
 from runtime.text import prompts
@@ -294,7 +294,7 @@ async def test_the_log_probabilities_of_one_answer_are_bounded(text, num_logprob
         request = remote.request(num_choices=16, max_tokens=3000, num_logprobs=num_logprobs, stop=("e", "a"))
         events = remote.runtime.generate(request)
         if is_taken:
-            assert isinstance(await anext(events), PromptRead)
+            assert isinstance(await anext(events), PromptRendered)
         else:
             with pytest.raises(RequestRefused, match="have 1008000 log probabilities, but at most 500000"):
                 await anext(events)

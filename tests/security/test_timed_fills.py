@@ -114,7 +114,7 @@ def test_an_engine_and_a_verified_output_say_whose_masks_they_fill():
         engine = Engine(machine.runner, VOCABULARY, EngineSettings(), context_length=400)
         with engine.scheduler.slow.timed(machine.add("embedded")):
             pass
-        VerifiedOutput(request, 0, [], 9, verification, is_thinking=False).allowed_ids(5)
+        VerifiedOutput(request, 0, [], 9, verification, is_thinking=False).position.allowed_ids(5)
     assert [call.args for call in begin_for.call_args_list[-2:]] == [("embedded",), ("verified",)]
 
 
@@ -184,7 +184,7 @@ def test_the_time_of_a_mask_counts_wherever_it_is_filled():
     request = GenerationRequest("r", "m", (), constraint=compile_schema({"const": "aaa"}))
     output = VerifiedOutput(request, 0, [], 9, verification, is_thinking=False)
     spin = partial(VOCABULARY.timed_fills.fill, SpinningMatcher())
-    with patch.object(output._matcher, "fill_bitmask", spin):
+    with patch.object(output.position.matcher, "fill_bitmask", spin):
         output.take([SampledToken(ord('"'))])
     assert output._time.slow_s >= 0.02
 
