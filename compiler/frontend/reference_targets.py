@@ -3,15 +3,19 @@
 Where two schemas have one name, Python's `jsonschema` takes the first, `jsonschema_rs` the last, ajv neither.
 Equal schemas may have one name: generators often write a named type out wherever it is used.
 
+`$dynamicRef` to a dynamic anchor leads to the outermost resource that has the same one, whatever it says.
+`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. `jsonschema` does not go
+to the schema itself if that has no identifier, and mistakes the base of references in other ones without it.
+
 A schema counts as found if keywords hold it, from the root of a document down, or if it is a boolean.
 `contentSchema` is not such a keyword, since no validator applies it. But they find names in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import located, references_of
+from compiler.frontend.keywords import inside, located, references_of
 from compiler.frontend.references import References
 from toolspecs.bundle import absolute
 from toolspecs.drafts import draft_named
@@ -19,12 +23,25 @@ from toolspecs.json_pointer import child
 from toolspecs.nearest import shorten
 
 _MAX_SHOWN = 300
-_RENAME = "Give each schema a name of its own."
-_MOVE = "Move what it leads to under `$defs`, and refer to it there."
+_RECURSIVE_ANCHOR = ""
+"""The name of the dynamic anchor of draft 2019-09, which has none."""
+_AMBIGUOUS = "but different schemas have this name", "Give each schema a name of its own."
+_UNPLACED = (
+    "where no keyword holds schemas",
+    "Move what it leads to under `$defs`, and refer to it there.",
+)
+_DYNAMIC = (
+    "a dynamic anchor that another resource has, too, to which validators go from here, against the draft",
+    "Refer to it by a JSON pointer, or by `$dynamicRef`.",
+)
+_UNIDENTIFIED = (
+    "a dynamic anchor that a schema without an identifier has, too, which validators read differently",
+    "Give each schema with this anchor an `$id`.",
+)
 
 
 def check_reference_targets(document: Any, documents: Mapping[str, Any]) -> None:
-    """Refuse a reference to one of several schemas, or to a place where no keyword holds schemas.
+    """Refuse a reference that validators follow differently, or to a place where no keyword holds schemas.
 
     >>> nodes = {"x": {"$anchor": "node", "minimum": 1}, "y": {"$anchor": "node"}}
     >>> check_reference_targets({"$ref": "#node", "$defs": nodes}, {})
@@ -34,25 +51,68 @@ def check_reference_targets(document: Any, documents: Mapping[str, Any]) -> None
     Raises:
         UnsupportedSchema: there is one, in the schema or in the `documents` by URI that it refers to.
     """
-    references = References(document, documents)
-    schemas = dict(located(document))
-    for uri, content in documents.items():
-        schemas |= located(content, f"{uri}#")
-    has_hidden_names = any("contentSchema" in schema for schema in schemas.values())
-    for pointer, schema in schemas.items():
+    targets = _Targets(document, documents)
+    for pointer, schema in targets.schemas.items():
         for keyword, uri in references_of(schema):
-            target = references.target(pointer, uri)
-            is_hidden = (
-                target is not None and isinstance(references.at(target), dict) and target not in schemas
-            )
-            if target is None and has_hidden_names:
-                is_hidden = draft_named(absolute(references.base(pointer)[1], uri)[0]) is None  # not built in
-            if references.is_ambiguous(pointer, uri):
-                raise _refusal(pointer, keyword, uri, "but different schemas have this name", _RENAME)
-            if is_hidden:
-                raise _refusal(pointer, keyword, uri, "where no keyword holds schemas", _MOVE)
+            for fault, suggestion in targets.faults(pointer, keyword, uri):
+                reason = f"refers to {shorten(uri, _MAX_SHOWN)}, {fault}"
+                raise UnsupportedSchema(child(pointer, keyword), keyword, reason, suggestion)
 
 
-def _refusal(pointer: str, keyword: str, uri: str, fault: str, suggestion: str) -> UnsupportedSchema:
-    reason = f"refers to {shorten(uri, _MAX_SHOWN)}, {fault}"
-    return UnsupportedSchema(child(pointer, keyword), keyword, reason, suggestion)
+class _Targets:
+    """The schemas of some documents, and what is wrong with references to them."""
+
+    def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
+        self._references = References(document, documents)
+        self.schemas: dict[str, dict[str, Any]] = dict(located(document))
+        for uri, content in documents.items():
+            self.schemas |= located(content, f"{uri}#")
+        self._has_hidden_names = any("contentSchema" in schema for schema in self.schemas.values())
+        self._anchored: dict[str, list[str]] = {}
+        """The pointers of the schemas that have each dynamic anchor."""
+        for pointer, schema in self.schemas.items():
+            if (anchor := _dynamic_anchor(schema)) is not None:
+                self._anchored.setdefault(anchor, []).append(pointer)
+
+    def faults(self, pointer: str, keyword: str, uri: str) -> Iterator[tuple[str, str]]:
+        """What is wrong with a reference, each with a way out."""
+        if self._references.is_ambiguous(pointer, uri):
+            yield _AMBIGUOUS
+        target = self._references.target(pointer, uri)
+        if target is None:
+            is_built_in = draft_named(absolute(self._resource(pointer), uri)[0]) is not None
+            if self._has_hidden_names and not is_built_in:
+                yield _UNPLACED
+        elif target in self.schemas:
+            yield from self._dynamic_faults(keyword, uri, target)
+        elif isinstance(self._references.at(target), dict):
+            yield _UNPLACED
+
+    def _dynamic_faults(self, keyword: str, uri: str, target: str) -> Iterator[tuple[str, str]]:
+        if (anchor := _dynamic_anchor(self.schemas[target])) is None:
+            return
+        resource = self._resource(target)
+        others = [place for place in self._anchored[anchor] if self._resource(place) != resource]
+        if keyword == "$ref":
+            if others and uri.partition("#")[2] == anchor != _RECURSIVE_ANCHOR:
+                yield _DYNAMIC
+        elif not all(self._is_identified(place, anchor) for place in others):
+            yield _UNIDENTIFIED
+
+    def _is_identified(self, pointer: str, anchor: str) -> bool:
+        """Whether all validators know what references in a schema with a dynamic anchor are relative to."""
+        schema = self.schemas[pointer]
+        if "$id" in schema or self._resource(pointer) == "":
+            return "$id" in schema
+        return anchor == _RECURSIVE_ANCHOR or not any(any(references_of(part)) for part in inside(schema))
+
+    def _resource(self, pointer: str) -> str:
+        """The URI of the resource that the schema at a pointer is in; the schema itself may have none."""
+        return self._references.base(pointer)[1]
+
+
+def _dynamic_anchor(schema: Mapping[str, Any]) -> str | None:
+    """The name of a schema's dynamic anchor, None if it has none."""
+    if schema.get("$recursiveAnchor") is True:
+        return _RECURSIVE_ANCHOR
+    return schema["$dynamicAnchor"] if isinstance(schema.get("$dynamicAnchor"), str) else None

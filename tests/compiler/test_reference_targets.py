@@ -104,3 +104,95 @@ def test_metaschemas_are_built_in():
     schema = refer(DRAFT_7["$schema"], **DRAFT_7, contentSchema={})
     assert compile_schema(schema).accepts('{"p": {"type": "string"}}')
     assert not compile_schema(schema).accepts('{"p": {"type": 1}}')
+
+
+# Dynamic anchors
+
+NODE = {"$dynamicAnchor": "node"}
+
+
+def tree(value, **others):
+    """A resource whose nodes are of its own kind, or of that of an outer resource."""
+    node = {"type": "object", "properties": {"value": value, "next": {"$dynamicRef": "#node"}}}
+    return {**NODE, **node, **others}
+
+
+def extended(**others):
+    """A schema of trees with other values."""
+    return {**NODE, "type": "object", "properties": {"value": INTEGER, "tree": {"$ref": OTHER}}, **others}
+
+
+def test_a_dynamic_reference_in_a_document_leads_to_the_outermost_resource():
+    schema, documents = extended(**{"$id": URI}), {OTHER: tree(STRING)}
+    compiled, judges = compile_schema(schema, documents=documents), Judges(schema, documents)
+    for text, is_valid in (
+        ('{"tree": {"value": "a", "next": {"value": 1}}}', True),
+        ('{"tree": {"value": "a", "next": {"value": "a"}}}', False),
+        ('{"tree": {"value": 1}}', False),
+    ):
+        assert compiled.accepts(text) is is_valid
+        assert judges.verdicts(text.encode()) == (is_valid, is_valid)
+
+
+def test_a_dynamic_anchor_is_the_parameter_of_a_document():
+    listed = {
+        "type": "array",
+        "items": {"$dynamicRef": "#T"},
+        "$defs": {"T": {"$dynamicAnchor": "T", "not": {}}},
+    }
+    schema = refer(OTHER, **{"$id": URI, "$defs": {"T": {"$dynamicAnchor": "T", **INTEGER}}})
+    compiled = compile_schema(schema, documents={OTHER: listed})
+    assert [compiled.accepts(text) for text in ('{"p": [1]}', '{"p": ["x"]}')] == [True, False]
+
+
+DRAFT_2019 = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
+RECURSIVE = {
+    "$recursiveAnchor": True,
+    "type": "object",
+    "properties": {"value": STRING, "next": {"$recursiveRef": "#"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "document", "pointer", "fault"),
+    [
+        (extended(), tree(STRING), f"{OTHER}#/properties/next/$dynamicRef", "without an identifier"),
+        (
+            {**DRAFT_2019, "$recursiveAnchor": True, **refer(OTHER)},
+            RECURSIVE,
+            f"{OTHER}#/properties/next/$recursiveRef",
+            "without an identifier",
+        ),
+        (
+            refer(
+                OTHER, **{"$id": URI, "$defs": {"n": {**NODE, "items": {"$ref": "#/$defs/m"}}, "m": STRING}}
+            ),
+            tree(STRING),
+            f"{OTHER}#/properties/next/$dynamicRef",
+            "without an identifier",
+        ),
+        (
+            refer(f"{OTHER}#node", **{"$id": URI, "$defs": {"n": {**NODE, **INTEGER}}}),
+            {**NODE, **STRING},
+            "/properties/p/$ref",
+            "against the draft",
+        ),
+    ],
+)
+def test_a_dynamic_anchor_that_validators_follow_differently_is_refused(schema, document, pointer, fault):
+    """Soundness: Python's `jsonschema` leads elsewhere; in the last case both lead elsewhere than the draft says."""
+    with pytest.raises(UnsupportedSchema, match=fault) as refusal:
+        compile_schema(schema, documents={OTHER: document})
+    assert refusal.value.pointer == pointer
+
+
+def test_one_dynamic_anchor_is_followed_however_it_is_referred_to():
+    """There is no other resource that a validator could go to."""
+    schema = refer(
+        "#node",
+        **{
+            "$defs": {"n": {**NODE, "anyOf": [INTEGER, {"type": "array", "items": {"$dynamicRef": "#node"}}]}}
+        },
+    )
+    compiled = compile_schema(schema)
+    assert [compiled.accepts(text) for text in ('{"p": [[1]]}', '{"p": [["x"]]}')] == [True, False]
