@@ -3,7 +3,7 @@
 A reference by pointer may lead anywhere: `{"$ref": "#/components/schemas/pet"}` is common, though no draft
 knows `components`. Code that goes through all subschemas of a document must find such a schema, or it would
 read the schema as data. So before anything else is done, the schema is copied to the definitions, and the
-references lead to the copy.
+references lead to the copy. So do those to patterns of keys that canonicalization gets in another spelling.
 
 Many generators write names of types into references as they are: `#/$defs/Page<User>`. Most validators read
 that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded, and no others.
@@ -13,11 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, unquote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, check_text
+from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import IDENTIFIERS, inside, located, references_of, split_uri
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES
@@ -91,7 +93,9 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
         pointer, schema = pending.pop()
         for keyword, target in _pointer_references(references, pointer, schema):
             links.append((pointer, keyword, target))
-            if target not in schemas and isinstance(references.at(target), dict):
+            if (renamed := _renamed_place(target)) in placed:
+                moved[renamed] = None
+            elif target not in schemas and isinstance(references.at(target), dict):
                 moved[target] = None
                 reached = dict(located(references.at(target), target))
                 pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
@@ -106,6 +110,20 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
             reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
             raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
     return _defined(document, documents, links, list(moved), placed)
+
+
+def _renamed_place(pointer: str) -> str | None:
+    """The outermost place around a pointer that canonicalization is given under another key, or None.
+
+    >>> _renamed_place("/patternProperties/^a$/items")
+    '/patternProperties/^a$'
+    """
+    uri, inner = split_uri(pointer)
+    keys = pointer_keys(inner)
+    for index, (keyword, pattern) in enumerate(pairwise(keys)):
+        if keyword == "patternProperties" and unfolded(pattern) != pattern:
+            return child(f"{uri}#" if uri else "", *keys[: index + 2])
+    return None
 
 
 def _with_valid_references(defined: DefinedSchema) -> DefinedSchema:

@@ -4,8 +4,8 @@ Where two schemas have one name, Python's `jsonschema` takes the first, `jsonsch
 Equal schemas may have one name: generators often write a named type out wherever it is used.
 
 `$dynamicRef` to a dynamic anchor leads to the outermost resource that has the same one, whatever it says.
-`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. `jsonschema` does not go
-to the schema itself if that has no identifier, and mistakes the base of references in other ones without it.
+`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. And `jsonschema`
+never goes to the schema itself if that has no identifier, and mistakes the base of references in such others.
 
 A schema counts as found if keywords hold it, from the root of a document down, or if it is a boolean.
 `contentSchema` is not such a keyword, since no validator applies it. But they find names in it.
