@@ -61,6 +61,8 @@ class References(SchemaDocuments):
 
     def is_ambiguous(self, pointer: str, uri: str) -> bool:
         """Whether different schemas have the name by which a reference at `pointer` leads to one."""
+        if not self._ambiguous_names:
+            return False
         resource, fragment = absolute(self.base(pointer)[1], uri)
         return not self._ambiguous_names.isdisjoint((resource, f"{resource}#{fragment}"))
 
