@@ -69,6 +69,29 @@ def test_the_identifier_of_the_schema_is_its_own():
         assert judges.verdicts(text.encode()) == (is_valid, is_valid)
 
 
+@pytest.mark.parametrize(
+    ("schema", "documents", "said"),
+    [
+        ({"$id": URI, "allOf": [{"$ref": OTHER}]}, {OTHER: {"$ref": URI}}, "refers back to itself"),
+        (
+            refer(OTHER, **{"$id": URI, "$defs": {"x": {"anyOf": [STRING, {"$ref": OTHER}]}}}),
+            {OTHER: {"$ref": f"{URI}#/$defs/x"}},
+            "refers back to itself",
+        ),
+        (
+            {"$id": URI, "anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]},
+            {},
+            "has no end",
+        ),
+    ],
+)
+def test_cycles_through_the_schema_are_found_though_a_document_has_its_uri(schema, documents, said):
+    """The document was looked at instead. The last schema ended the process."""
+    for known in (documents, {**documents, URI: {"$defs": {"x": {}}}}):
+        with pytest.raises(UnsupportedSchema, match=said):
+            compile_schema(schema, documents=known)
+
+
 def test_up_to_draft_7_an_identifier_beside_ref_has_no_force():
     schema = {**DRAFT_7, "$id": "https://example.com/a/main"}
     schema |= {"properties": {"p": {"$id": "https://example.com/b/", "$ref": "part"}}, "type": "object"}
