@@ -7,6 +7,9 @@ Equal schemas may have one name: generators often write a named type out whereve
 `jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. And `jsonschema`
 never goes to the schema itself if that has no identifier, and mistakes the base of references in such others.
 
+`jsonschema_rs` takes some URIs for equal that are spelled differently, such as with a host in capitals. To
+others they lead nowhere, and cycles through them would not be seen here.
+
 A schema counts as found if keywords hold it, from the root of a document down, or if it is a boolean.
 `contentSchema` is not such a keyword, since no validator applies it. But they find names in it.
 """
@@ -15,16 +18,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import inside, located, references_of
+from compiler.frontend.diagnostics import REGISTER
+from compiler.frontend.keywords import ignored_by_draft, inside, located, references_of
 from compiler.frontend.references import References
 from toolspecs.bundle import absolute
-from toolspecs.drafts import draft_named
+from toolspecs.drafts import DEFAULT_DRAFT, NEWEST_DRAFT, draft_named
 from toolspecs.json_pointer import child
 from toolspecs.nearest import shorten
+from toolspecs.schema_check import BUILT_IN
 
 _MAX_SHOWN = 300
 _RECURSIVE_ANCHOR = ""
 """The name of the dynamic anchor of draft 2019-09, which has none."""
+_NOWHERE = "but there is no such schema", REGISTER
 _AMBIGUOUS = "but different schemas have this name", "Give each schema a name of its own."
 _UNPLACED = (
     "where no keyword holds schemas",
@@ -52,10 +58,16 @@ def check_reference_targets(document: Any, documents: Mapping[str, Any]) -> None
         UnsupportedSchema: there is one, in the schema or in the `documents` by URI that it refers to.
     """
     targets = _Targets(document, documents)
+    dialect = document.get("$schema", DEFAULT_DRAFT) if isinstance(document, dict) else DEFAULT_DRAFT
+    draft = draft_named(dialect) or NEWEST_DRAFT
     for pointer, schema in targets.schemas.items():
         for keyword, uri in references_of(schema):
+            if keyword in ignored_by_draft(schema, draft):
+                continue
             for fault, suggestion in targets.faults(pointer, keyword, uri):
-                reason = f"refers to {shorten(uri, _MAX_SHOWN)}, {fault}"
+                resource = targets.resource(pointer, uri)
+                shown = f"{uri} ({resource})" if "://" in resource and resource not in uri else uri
+                reason = f"refers to {shorten(shown, _MAX_SHOWN)}, {fault}"
                 raise UnsupportedSchema(child(pointer, keyword), keyword, reason, suggestion)
 
 
@@ -80,9 +92,12 @@ class _Targets:
             yield _AMBIGUOUS
         target = self._references.target(pointer, uri)
         if target is None:
-            is_built_in = draft_named(absolute(self._resource(pointer), uri)[0]) is not None
-            if self._has_hidden_names and not is_built_in:
+            if self.resource(pointer, uri).partition("://")[2].startswith(f"{BUILT_IN}/"):
+                return
+            if self._has_hidden_names:
                 yield _UNPLACED
+            elif not self._references.has_resource(pointer, uri):
+                yield _NOWHERE
         elif target in self.schemas:
             yield from self._dynamic_faults(keyword, uri, target)
         elif isinstance(self._references.at(target), dict):
@@ -91,8 +106,8 @@ class _Targets:
     def _dynamic_faults(self, keyword: str, uri: str, target: str) -> Iterator[tuple[str, str]]:
         if (anchor := _dynamic_anchor(self.schemas[target])) is None:
             return
-        resource = self._resource(target)
-        others = [place for place in self._anchored[anchor] if self._resource(place) != resource]
+        resource = self.resource(target)
+        others = [place for place in self._anchored[anchor] if self.resource(place) != resource]
         if keyword == "$ref":
             if others and uri.partition("#")[2] == anchor != _RECURSIVE_ANCHOR:
                 yield _DYNAMIC
@@ -102,13 +117,13 @@ class _Targets:
     def _is_identified(self, pointer: str, anchor: str) -> bool:
         """Whether all validators know what references in a schema with a dynamic anchor are relative to."""
         schema = self.schemas[pointer]
-        if "$id" in schema or self._resource(pointer) == "":
+        if "$id" in schema or self.resource(pointer) == "":
             return "$id" in schema
         return anchor == _RECURSIVE_ANCHOR or not any(any(references_of(part)) for part in inside(schema))
 
-    def _resource(self, pointer: str) -> str:
-        """The URI of the resource that the schema at a pointer is in; the schema itself may have none."""
-        return self._references.base(pointer)[1]
+    def resource(self, pointer: str, uri: str = "") -> str:
+        """The URI of the resource to which a reference at a pointer leads, "" to the one around it."""
+        return absolute(self._references.base(pointer)[1], uri)[0]
 
 
 def _dynamic_anchor(schema: Mapping[str, Any]) -> str | None:

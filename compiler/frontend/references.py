@@ -59,6 +59,10 @@ class References(SchemaDocuments):
         uri = split_uri(pointer)[0]
         return uri, self._bases.get(pointer) or self._bases.get(_root(uri), uri)
 
+    def has_resource(self, pointer: str, uri: str) -> bool:
+        """Whether the URI of a reference at `pointer`, without its fragment, is known."""
+        return absolute(self.base(pointer)[1], uri)[0] in self._names
+
     def is_ambiguous(self, pointer: str, uri: str) -> bool:
         """Whether different schemas have the name by which a reference at `pointer` leads to one."""
         if not self._ambiguous_names:
@@ -105,7 +109,8 @@ class References(SchemaDocuments):
                 base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
                 anchors = (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor"))
                 uris = [f"{base}#{anchor}" for anchor in anchors if isinstance(anchor, str) and anchor]
-                for name in [base, *uris] if uri and pointer != _root(root) else uris:
+                has_own_name = bool(uri) and base != root and pointer != ""
+                for name in [base, *uris] if has_own_name else uris:
                     names.setdefault(name, []).append(pointer)
         return names
 

@@ -123,6 +123,14 @@ def test_a_reference_to_a_schema_that_is_not_looked_at_is_refused(schema):
     assert "where no keyword holds schemas" in refusal.value.reason
 
 
+@pytest.mark.parametrize("spelling", ["https://EXAMPLE.com/named", "https://example.com/x/../named"])
+def test_a_uri_in_another_spelling_is_another_one(spelling):
+    """As to Python's `jsonschema`. To `jsonschema_rs` it is the same; the cycle, not seen, ended the process."""
+    node = {"anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]}
+    with pytest.raises(UnsupportedSchema, match="there is no such schema"):
+        compile_schema({"$id": spelling, **node})
+
+
 def test_metaschemas_are_built_in():
     schema = refer(DRAFT_7["$schema"], **DRAFT_7, contentSchema={})
     assert compile_schema(schema).accepts('{"p": {"type": "string"}}')
