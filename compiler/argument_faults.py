@@ -62,9 +62,9 @@ def _schema_faults(
         yield ArgumentFault("", "type", f"the arguments of a call are an object, not {type_name}")
         return
     defined = with_definitions(in_declared_dialect(dict(parameters), documents), documents)
-    schema, resources = defined.document, list(defined.documents.items())
-    draft = draft_named(schema.get("$schema")) or NEWEST_DRAFT
-    registry = jsonschema_rs.Registry(resources, draft=draft) if resources else None
+    schema, draft = defined.document, draft_named(defined.document.get("$schema")) or NEWEST_DRAFT
+    resources = [("", schema), *defined.documents.items()]  # documents may refer back to the schema
+    registry = jsonschema_rs.Registry(resources, draft=draft) if documents else None
     validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=registry)
     for error in validator.iter_errors(arguments):
         deepest = deepest_error(error)

@@ -35,7 +35,9 @@ proportion to the length, and a schema may have a reference every 15 bytes."""
 MAX_JOINED = 20_000
 """Pairs of a base and a reference that one bundler joins, in 2 s if all are long; others lead to nothing."""
 _WHOLE: _Keys = ()
-_ROOT_KEYWORDS = ("$schema", "$id", "id")
+_IDENTIFIERS = ("$id", "id")
+"""The keyword by which schemas name themselves since draft 6, and that of draft 4."""
+_ROOT_KEYWORDS = ("$schema", *_IDENTIFIERS)
 _DYNAMIC = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
 
 
@@ -145,7 +147,8 @@ class Bundler:
         if uri not in self._is_divisible:
             document = self._documents[uri]
             self._is_divisible[uri] = not any(
-                any(keyword in item for keyword in _DYNAMIC) or (item is not document and _identity(item))
+                any(keyword in item for keyword in _DYNAMIC)
+                or (item is not document and any(_identity(item, keyword) for keyword in _IDENTIFIERS))
                 for item in objects_in(document)
             )
         return self._is_divisible[uri]
@@ -158,20 +161,24 @@ class Bundler:
         """
         size = 0
         references: set[tuple[str, str]] = set()
-        stack = [(value, root)]
+        stack = [(value, (root,) * len(_IDENTIFIERS))]
         while stack:
-            item, base = stack.pop()
+            item, outer = stack.pop()
             size += own_size(item)
             if isinstance(item, dict):
-                base = self._join(base, _identity(item))[0]
+                bases = tuple(
+                    self._join(base, _identity(item, keyword))[0]
+                    for base, keyword in zip(outer, _IDENTIFIERS, strict=True)
+                )
                 size += sum(map(own_size, item))
                 spelled = [item[keyword] for keyword in REFERENCES if isinstance(item.get(keyword), str)]
-                references.update(
-                    self._join(start, reference) for reference in spelled for start in (root, base)
-                )
-                stack += [(inner, base) for inner in item.values()]
+                starts = (
+                    {root, *outer, *bases} if spelled else ()
+                )  # beside an old `$ref`, an identifier has no force
+                references.update(self._join(start, reference) for reference in spelled for start in starts)
+                stack += [(inner, bases) for inner in item.values()]
             elif isinstance(item, list):
-                stack += [(inner, base) for inner in item]
+                stack += [(inner, outer) for inner in item]
         return size, frozenset(references)
 
     def _join(self, base: str, reference: str) -> tuple[str, str]:
@@ -196,10 +203,10 @@ def objects_in(value: Any) -> Iterator[dict[str, Any]]:
             stack += item
 
 
-def _identity(schema: Mapping[str, Any]) -> str:
+def _identity(schema: Mapping[str, Any], keyword: str) -> str:
     """The URI in a schema's `$id` or `id`, or nothing."""
-    names = (schema.get("$id"), schema.get("id"))
-    return next((name for name in names if isinstance(name, str) and name[:1] != "#"), "")
+    name = schema.get(keyword)
+    return name if isinstance(name, str) and name[:1] != "#" else ""
 
 
 def _at(document: Any, keys: _Keys) -> Any:

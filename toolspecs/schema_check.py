@@ -172,7 +172,7 @@ def _root_flaws(schema: dict[str, Any]) -> Iterator[Flaw]:
 
 _DOCUMENTS = "/documents"
 """The JSON pointer of the object that holds them."""
-_BUILT_IN = "json-schema.org"
+BUILT_IN = "json-schema.org"
 _URI = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True)
 
 
@@ -216,7 +216,7 @@ def _uri_flaw(uri: str) -> Flaw | None:
         return Flaw((), "", message, "register it under the URI that tools refer to, with its scheme")
     if "#" in uri:
         return Flaw((), "", f"{shown} has a fragment", "a document's URI ends before the `#`")
-    if urlsplit(uri).hostname == _BUILT_IN:
+    if urlsplit(uri).hostname == BUILT_IN:
         message = f"{shown} is reserved for the schemas of the drafts, which are built in"
         return Flaw((), "", message, "register it under a URI of your own")
     if normal != uri:

@@ -41,6 +41,7 @@ from compiler.frontend.keywords import located
 from compiler.frontend.last_steps import applied_schemas
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
+from compiler.frontend.reference_targets import check_reference_targets
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.bundle import Bundler, objects_in
 from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, draft_named
@@ -98,14 +99,19 @@ def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: 
     return schema
 
 
-def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
-    """The documents that a schema may refer to; those without `$schema` are read in the schema's dialect."""
+def registry_of(
+    document: Any, documents: Mapping[str, Any], reading: _Reading = lambda content: content
+) -> Registry | None:
+    """The documents that a schema may refer to; those without `$schema` are read in the schema's dialect.
+
+    The schema is among them, since they may refer back to it. Canonicalization takes it as it is given there.
+    """
     if not documents:
         return None
     try:
         contents = {
-            uri: in_cases(without_folding(content, is_referred=True), document, documents)
-            for uri, content in documents.items()
+            uri: reading(in_cases(without_folding(content, is_referred=True), document, documents))
+            for uri, content in {"": document, **documents}.items()
         }
         return Registry(list(contents.items()), draft=draft_of(document))
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
@@ -144,6 +150,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
         reason = f"leads too deep, through over {MAX_CHAIN} schemas in a row"
         suggestion = "Refer to the last schema of the chain directly, or write it out."
         raise UnsupportedSchema("", "$ref", reason, suggestion)
+    check_reference_targets(document, documents)
     check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
     check_evaluated_properties(document, documents)
     check_endless_evaluation(document, documents)
@@ -169,20 +176,22 @@ def _without_empty_fragment(uri: Any) -> Any:
     return uri.removesuffix("#") if isinstance(uri, str) else uri
 
 
-def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registry | None) -> CanonicalSchema:
+def _canonicalize(document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:
     """The canonical form of the document, or of a rewritten one that admits the same values."""
-    canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
+    canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True)
     try:
         flat = without_folding(document, is_referred=False)
         if (cased := in_cases(flat, flat, documents)) is not flat:
             jsonschema_rs.meta.validate(flat)  # so that errors point into the schema as it is written
-        schema = canonicalize(cased)
+        schema = canonicalize(cased, registry=registry_of(document, documents))
         if schema.kind != canonical.CanonicalKind.RAW:
             return schema
-        schema = canonicalize(with_described_values(cased, schema.draft))
+        described = partial(with_described_values, draft=schema.draft)
+        registry = registry_of(document, documents, described)
+        schema = canonicalize(described(cased), registry=registry)
         if schema.kind != canonical.CanonicalKind.RAW or cased is flat:
             return schema
-        return canonicalize(with_described_values(flat, schema.draft))
+        return canonicalize(described(flat), registry=registry)
     except jsonschema_rs.ValidationError as error:
         raise invalid_schema(document, error) from None
     except canonical.InvalidPattern as error:
@@ -202,10 +211,12 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     if can_mislead([each.schema for each in schemas], draft):
         assert_less = partial(without_dialect_dependent, draft=draft)
         readings += [_composed(reading, assert_less) for reading in readings]
-    first, *further = (_read_as(document, documents, reading) for reading in readings)
+    forms = [_read_as(document, documents, reading) for reading in readings]
     try:
-        return reduce(CanonicalSchema.intersect, further, first)
-    except canonical.CanonicalizationError:
+        if documents and len(forms) > 1:
+            forms = list(map(_written_out, forms))
+        return reduce(CanonicalSchema.intersect, forms)
+    except (canonical.CanonicalizationError, jsonschema_rs.ReferencingError):
         pointer, keyword = first_dialect_dependent(_located_in_all(document, documents), draft)
         if not keyword:
             raise _disputed_listing(document, documents, others) from None
@@ -237,7 +248,15 @@ def _composed(after: _Reading, before: _Reading) -> _Reading:
 def _read_as(document: Any, documents: Mapping[str, Any], reading: _Reading) -> CanonicalSchema:
     """The canonical form of a reading of the document and of the documents that it refers to."""
     read, others = reading(document), {uri: reading(content) for uri, content in documents.items()}
-    return _canonicalize(read, others, registry_of(read, others))
+    return _canonicalize(read, others)
+
+
+def _written_out(form: CanonicalSchema) -> CanonicalSchema:
+    """The form with all that it refers to as its own definitions, which have names of their own.
+
+    Only so can forms be combined that read another document differently.
+    """
+    return form_of(form.to_json_schema(), form.draft)
 
 
 def _located_in_all(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -3,20 +3,23 @@
 A reference by pointer may lead anywhere: `{"$ref": "#/components/schemas/pet"}` is common, though no draft
 knows `components`. Code that goes through all subschemas of a document must find such a schema, or it would
 read the schema as data. So before anything else is done, the schema is copied to the definitions, and the
-references lead to the copy.
+references lead to the copy. So do those to patterns of keys that canonicalization gets in another spelling.
 
 Many generators write names of types into references as they are: `#/$defs/Page<User>`. Most validators read
-that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded.
+that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded, and no others.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, check_text
+from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import IDENTIFIERS, inside, located, references_of, split_uri
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES
@@ -90,19 +93,37 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
         pointer, schema = pending.pop()
         for keyword, target in _pointer_references(references, pointer, schema):
             links.append((pointer, keyword, target))
-            if target not in schemas and isinstance(references.at(target), dict):
+            if (renamed := _renamed_place(target)) in placed:
+                moved[renamed] = None
+            elif target not in schemas and isinstance(references.at(target), dict):
                 moved[target] = None
                 reached = dict(located(references.at(target), target))
                 pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
                 schemas |= reached
     if not moved or not all(_can_hold_definitions(content) for content in contents):
         return DefinedSchema(document, documents)
+    moved_in = {split_uri(place)[0]: place for place in moved}
     for pointer, schema in schemas.items():
-        if pointer not in roots and _is_base(schema):
-            refused, keyword, _ = next(reference for reference in links if reference[2] in moved)
+        place = moved_in.get(split_uri(pointer)[0])
+        if place is not None and pointer not in roots and _is_base(schema):
+            refused, keyword, _ = next(reference for reference in links if reference[2] == place)
             reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
             raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
     return _defined(document, documents, links, list(moved), placed)
+
+
+def _renamed_place(pointer: str) -> str | None:
+    """The outermost place around a pointer that canonicalization is given under another key, or None.
+
+    >>> _renamed_place("/patternProperties/^a$/items")
+    '/patternProperties/^a$'
+    """
+    uri, inner = split_uri(pointer)
+    keys = pointer_keys(inner)
+    for index, (keyword, pattern) in enumerate(pairwise(keys)):
+        if keyword == "patternProperties" and unfolded(pattern) != pattern:
+            return child(f"{uri}#" if uri else "", *keys[: index + 2])
+    return None
 
 
 def _with_valid_references(defined: DefinedSchema) -> DefinedSchema:
@@ -117,13 +138,15 @@ def _with_valid_references(defined: DefinedSchema) -> DefinedSchema:
 
 
 def _invalid_references(content: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """The schemas with a pointer that is no fragment of a URI; its keyword; and the URI as it should be."""
+    """The schemas that refer by a pointer in another spelling; its keyword; and the URI in ours."""
     for schema in inside(content):
         for keyword, uri in references_of(schema):
             document, _, fragment = uri.partition("#")
-            valid = f"{document}#{quote(fragment, safe=_UNQUOTED + '?%')}"
-            if fragment.startswith("/") and valid != uri:
-                yield schema, keyword, valid
+            with suppress(UnicodeDecodeError):
+                pointer = unquote(fragment, errors="strict")
+                valid = f"{document}#{quote(pointer, safe=_UNQUOTED)}"
+                if pointer.startswith("/") and valid != uri:
+                    yield schema, keyword, valid
 
 
 def _pointer_references(
@@ -131,7 +154,8 @@ def _pointer_references(
 ) -> Iterator[tuple[str, str]]:
     """The references by pointer of one schema: the keyword, and the pointer of the target."""
     for keyword, uri in references_of(schema):
-        if "#/" in uri and (target := references.target(pointer, uri)) is not None:
+        is_pointer = unquote(uri.partition("#")[2]).startswith("/")
+        if is_pointer and (target := references.target(pointer, uri)) is not None:
             other, inner = split_uri(target)
             yield keyword, child(f"{other}#" if other else "", *pointer_keys(inner))
 
@@ -160,9 +184,9 @@ def _defined(
     definitions = {place: definition for definition, place in written_at.items()}
     for pointer, keyword, target in links:
         if (around := _place_of(target, definitions)) is not None:
-            uri, inner = split_uri(definitions[around] + target.removeprefix(around))
+            moved_target = definitions[around] + target.removeprefix(around)
             for documents_of in (result, moving) if pointer in placed else (moving,):
-                documents_of.at(pointer)[keyword] = f"{uri}#{quote(inner, safe=_UNQUOTED)}"
+                documents_of.at(pointer)[keyword] = _reference(result, pointer, moved_target)
     for definition, place in written_at.items():
         uri, inner = split_uri(definition)
         root_definitions = result.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
@@ -172,6 +196,14 @@ def _defined(
                 if isinstance(part.get(keyword), str):
                     del part[keyword]
     return DefinedSchema(document, documents, written_at)
+
+
+def _reference(references: References, pointer: str, target: str) -> str:
+    """How the schema at a pointer refers to the one at `target`."""
+    uri, inner = split_uri(target)
+    if not uri and split_uri(pointer)[0]:  # from another document back to the schema
+        uri = references.base("")[1]
+    return f"{uri}#{quote(inner, safe=_UNQUOTED)}"
 
 
 def _place_of(pointer: str, places: Collection[str]) -> str | None:

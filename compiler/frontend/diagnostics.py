@@ -18,7 +18,7 @@ from toolspecs.schema_check import check_document, keyword_at
 
 _NOTHING = "no value satisfies it"
 _ADMIT = "Change it so that it admits some value, or remove it with all that refers to it."
-_REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
+REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
 _NO_BASE = "json-schema:///"
 """What `jsonschema_rs` puts before a reference where no URI is known that it would be relative to."""
 _RANGE_WITH_SHORTHAND = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
@@ -52,12 +52,12 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
     ] or [entry for entry in references if (path := entry[2].partition("#")[0]) and target.endswith(path)]
     if not target or not failing:
         keyword = "$ref" if "esource" in message or "ointer" in message else ""
-        return UnsupportedSchema("", keyword, message, _REGISTER)
+        return UnsupportedSchema("", keyword, message, REGISTER)
     pointer, keyword, reference, _ = failing[0]
     is_joined = "://" in target and target not in reference and not target.startswith(_NO_BASE)
     shown = shorten(f"{reference} ({target})" if is_joined else reference, 300)
     reason = f"refers to {shown}, but there is no such schema"
-    return UnsupportedSchema(child(pointer, keyword), keyword, reason, _REGISTER)
+    return UnsupportedSchema(child(pointer, keyword), keyword, reason, REGISTER)
 
 
 def invalid_pattern(

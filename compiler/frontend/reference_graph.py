@@ -144,13 +144,18 @@ class _LinkedSchemas:
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self._documents = SchemaDocuments(document, documents)
-        self._resources: dict[str, str] = {"": "", **{uri: f"{uri}#" for uri in documents}}
-        """The pointer of the schema that each URI identifies."""
+        self._resources: dict[str, list[str]] = {"": [""]}
+        """The pointers of the schemas that each URI may identify."""
         self._anchors: dict[str, list[_Anchored]] = {}
         self._dynamic_anchors: dict[str, list[_Anchored]] = {_RECURSIVE_ANCHOR: []}
         self._bases: dict[str, _Bases] = {}
         self._add("", document, "")
         for uri, part in documents.items():
+            identified = self._resources.setdefault(uri, [])
+            if (
+                identified != [""] or "$ref" in document
+            ):  # the schema itself goes before a document of its URI
+                identified.append(f"{uri}#")
             self._add(f"{uri}#", part, uri)
 
     def _add(self, root: str, document: Any, uri: str) -> None:
@@ -162,7 +167,7 @@ class _LinkedSchemas:
                 base = outer
                 for name in _strings(schema, IDENTIFIERS):
                     base = absolute(outer, name)[0]
-                    self._resources.setdefault(base, pointer)
+                    self._resources.setdefault(base, [pointer])
                 self._bases[pointer] = frozenset({outer, base})
                 self._add_anchors(schema, _Anchored(pointer, self._bases[pointer]))
                 pending += ((inner, value, base) for inner, value in children(pointer, schema))
@@ -224,8 +229,9 @@ class _LinkedSchemas:
         if fragment[:1] not in ("", "/"):
             for target, bases in self._anchors.get(fragment, ()):
                 yield _Reference(keyword, target, bases, is_certain=uri in bases)
-        elif uri in self._resources:
-            yield _Reference(keyword, f"{self._resources[uri]}{fragment}", frozenset({uri}))
+        else:
+            for resource in self._resources.get(uri, ()):
+                yield _Reference(keyword, f"{resource}{fragment}", frozenset({uri}))
         if keyword != "$ref":
             for target, bases in self._dynamic_anchors.get(fragment, ()):
                 yield _Reference(keyword, target, bases)

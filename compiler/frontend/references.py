@@ -4,13 +4,14 @@ A pointer into another document is written as URI, `#` and pointer. Each referen
 that of the specification. `reference_graph` has all the targets that validators may see.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 from compiler.frontend.keywords import children, located, resolve, split_uri
 from toolspecs.bundle import absolute
-from toolspecs.drafts import identifier_keyword
+from toolspecs.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, identifier_keyword
 
 
 class SchemaDocuments:
@@ -50,41 +51,43 @@ class References(SchemaDocuments):
     def target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
         if (pointer, uri) not in self._targets:
-            target = self._target_elsewhere(pointer, uri) or self._target_inside(pointer, uri)
-            self._targets[pointer, uri] = target
+            self._targets[pointer, uri] = self._target(*absolute(self.base(pointer)[1], uri))
         return self._targets[pointer, uri]
 
     def base(self, pointer: str) -> tuple[str, str]:
         """The URI of the document that holds `pointer`, and the base URI of the references of its schema."""
-        return split_uri(pointer)[0], self._bases.get(pointer, self._base)
+        uri = split_uri(pointer)[0]
+        return uri, self._bases.get(pointer) or self._bases.get(_root(uri), uri)
 
-    def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
-        """The target of a reference from or into another document."""
-        target, fragment = absolute(split_uri(pointer)[0] or self._base, uri)
-        if target not in self.documents or target == self._base:
+    def has_resource(self, pointer: str, uri: str) -> bool:
+        """Whether the URI of a reference at `pointer`, without its fragment, is known."""
+        return absolute(self.base(pointer)[1], uri)[0] in self._names
+
+    def is_ambiguous(self, pointer: str, uri: str) -> bool:
+        """Whether different schemas have the name by which a reference at `pointer` leads to one."""
+        if not self._ambiguous_names:
+            return False
+        resource, fragment = absolute(self.base(pointer)[1], uri)
+        return not self._ambiguous_names.isdisjoint((resource, f"{resource}#{fragment}"))
+
+    def _target(self, uri: str, fragment: str) -> str | None:
+        is_anchor = fragment[:1] not in ("", "/")
+        named = self._names.get(f"{uri}#{fragment}" if is_anchor else uri)
+        if named is None:
             return None
-        location = f"{target}#{fragment}"
-        return location if self.at(location) is not None else None
+        target = named[0] if is_anchor else named[0] + fragment
+        return None if self.at(target) is None else target
 
     @cached_property
-    def _base(self) -> str:
-        return self._bases.get("", "")
-
-    def _target_inside(self, pointer: str, uri: str) -> str | None:
-        """The target of a reference inside the document."""
-        target, fragment = absolute(self._bases.get(pointer, self._base), uri)
-        if fragment and not fragment.startswith("/"):
-            return self._names.get(f"{target}#{fragment}")
-        start = self._names.get(target)
-        if start is None or resolve(self.document, start + fragment) is None:
-            return None
-        return start + fragment
+    def _contents(self) -> Mapping[str, Any]:
+        """The document and the others, by URI; the document itself has none."""
+        return {"": self.document, **self.documents}
 
     @cached_property
     def _bases(self) -> Mapping[str, str]:
-        """The URI that the references of each schema of the document are relative to, by its pointer."""
+        """The URI that the references of each schema are relative to, by its pointer."""
         bases: dict[str, str] = {}
-        stack = [("", self.document, "")]
+        stack = [(_root(uri), content, uri) for uri, content in self._contents.items()]
         while stack:
             pointer, schema, base = stack.pop()
             if isinstance(schema, dict):
@@ -93,19 +96,56 @@ class References(SchemaDocuments):
         return bases
 
     @cached_property
-    def _names(self) -> Mapping[str, str]:
-        """The pointer of each schema with an identifier or an anchor, and of the document, by its URI."""
-        names = {self._base: ""}
-        for pointer, schema in located(self.document):
-            base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
-            if uri:
-                names.setdefault(base, pointer)
-            for anchor in (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor")):
-                if isinstance(anchor, str) and anchor:
-                    names.setdefault(f"{base}#{anchor}", pointer)
+    def _names(self) -> Mapping[str, list[str]]:
+        """The pointers of all schemas with an identifier or an anchor, and of each document, by their URI.
+
+        The identifier of the document itself is its own, also where another one is known by it.
+        """
+        names = {self._bases.get("", ""): [""]}
+        for uri in self.documents:
+            names.setdefault(uri, [_root(uri)])
+        for root, content in self._contents.items():
+            for pointer, schema in located(content, _root(root)):
+                base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
+                anchors = (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor"))
+                uris = [f"{base}#{anchor}" for anchor in anchors if isinstance(anchor, str) and anchor]
+                has_own_name = bool(uri) and base != root and pointer != ""
+                for name in [base, *uris] if has_own_name else uris:
+                    names.setdefault(name, []).append(pointer)
         return names
 
+    @cached_property
+    def _ambiguous_names(self) -> frozenset[str]:
+        """The names that different schemas have; equal ones mean the same wherever they are."""
+        shared = {name: places for name, places in self._names.items() if len(places) > 1}
+        return frozenset(
+            name
+            for name, (first, *others) in shared.items()
+            if any(self._written(first) != self._written(other) for other in others)
+        )
+
+    def _written(self, pointer: str) -> str:
+        """The schema at a pointer as text, in which 1 is not true."""
+        return json.dumps(self.at(pointer), sort_keys=True)
+
     def _identifier(self, schema: Mapping[str, Any]) -> str:
-        """A schema's identifier, "" if it has none; up to draft 7 it may be an anchor."""
-        name = schema.get(identifier_keyword(self.document))
-        return name if isinstance(name, str) else ""
+        """A schema's identifier, "" if it has none with force; up to draft 7 it may be an anchor."""
+        name = schema.get(identifier_keyword(self._outermost))
+        if not isinstance(name, str) or (self._has_ref_alone and "$ref" in schema and name[:1] != "#"):
+            return ""
+        return name
+
+    @cached_property
+    def _has_ref_alone(self) -> bool:
+        draft = draft_named(self._outermost.get("$schema", DEFAULT_DRAFT))
+        return draft is not None and draft <= LAST_WITH_REF_ALONE
+
+    @property
+    def _outermost(self) -> Mapping[str, Any]:
+        """The document, whose dialect all have; empty if it is a boolean."""
+        return self.document if isinstance(self.document, dict) else {}
+
+
+def _root(uri: str) -> str:
+    """The pointer of a document."""
+    return f"{uri}#" if uri else ""

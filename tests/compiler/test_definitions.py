@@ -154,3 +154,25 @@ def test_a_listed_value_that_is_also_referred_to_stays_as_it_is(listing):
     assert not compiled.accepts(json.dumps({"a": value, "b": 1}))
     for altered in ({**value, "$ref": "#/$defs/x"}, {"$ref": value["$ref"]}, {}):
         assert not compiled.accepts(json.dumps({"a": altered}))
+
+
+@pytest.mark.parametrize("pattern", ["^a$", "^(a|b)$", "^x-"])
+def test_references_lead_into_patterns_of_keys(pattern):
+    """Canonicalization is given some of them in another spelling."""
+    escaped = pattern.replace("^", "%5E")
+    schema = {
+        "type": "object",
+        "patternProperties": {pattern: {"type": "object", "properties": {"n": {"type": "integer"}}}},
+        "properties": {
+            "p": {"$ref": f"#/patternProperties/{escaped}"},
+            "q": {"$ref": f"#/patternProperties/{escaped}/properties/n"},
+        },
+    }
+    other = "https://example.com/other"
+    referring = {
+        "type": "object",
+        "properties": {key: {"$ref": f"{other}#/properties/{key}"} for key in "pq"},
+    }
+    for compiled in (compile_schema(schema), compile_schema(referring, documents={other: schema})):
+        texts = '{"p": {"n": 1}}', '{"p": {"n": "x"}}', '{"q": 1}', '{"q": "x"}'
+        assert [compiled.accepts(text) for text in texts] == [True, False, True, False]

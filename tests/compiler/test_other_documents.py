@@ -7,6 +7,7 @@ import jsonschema_rs
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
+from compiler.argument_faults import argument_faults
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.frontend.containment import covers
 from compiler.prepared_vocabulary import prepare
@@ -106,18 +107,28 @@ DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 MISLEADING = {"dependencies": {"a": ["b"]}, "properties": {"b": {}}, "unevaluatedProperties": False}
 
 
+UNMODELED = {"not": {"contentEncoding": "base64"}}
+"""What canonicalization cannot combine with anything, up to draft 7."""
+
+
 @pytest.mark.parametrize(
     ("schema", "content", "pointer"),
     [
-        ({"$schema": DRAFT_4, "oneOf": [INTEGER, {"$ref": A}]}, {**STRING, "format": "date"}, "/format"),
-        ({"$schema": DRAFT_7, "oneOf": [INTEGER, {"$ref": A}]}, {**STRING, "format": "duration"}, "/format"),
+        (refer(**{"$schema": DRAFT_7}), {**STRING, "format": "duration", **UNMODELED}, "/format"),
         (
-            {"$schema": DRAFT_7, "oneOf": [INTEGER, {"$ref": A}]},
-            {"allOf": [{**STRING, "contentEncoding": "base64"}]},
+            refer(**{"$schema": DRAFT_7}),
+            {"allOf": [{**STRING, "contentEncoding": "base64"}], **UNMODELED},
             "/allOf/0/contentEncoding",
         ),
         (refer(), {"type": "object", **MISLEADING}, "/dependencies"),
-        (refer(), {"oneOf": [{**STRING, "format": "time"}, {"const": "24:00"}]}, "/oneOf/0/format"),
+        (
+            refer(),
+            {
+                "oneOf": [{**STRING, "format": "time"}, {"const": "24:00"}],
+                "not": {"contains": INTEGER, "minContains": 2},
+            },
+            "/oneOf/0/format",
+        ),
     ],
 )
 def test_a_document_that_validators_read_differently_is_refused_at_the_keyword(schema, content, pointer):
@@ -125,6 +136,123 @@ def test_a_document_that_validators_read_differently_is_refused_at_the_keyword(s
     refusal = refused(schema, {A: content})
     assert refusal.pointer == A + "#" + pointer
     assert refusal.keyword == pointer.rpartition("/")[2]
+
+
+def either(content, **others):
+    """A schema that refers to a document with the content, and one that has the content itself."""
+    schema = {"oneOf": [INTEGER, {"$ref": A}], **others}
+    return schema, {**schema, "oneOf": [INTEGER, {"$ref": "#/definitions/a"}], "definitions": {"a": content}}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "content", "admitted", "forbidden"),
+    [
+        (DRAFT_4, {**STRING, "format": "date"}, [1, "2024-02-29"], ["x", None]),
+        (DRAFT_7, {**STRING, "format": "duration"}, [1, "P1D"], ["x", None]),
+        (DRAFT_7, {"allOf": [{**STRING, "contentEncoding": "base64"}]}, [1, "YQ=="], ["x", None]),
+        (DRAFT_2020, {"oneOf": [{**STRING, "format": "time"}, {"const": "24:00"}]}, [1], ["24:00", "x"]),
+        (
+            DRAFT_7,
+            {
+                "oneOf": [
+                    {**STRING, "contentEncoding": "base64"},
+                    {"type": "object", "properties": {"n": {"$ref": "#"}}},
+                ]
+            },
+            [1, "YQ==", {"n": {"n": "YQ=="}}],
+            ["x", {"n": "x"}, {"n": 1}],
+        ),
+    ],
+)
+def test_a_document_that_validators_read_differently_is_enforced_for_all(
+    dialect, content, admitted, forbidden
+):
+    """As in the definitions of the schema itself; it was refused."""
+    schema, alone = either(content, **{"$schema": dialect})
+    compiled = compile_schema(schema, documents={A: content})
+    for value in admitted + forbidden:
+        assert compiled.accepts(json.dumps(value)) is (value in admitted), value
+    if "$ref" not in json.dumps(content):
+        of_its_own = compile_schema(alone)
+        assert [of_its_own.accepts(json.dumps(value)) for value in admitted + forbidden] == [
+            compiled.accepts(json.dumps(value)) for value in admitted + forbidden
+        ]
+
+
+def test_listed_objects_in_a_document_are_described():
+    """Canonicalization cannot negate them; in the definitions of the schema itself they were described."""
+    content = {"if": {"enum": [{"a": 1}]}, "then": False, "type": ["object", "string"]}
+    compiled = compile_schema(refer(), documents={A: content})
+    texts = ['{"p": {"a": 1}}', '{"p": {"a": 2}}', '{"p": "x"}']
+    assert [compiled.accepts(text) for text in texts] == [False, True, True]
+
+
+# Where references lead
+
+MAIN = "https://example.com/schemas/main"
+PARTS = "https://example.com/schemas/more/parts"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "../main#/$defs/n",
+        f"{MAIN}#/$defs/n",
+        "../main#n",
+        f"{MAIN}#n",
+        "/schemas/main#/components/n",
+        "other",
+    ],
+)
+def test_a_document_refers_back_to_the_schema(reference):
+    schema = {
+        **refer("more/parts"),
+        "$id": MAIN,
+        "$defs": {"n": {"$anchor": "n", **INTEGER}, "o": {"$id": "more/other", **INTEGER}},
+        "components": {"n": INTEGER},
+    }
+    documents = {PARTS: {"type": "object", "properties": {"q": {"$ref": reference}, "$defs": {"n": STRING}}}}
+    compiled = compile_schema(schema, documents=documents)
+    texts = ['{"p": {"q": 1}}', '{"p": {"q": "x"}}']
+    assert [compiled.accepts(text) for text in texts] == [True, False]
+    tool = Tool("t", "", schema, documents=documents)
+    assert [len(argument_faults(tool, json.loads(text))) for text in texts] == [0, 1]
+
+
+def test_what_a_document_refers_back_to_is_read_as_a_schema():
+    """Soundness: a place that no keyword knows was read as data, so that a disputed pattern was not seen."""
+    disputed = {"enum": ["-", "\u00e9"], "not": {"pattern": r"^\w$"}}
+    schema = {**refer("more/parts"), "$id": MAIN, "components": {"x": disputed}}
+    documents = {PARTS: {"type": "object", "properties": {"q": {"$ref": "../main#/components/x"}}}}
+    for known in (documents, {**documents, MAIN: {"components": {"x": disputed}}}):
+        assert refused(schema, known).pointer == "/components/x/not/pattern"
+
+
+def test_an_anchor_of_a_document_leads_to_its_schema():
+    """It led to the whole document: keys came in another order, and the report pointed elsewhere."""
+    named = {"$anchor": "n", **refer(), "properties": {"z": INTEGER, "b": INTEGER}, "required": ["b", "z"]}
+    compiled = compile_schema(
+        refer(f"{A}#n"), documents={A: {"properties": {"q": STRING}, "$defs": {"n": named}}}
+    )
+    texts = ['{"p": {"z": 1, "b": 2}}', '{"p": {"b": 2, "z": 1}}']
+    assert [compiled.accepts(text) for text in texts] == [True, False]
+    assert (f"{A}#/$defs/n/properties/z", "type") in {
+        (entry.pointer, entry.keyword) for entry in compiled.report
+    }
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    ["/%24defs/a~1b", "/$defs/a%7E1b", "%2F$defs/a%7e1b", "/%63omponents/a~1b", "%2Fcomponents%2Fa~1b"],
+)
+def test_pointers_may_be_percent_encoded_anywhere(pointer):
+    content = {"$defs": {"a/b": INTEGER}, "components": {"a/b": INTEGER}}
+    for schema, documents in (
+        ({**refer(f"#{pointer}"), **content}, {}),
+        (refer(f"{A}#{pointer}"), {A: content}),
+    ):
+        compiled = compile_schema(schema, documents=documents)
+        assert [compiled.accepts(text) for text in ('{"p": 1}', '{"p": "x"}')] == [True, False]
 
 
 def test_deep_chains_of_documents_end():

@@ -35,18 +35,20 @@ class Judges:
         kind = validator_for(schema, default=jsonschema.Draft202012Validator)
         dialect = kind.META_SCHEMA["$schema"]
         draft = jsonschema_rs.canonicalize({"$schema": dialect}).draft
-        rust = jsonschema_rs.Registry(list(documents.items()), draft=draft) if documents else None
+        known = [("", schema), *documents.items()]  # documents may refer back to the schema
+        rust = jsonschema_rs.Registry(known, draft=draft) if documents else None
         self._rust = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=rust)
 
-        def python(schema: Any) -> Any:
+        def python(schema: Any, documents: Mapping[str, Any]) -> Any:
             default = specification_with(dialect)
             known = [(uri, Resource.from_contents(document, default)) for uri, document in documents.items()]
             registry = Registry().with_resources(known)
             return kind(schema, format_checker=kind.FORMAT_CHECKER, registry=registry)
 
-        self._python = python(schema)
-        self._exact = python(_read(json.dumps(schema), decimal.Decimal))
-        self._has_divisor = '"multipleOf"' in json.dumps(schema)
+        text = json.dumps([schema, dict(documents)])
+        self._python = python(schema, documents)
+        self._exact = python(*_read(text, decimal.Decimal))
+        self._has_divisor = '"multipleOf"' in text
 
     def faults(self, text: bytes) -> list[str]:
         """What is wrong with `text` as an instance; empty if nothing is."""

@@ -126,6 +126,21 @@ def test_a_document_is_kept_whole_where_parts_could_mean_something_else(document
     assert reached(refer(MONEY + fragment), {MONEY: document}) == {MONEY: document if kept is ... else kept}
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"id": "https://b.example/", "properties": {"q": {"$ref": "money"}}},
+        {"$id": "https://b.example/", "$ref": "money"},
+        {"$id": "https://b.example/", "id": "c/", "properties": {"q": {"$ref": "https://a.example/money"}}},
+    ],
+)
+def test_references_count_from_every_base_that_a_dialect_may_give_them(inner):
+    """`id` names a schema in draft 4 alone, and up to draft 7 no identifier has force beside `$ref`."""
+    schema = {"$id": "https://a.example/tool", "properties": {"p": inner}}
+    documents = {"https://a.example/money": {"type": "number"}, "https://c.example/money": {}}
+    assert Bundler(documents).bundle(schema)[0].keys() == {"https://a.example/money"}
+
+
 def test_parts_inside_parts_are_kept_once():
     document = {"$defs": {"a": {"properties": {"b": STRING}}, "c": {}}}
     both = {"allOf": [{"$ref": f"{MONEY}#/$defs/a/properties/b"}, {"$ref": f"{MONEY}#/$defs/a"}]}

@@ -1,0 +1,90 @@
+"""Schemas that hypothesis makes up, spread over several documents: they mean the same as in one."""
+
+import json
+import random
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from random_decoding import RandomDecoder
+from soundness.documents import spread
+from soundness.judges import Judges
+from soundness.mutations import mutations
+from soundness.schemas import DIALECTS, schemas
+
+from compiler.compiled_format import CompiledFormat
+from compiler.errors import UnsupportedSchema
+from compiler.schema import compile_schema
+from compiler.vocabulary import Vocabulary
+from toolspecs.bundle import Bundler
+from toolspecs.json_value import Limits
+from toolspecs.schema_check import check_document, check_documents
+
+BYTES = Vocabulary.of_bytes()
+DECODER = RandomDecoder(BYTES)
+CALM = settings(suppress_health_check=list(HealthCheck))
+ONLY_SPREAD = "leads to a place where no keyword holds schemas, but "
+"""The one reason to refuse a spread schema alone: others in its document have identifiers."""
+
+
+def compiled_or_refused(schema, documents) -> CompiledFormat | UnsupportedSchema:
+    try:
+        return compile_schema(schema, documents=documents, tokenizer=BYTES)
+    except UnsupportedSchema as refusal:
+        return refusal
+
+
+def texts(compiled: CompiledFormat, rng: random.Random) -> list[str]:
+    """Texts that a mask lets through, and some that differ a little."""
+    drawn = [DECODER.decode(compiled.matcher(), rng, max_tokens=150, bias=bias) for bias in (0.05, 0.3, 0.6)]
+    written = [text.decode() for text in drawn if text is not None]
+    return [
+        *written,
+        *(json.dumps(value) for text in written for value in mutations(json.loads(text), rng, 6)),
+    ]
+
+
+def verdict(judges: Judges, text: str) -> bool | None:
+    """Whether a text is valid, None if Python's `jsonschema` fails: in draft 4 it does not find all anchors."""
+    try:
+        return judges.faults(text.encode()) == []
+    except AttributeError:
+        return None
+
+
+def check(schema, draft: int, seed: int) -> None:
+    rng = random.Random(seed)
+    spreading = spread(schema, draft, rng)
+    assume(not check_document(spreading.whole, Limits()))
+    check_documents(spreading.documents, limits=Limits())
+    bundle, _ = Bundler(spreading.documents).bundle(spreading.schema)
+    whole = compiled_or_refused(spreading.whole, {})
+    found = compiled_or_refused(spreading.schema, bundle)
+    if isinstance(found, UnsupportedSchema):
+        assert isinstance(whole, UnsupportedSchema) or found.reason.startswith(ONLY_SPREAD), found
+        assert "there is no such schema" not in found.reason
+        return
+    of_whole, of_spread = Judges(spreading.whole), Judges(spreading.schema, spreading.documents)
+    compiled = [found] if isinstance(whole, UnsupportedSchema) else [found, whole]
+    for text in texts(found, rng) + texts(compiled[-1], rng):
+        accepted = {one.accepts(text) for one in compiled}
+        valid = {verdict(of_whole, text), verdict(of_spread, text)} - {None}
+        assert len(accepted) == 1, text
+        assert len(valid) <= 1, text
+        assert accepted == {False} or False not in valid, text
+
+
+@pytest.mark.parametrize(("draft", "count"), [(4, 10), (6, 10), (7, 30), (2019, 10), (2020, 30)])
+def test_a_schema_means_the_same_in_several_documents(draft, count):
+    settings(CALM, max_examples=count, derandomize=True)(
+        given(schemas(draft), st.integers(0, 10**9))(lambda schema, seed: check(schema, draft, seed))
+    )()
+
+
+@pytest.mark.corpus
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("draft", DIALECTS)
+def test_many_schemas_mean_the_same_in_several_documents(draft):
+    settings(CALM, max_examples=5000)(
+        given(schemas(draft), st.integers(0, 10**9))(lambda schema, seed: check(schema, draft, seed))
+    )()
