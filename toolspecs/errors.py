@@ -228,7 +228,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreUnavailable):
-    """The store has no room for a write. What was registered before is there, and can be read and deleted."""
+    """The store has no room for a write. What was registered before is there, and can be read."""
 
 
 class DamagedEntry(StoreError):

@@ -1,8 +1,10 @@
 """How stores are named, and what is said where there is none."""
 
 import asyncio
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from redis_server import running_redis
@@ -86,6 +88,25 @@ async def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path, folder
     with pytest.raises(StoreUnavailable, match=f"no folder '{tmp_path}/{folder}'"):
         await store.get("k")
     assert not (tmp_path / "nope").exists()
+
+
+async def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+    (tmp_path / "a.db").mkdir()
+    with pytest.raises(StoreUnavailable, match=r"/a\.db: it is a folder, and a store is a file"):
+        await open_store(f"sqlite://{tmp_path}/a.db").ping()
+
+
+@pytest.mark.parametrize(
+    ("locked", "told"), [("folder", "to the folder '{folder}'"), ("a.db", "to the file")]
+)
+async def test_what_may_not_be_written_to_is_named(tmp_path, monkeypatch, locked, told):
+    """SQLite said that it was unable to open the file."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.db").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != locked)  # root may write anywhere
+    with pytest.raises(StoreUnavailable, match=f"may not write {told.format(folder=folder)}"):
+        await open_store(f"sqlite://{folder}/a.db").ping()
 
 
 async def test_a_redis_that_is_away_is_named_without_its_password():
