@@ -176,7 +176,7 @@ def test_a_key_that_is_missing_is_told_whatever_shape_the_route_s_errors_have(
     with served(app) as client:
         result = run(*command, "--url", str(client.base_url))
     assert result.exit_code == 1
-    assert "a valid API key is required" in result.stderr
+    assert "needs a valid API key: give it with --api-key, or in CALLGATE_API_KEY" in result.stderr
 
 
 @contextmanager
