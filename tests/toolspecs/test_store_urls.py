@@ -163,7 +163,7 @@ async def is_there(store) -> bool:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"requirepass": "hunter2"}, "asks for a password, and the URL has none$"),
+        ({"requirepass": "hunter2"}, "asks for a password: write it in the URL, or set store_password$"),
         ({"maxmemory": "1kb"}, "its memory is full, so it refuses writes: raise maxmemory"),
         ({"replicaof": "127.0.0.1 1"}, "read only replica$"),
     ],
@@ -176,6 +176,16 @@ async def test_a_redis_that_does_not_take_a_write_says_why(tmp_path, options, sa
             await store.compare_and_set("k", None, b"v")
         with pytest.raises(StoreUnavailable, match=said):
             await store.increment("k")
+        await store.close()
+
+
+async def test_a_wrong_password_is_told_without_it(tmp_path):
+    pytest.importorskip("redis")
+    with running_redis(tmp_path, requirepass="hunter2") as server:
+        store = open_store(server.url.replace("//", "//:swordfish@"))
+        with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
+            await store.ping()
+        assert "swordfish" not in str(caught.value)
         await store.close()
 
 
