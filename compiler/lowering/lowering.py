@@ -15,7 +15,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
-from compiler.frontend.keywords import NUMBERS
+from compiler.frontend.keywords import NUMBERS, resolve
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter, ReportPlace
 from compiler.frontend.source_map import SchemaLocation, SourceMap
@@ -39,9 +39,16 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
+from toolspecs.bundle import REFERENCES
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
+_COMBINING = (
+    *REFERENCES,
+    *("allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+)
+"""Keywords that say something about a value together with what is beside them."""
 _NO_AMBIGUITIES = Ambiguities()
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
@@ -171,8 +178,10 @@ class Lowering(ABC):
             UnsupportedSchema: the form cannot be expanded.
         """
         match schema.view():
-            case canonical.RawView(reason=reason, pointer=pointer):
-                why = f"its combination of keywords cannot be resolved ({reason})"
+            case canonical.RawView(reason=reason, pointer=pointer, schema=document):
+                written = resolve(document, pointer or "")
+                names = [name for name in _COMBINING if isinstance(written, dict) and name in written]
+                why = f"its combination of keywords cannot be resolved ({', '.join(names) or reason})"
                 raise UnsupportedSchema(pointer or location.pointer, "", why, WRITE_OUT)
         try:
             cases, is_narrowed = self._expander.expand(schema)
