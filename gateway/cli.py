@@ -18,7 +18,7 @@ from gateway.setting_sources import let_threads_wait
 from gateway.version import VERSION
 
 cli = typer.Typer(
-    help="A tool-calling gateway whose every output is a valid tool call.",
+    help="A tool-calling gateway. Every tool call that it returns is valid.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

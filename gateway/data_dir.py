@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gateway.errors import SettingsError
 from gateway.settings import DATABASE, Settings
@@ -44,6 +45,23 @@ def warn_of_own_secret(settings: Settings) -> None:
         _log.warning(
             "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
             " other's stored grammars and compile their own; give all of them the same `secret`"
+        )
+
+
+def warn_of_own_file(settings: Settings) -> None:
+    """Log a warning if engines on other machines read grammars from a store that is a file on this one."""
+    urls = [
+        url
+        for model in settings.served_models
+        if model.engine in {"vllm", "sglang"} and model.engine_units == "store"
+        for url in model.engine_url
+    ]
+    others = [url for url in urls if urlsplit(url).hostname not in {"localhost", "127.0.0.1", "::1"}]
+    if others and not settings.shares_store:
+        _log.warning(
+            "the engine %s reads grammars from the store, which is a file on this machine; give both one with"
+            " --store redis://HOST/0, or set engine_units = 'inline'",
+            others[0],
         )
 
 

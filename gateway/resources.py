@@ -14,7 +14,7 @@ from gateway.access.api_keys import ApiKeys
 from gateway.access.configured_keys import ConfiguredKeys
 from gateway.access.cors import read_origins
 from gateway.access.rate_limits import RateLimits
-from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
+from gateway.data_dir import open_store_of, read_secret, warn_of_own_file, warn_of_own_secret
 from gateway.generation.tool_vectors import Embedder
 from gateway.served_models import load_embedder, start_runtime
 from gateway.setting_sources import library_environment
@@ -66,6 +66,7 @@ class Resources:
         trusted_proxies = read_networks(settings.trusted_proxies or "", "trusted_proxies")
         secret = read_secret(settings)
         warn_of_own_secret(settings)
+        warn_of_own_file(settings)
         opened_store = store or open_store_of(settings)
         return cls(
             settings=settings,

@@ -194,7 +194,7 @@ def listen(settings: Settings) -> socket.socket:
         raise SettingsError(
             "port",
             "",
-            f"{settings.host}:{settings.port} cannot be listened on ({error.strerror or error});"
+            f"{settings.host}:{settings.port} cannot be listened on ({_reason(error)});"
             " choose another with --port; 0 takes a free one",
         ) from error
     # Connections inherit it. asyncio sets it only on sockets that name their protocol, and this one does not.
@@ -204,10 +204,15 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def _no_address(host: str, error: OSError | UnicodeError) -> SettingsError:
-    reason = error.strerror if isinstance(error, OSError) else str(error)
     return SettingsError(
         "host",
         "",
-        f"{host!r} is not an address of this machine ({reason});"
+        f"{host!r} is not an address of this machine ({_reason(error)});"
         " use --host 127.0.0.1 for clients on this machine, or 0.0.0.0 for clients anywhere",
     )
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """Why there is no listening socket. Python adds the address, which the message has already."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return (reason or str(error)).partition(" (while attempting")[0]

@@ -9,7 +9,7 @@ Only this module reads the environment.
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -162,6 +162,12 @@ def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
                 else f"the engine {model.engine!r} needs a URL, such as http://host:8000"
             )
             raise SettingsError(f"{place}engine_url", source_of.get("engine_url", ""), reason)
+        for url in model.engine_url:
+            if url.rstrip("/").endswith("/v1"):
+                reason = (
+                    f"{url!r} ends in /v1, below which are only the engine's routes for clients; leave it out"
+                )
+                raise SettingsError(f"{place}engine_url", source_of.get("engine_url", ""), reason)
         if model.engine_images and model.engine in {"embedded", "llama_server"}:
             reason = f"the engine {model.engine!r} reads no images; vllm, vllm_stock and sglang do"
             raise SettingsError(f"{place}engine_images", source_of.get("engine_images", ""), reason)
@@ -176,7 +182,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             if not (name_of_variable[variable] == "port" and value.startswith("tcp://")):
                 values[name_of_variable[variable]] = value
         elif variable.startswith(PREFIX) and not _is_foreign(variable[len(PREFIX) :]):
-            near = _nearest(variable[len(PREFIX) :].lower(), name_of_variable.values())
+            near = _nearest(variable[len(PREFIX) :].lower(), name_of_variable.values(), variable_of)
             reason = f"there is no such setting{near or '; `callgate settings` lists them'}"
             raise SettingsError(variable, ENVIRONMENT, reason)
     return values
@@ -222,5 +228,5 @@ def _convert(name: str, value: Any, source: str) -> Any:
         raise SettingsError(shown, source, reason) from error
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
-    return did_you_mean(near_matches(name, names, 1, cutoff=0.75))
+def _nearest(name: str, names: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    return did_you_mean(map(shown, near_matches(name, names, 1, cutoff=0.75)))

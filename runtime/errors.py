@@ -2,6 +2,7 @@
 
 RuntimeFault
 ├── ModelLoadError      a model cannot be loaded; names it and the reason
+│   └── AdapterLoadError  its adapter cannot be
 ├── UnusableDevice      the device cannot be used; names those that can
 ├── RequestRefused      this request cannot be served as asked
 │   ├── PromptTooLong   the prompt fills the model's context
@@ -38,15 +39,23 @@ class RuntimeFault(Exception):
 class ModelLoadError(RuntimeFault):
     """A model cannot be loaded."""
 
+    kind = "model"
+
     def __init__(self, model: str, reason: str) -> None:
         self.model = model
         self.reason = reason
-        super().__init__(f"cannot load model {model!r}: {reason}")
+        super().__init__(f"cannot load {self.kind} {model!r}: {reason}")
 
     @classmethod
     def of(cls, model: Any, reason: str) -> Self:
         """The error for a transformers model that is in memory already."""
         return cls(model.config.name_or_path or type(model).__name__, reason)
+
+
+class AdapterLoadError(ModelLoadError):
+    """The adapter in the directory `model` cannot be merged into a model."""
+
+    kind = "adapter"
 
 
 class UnusableDevice(RuntimeFault):

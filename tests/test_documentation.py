@@ -8,6 +8,7 @@ from fake_runtime import FakeRuntime
 
 from gateway.app import create_app
 from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
+from gateway.model_settings import ModelSettings
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
 
@@ -54,6 +55,11 @@ def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
     assert set(re.findall(r"CALLGATE_[A-Z_]+", text)) <= variables
     assert set(re.findall(r"`(--[a-z-]+)", text)) <= options
     assert table.count("\n| `--") > 20
+
+
+def test_every_field_of_a_models_table_is_documented():
+    section = API.partition("\n## Models and engines\n")[2].partition("\n```toml")[0]
+    assert [name for name in ModelSettings.__struct_fields__ if f"`{name}`" not in section] == []
 
 
 def test_every_route_is_documented_and_every_documented_route_is_there(tmp_path):

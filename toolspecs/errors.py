@@ -11,6 +11,7 @@ ToolspecsError
 │   └── DeletedToolset  there was one; its last revision, to be restored
 ├── ForbiddenToolset    the client may not use toolsets of this name; those it may
 ├── UnknownTool         the toolset has no such tool; similar names
+│   └── NoDifference    no source of the toolset offers another such tool
 ├── UnknownRevision     the toolset has no such revision; the latest one
 │   └── DroppedRevision there was one; which are kept
 ├── QuotaExceeded       the client has stored as much as it may
@@ -152,12 +153,20 @@ class ForbiddenToolset(ToolspecsError):
 class UnknownTool(ToolspecsError):
     """The toolset has no tool of that name; `near` are similar names."""
 
+    kind = "tool"
+
     def __init__(self, toolset: str, name: str, known: Iterable[str] = ()) -> None:
         self.toolset = toolset
         self.name = name
         known = tuple(known)
         self.near = near_matches(name, known)
-        super().__init__(f"toolset {toolset!r} has {unknown('tool', name, known, self.near)}")
+        super().__init__(f"toolset {toolset!r} has {unknown(self.kind, name, known, self.near)}")
+
+
+class NoDifference(UnknownTool):
+    """No source of the toolset offers a tool of that name that differs; `known` are those that do."""
+
+    kind = "differing tool"
 
 
 class UnknownRevision(ToolspecsError):
@@ -228,7 +237,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreUnavailable):
-    """The store has no room for a write. What was registered before is there, and can be read and deleted."""
+    """The store has no room for a write. What was registered before is there, and can be read."""
 
 
 class DamagedEntry(StoreError):

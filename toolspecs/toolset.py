@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from toolspecs.bundle import bundle_tools
-from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
+from toolspecs.errors import Fault, InvalidName, InvalidTools, NoDifference, UnknownTool
 from toolspecs.json_value import count_values, json_size
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.tool import ShownTools, Tool, ToolSearch
@@ -201,7 +201,7 @@ class Toolset:
         """The toolset once these tools are served as the source offers them, including declined ones.
 
         Raises:
-            UnknownTool: there is no such source, or a tool of that name does not differ there.
+            NoDifference: there is no such source, or a tool of that name does not differ there.
         """
         names = frozenset(names)
         source = self._offering(source_id, names)
@@ -217,12 +217,12 @@ class Toolset:
         return self.with_source(self._offering(source_id, names).declining(names))
 
     def _offering(self, source_id: str, names: Collection[str]) -> PinnedSource:
-        """The source, checked to differ in each of these tools; raises UnknownTool."""
+        """The source, checked to differ in each of these tools; raises NoDifference."""
         source = self.source(source_id)
         offers = source.offers if source else {}
         for name in names:
             if name not in offers:
-                raise UnknownTool(self.name, name, offers)
+                raise NoDifference(self.name, name, offers)
         assert source
         return source
 

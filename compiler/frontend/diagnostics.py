@@ -37,7 +37,7 @@ def invalid_schema(document: Any, error: jsonschema_rs.ValidationError) -> Unsup
 
 
 def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> UnsupportedSchema:
-    """The refusal of a reference whose target does not exist; `message` quotes the target."""
+    """The refusal of a reference without a target, or of a malformed URI; `message` quotes it."""
     quoted = re.search("'(.+?)'[ :]", message)
     target = quoted[1] if quoted else ""
     references = [
@@ -50,6 +50,11 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
     failing = [
         entry for entry in references if target in (entry[2], entry[2].partition("#")[2], *entry[3])
     ] or [entry for entry in references if (path := entry[2].partition("#")[0]) and target.endswith(path)]
+    for keyword in () if failing else ("$id", "id"):
+        if ids := [pointer for pointer, uri in _strings_under(document, keyword) if uri == target]:
+            return UnsupportedSchema(
+                child(ids[0], keyword), keyword, message, "Leave it out, or write a URI."
+            )
     if not target or not failing:
         keyword = "$ref" if "esource" in message or "ointer" in message else ""
         return UnsupportedSchema("", keyword, message, REGISTER)

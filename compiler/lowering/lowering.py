@@ -40,10 +40,17 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
+from toolspecs.bundle import REFERENCES
 from toolspecs.drafts import draft_named
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
+_COMBINING = (
+    *REFERENCES,
+    *("allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+)
+"""Keywords that say something about a value together with what is beside them."""
 _NO_AMBIGUITIES = Ambiguities()
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
@@ -195,7 +202,9 @@ class Lowering(ABC):
             if schema.get("multipleOf", 0) > sys.float_info.max:
                 why = "is larger than the largest double, which many validators read numbers as"
                 return self.reporter.refusal(location, "multipleOf", why, "Lower it.")
-        why = f"its combination of keywords cannot be resolved ({reason})"
+        written = self.source_map.at(location.pointer)
+        names = [name for name in _COMBINING if isinstance(written, dict) and name in written]
+        why = f"its combination of keywords cannot be resolved ({', '.join(names) or reason})"
         return UnsupportedSchema(location.pointer, "", why, WRITE_OUT)
 
     def form_of(self, document: Any) -> CanonicalSchema:

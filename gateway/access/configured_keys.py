@@ -81,7 +81,8 @@ def _keys_of_file(setting: str, path: str) -> list[str]:
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(setting, path, str(error)) from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise SettingsError(setting, path, f"{reason}; it must be a file of keys, one per line") from error
     keys = list(_keys_in(text, setting, path))
     if not keys:
         raise SettingsError(setting, path, "the file has no key; write one per line")

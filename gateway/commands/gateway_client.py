@@ -91,6 +91,8 @@ def checked_answer(response: httpx.Response, shape: type[T]) -> T:
         reason = str(msgspec.json.decode(response.content, type=ProblemReply))
     except msgspec.MsgspecError:
         reason = ""
+    if response.status_code == httpx.codes.UNAUTHORIZED and reason:
+        reason = "this gateway needs a valid API key: give it with --api-key, or in CALLGATE_API_KEY"
     no_gateway = f"HTTP {response.status_code} from {response.url}: the answer is not that of a gateway"
     raise failure(reason or no_gateway)
 

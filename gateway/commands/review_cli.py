@@ -40,7 +40,7 @@ class _DifferencesReply(msgspec.Struct):
     differences: list[DifferenceReply]
     declined: list[DifferenceReply]
 
-    def chosen(self, names: Sequence[str], source: str | None) -> Sequence[DifferenceReply]:
+    def chosen(self, toolset: str, names: Sequence[str], source: str | None) -> Sequence[DifferenceReply]:
         """The differences that match names or patterns, or all of them; of one source, or of all.
 
         A declined difference is matched only by its full name. Ends the command if a name matches nothing.
@@ -61,7 +61,7 @@ class _DifferencesReply(msgspec.Struct):
         for name in names:
             if not any(fnmatchcase(difference.tool, name) for difference in meant):
                 reason = f"no tool {visible_line(name)} differs, so nothing was changed"
-                raise failure(f"{reason}; `callgate tools accept --dry-run` shows those that do")
+                raise failure(f"{reason}; `callgate tools accept {toolset} --dry-run` shows those that do")
         return meant
 
 
@@ -86,7 +86,7 @@ def accept_tools(
     """
     with open_gateway(url, api_key) as (client, console):
         reply = _differences(client, toolset, source)
-        chosen = reply.chosen(tool or (), source)
+        chosen = reply.chosen(toolset, tool or (), source)
         show_differences(console, chosen)
         if not chosen:
             say(console, NOTHING.format(toolset))
@@ -111,7 +111,7 @@ def decline_tools(
     """Decline differences: they are not reported again until the source changes these tools again."""
     with open_gateway(url, api_key) as (client, console):
         reply = _differences(client, toolset, source)
-        chosen = reply.chosen(tool or (), source)
+        chosen = reply.chosen(toolset, tool or (), source)
         if not chosen:
             say(console, NOTHING.format(toolset))
             return

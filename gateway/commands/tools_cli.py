@@ -208,9 +208,10 @@ def _read(file: Path, name: str | None) -> tuple[dict[str, Any], str]:
     """The body to send, and the name of its toolset: the given one, or else what the file suggests."""
     try:
         document = json.loads(file.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise failure(f"{file}: {reason}") from error
+    except OSError as error:
+        raise failure(f"{file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise failure(f"{file} is not JSON: {error}") from error
     if isinstance(document, list):
         return {"tools": document}, _name(name, file.stem)
     if not isinstance(document, dict) or "tools" not in document:

@@ -287,7 +287,8 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 
 
 def _no_such_route(method: str, path: str) -> str:
-    hint = next((hint for end, hint in _ROUTE_HINTS.items() if path.endswith(end)), "")
+    hints = (hint for end, hint in _ROUTE_HINTS.items() if path.endswith(end))
+    hint = next(hints, "; GET /docs lists the routes")
     return f"there is no route {method} {path}{hint}"
 
 
@@ -384,13 +385,17 @@ def _with_remedy(error: Exception) -> str:
     message = str(error)
     match error:
         case toolspecs.StoreFull():
-            return "the store is full, so it takes no writes; what it holds can be read and deleted"
+            return (
+                "the store is full: it can be read, but takes no changes; the gateway's log says what to do"
+            )
         case toolspecs.StoreUnavailable():
             return "the store cannot be used now; the gateway's log says why"
         case toolspecs.DeletedToolset(name=name, latest=latest):
             remedy = f"POST {REGISTRY}/{name}/revisions/{latest}/restore brings it back"
         case toolspecs.UnknownToolset(name=name) if TOOLSET_NAME.fullmatch(name):
             remedy = f"PUT {REGISTRY}/{name} or `callgate tools apply` registers it, GET {REGISTRY} lists all"
+        case runtime.DeadlineExceeded():
+            remedy = "`timeout`, X-Request-Timeout and the setting request_seconds say how long that is"
         case _:
             return message
     return f"{message}{'' if message.endswith('?') else ';'} {remedy}"

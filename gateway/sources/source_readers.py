@@ -111,7 +111,10 @@ def from_mcp(
         cause = error
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
-        raise UnreadableSource(url, str(cause) or type(cause).__name__) from error
+        reason = (
+            f"no MCP server lists its tools there over streamable HTTP ({str(cause) or type(cause).__name__})"
+        )
+        raise UnreadableSource(url, reason) from error
     return replace(import_listing(title, tools), url=url)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gateway.errors import InvalidField
-from toolspecs.errors import UnknownTool
+from toolspecs.errors import NoDifference
 from toolspecs.imports.imported import source_id_of
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import Tool
@@ -43,10 +43,10 @@ def chosen_tools(
 def _check_chosen(
     toolset: Toolset, names: Collection[str] | None, offering: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise UnknownTool or InvalidField unless each chosen tool differs at exactly one source."""
+    """Raise NoDifference or InvalidField unless each chosen tool differs at exactly one source."""
     for name in offering if names is None else names:
         if name not in offering:
-            raise UnknownTool(toolset.name, name, offering)
+            raise NoDifference(toolset.name, name, offering)
         if len(offering[name]) > 1:
             sources = ", ".join(shorten(source_id, 300) for source_id in offering[name])
             reason = f"several sources offer the tool {shorten(name, MAX_NAME)!r}: {sources}"

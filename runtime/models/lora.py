@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from runtime.errors import ModelLoadError, first_line
+from runtime.errors import AdapterLoadError, first_line
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
@@ -18,7 +18,7 @@ def merge_adapter(model: Any, folder: Path) -> None:
     """Add the adapter of a folder in peft's format to a model: `W + alpha / r * B A` for each module.
 
     Raises:
-        ModelLoadError: the folder has no such adapter, or it is of another kind or another model.
+        AdapterLoadError: the folder has no such adapter, or it is of another kind or another model.
     """
     scale, pairs = _read(folder)
     weights = dict(model.named_parameters())
@@ -26,7 +26,7 @@ def merge_adapter(model: Any, folder: Path) -> None:
         for name, (down, up) in pairs.items():
             weight = weights.get(f"{name}.weight")
             if weight is None or weight.shape != (up.shape[0], down.shape[1]):
-                raise ModelLoadError(str(folder), f"the adapter is of another model: {name} does not fit")
+                raise AdapterLoadError(str(folder), f"it is of another model: {name} does not fit")
             weight += (scale * (up.double() @ down.double())).to(weight)
 
 
@@ -37,19 +37,21 @@ def _read(folder: Path) -> tuple[float, dict[str, tuple[torch.Tensor, torch.Tens
         config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
         tensors = load_file(folder / _WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
-        raise ModelLoadError(source, f"its adapter: {first_line(error)}") from error
+        raise AdapterLoadError(
+            source, f"the directory has none in peft's format: {first_line(error)}"
+        ) from error
     unknown = sorted(option for option in _UNREAD if config.get(option))
     if config.get("peft_type") != "LORA" or unknown:
         reason = f"only plain LoRA adapters are read, not {', '.join(unknown) or config.get('peft_type')}"
-        raise ModelLoadError(source, reason)
+        raise AdapterLoadError(source, reason)
     try:
         scale = config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
         names = {name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)}
         pairs = {name.removeprefix(_PREFIX): (tensors[name + _DOWN], tensors[name + _UP]) for name in names}
     except (KeyError, TypeError, ZeroDivisionError) as error:
-        raise ModelLoadError(source, f"its adapter is incomplete: {error!r}") from error
+        raise AdapterLoadError(source, f"{_CONFIG} is incomplete: {error!r}") from error
     if len(tensors) != 2 * len(pairs) or not pairs:
-        raise ModelLoadError(source, "its adapter has tensors that belong to no pair of matrices")
+        raise AdapterLoadError(source, "it has tensors that belong to no pair of matrices")
     return scale, pairs
 
 

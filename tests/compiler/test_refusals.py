@@ -71,6 +71,12 @@ def test_a_reference_to_nothing_is_shown_as_it_is_written(schema, pointer, shown
     assert refusal.reason == f"refers to {shown}, but there is no such schema"
 
 
+def test_a_malformed_uri_is_told_where_it_is():
+    refusal = refused({"items": {"$id": "https://[bad"}})
+    assert (refusal.pointer, refusal.keyword) == ("/items/$id", "$id")
+    assert refusal.suggestion == "Leave it out, or write a URI."
+
+
 def test_a_malformed_schema_is_told_as_that_of_a_tool():
     refusal = refused({"items": {"type": "objec"}})
     assert (refusal.pointer, refusal.keyword) == ("/items/type", "type")

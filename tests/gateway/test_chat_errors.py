@@ -248,7 +248,7 @@ async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
         ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
         ("/responses", "did you mean /v1/responses?"),
         ("/v1/responses/resp_1/cancel", "no route POST"),
-        ("/v1/moderations", "no route POST /v1/moderations"),
+        ("/v1/moderations", "no route POST /v1/moderations; GET /docs lists the routes"),
     ],
 )
 async def test_other_routes_say_where_to_go_in_a_shape_that_clients_read(client, path, says):

@@ -3,7 +3,7 @@
 import pytest
 from secret_readers import secrets_of_processes
 
-from gateway.data_dir import read_secret, warn_of_own_secret
+from gateway.data_dir import read_secret, warn_of_own_file, warn_of_own_secret
 from gateway.errors import SettingsError
 from gateway.server import reach_store
 from gateway.settings import Settings
@@ -62,3 +62,13 @@ def test_a_shared_store_without_a_common_secret_is_warned_of(tmp_path, caplog):
     assert not caplog.text
     warn_of_own_secret(Settings(**shared))
     assert "give all of them the same `secret`" in caplog.text
+
+
+def test_engines_elsewhere_that_would_read_a_file_of_this_machine_are_warned_of(tmp_path, caplog):
+    remote = {"data_dir": str(tmp_path), "engine": "vllm", "engine_url": ("http://gpu:8000",)}
+    warn_of_own_file(Settings(**remote, store="redis://gpu/0"))
+    warn_of_own_file(Settings(**remote | {"engine_url": ("http://127.0.0.1:8000",)}))
+    warn_of_own_file(Settings(**remote | {"engine": "vllm_stock"}))
+    assert not caplog.text
+    warn_of_own_file(Settings(**remote))
+    assert "http://gpu:8000 reads grammars from the store, which is a file" in caplog.text

@@ -129,6 +129,7 @@ async def test_waiting_for_a_turn_counts(client, app, runtime, monkeypatch):
     long = [{"role": "user", "content": "Hi" * 1_000}]
     answer = await client.post(URL, json=BODY | {"messages": long}, headers={"X-Request-Timeout": "0.05"})
     assert answer.status_code == 504
+    assert "X-Request-Timeout" in answer.json()["error"]["message"], "it says who sets the time"
     assert runtime.requests == []
 
 

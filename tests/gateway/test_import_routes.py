@@ -110,6 +110,7 @@ async def test_only_what_differs_can_be_declined_and_only_what_the_reviewer_saw(
     await taken(client, tool("pay"), status=201)
     unknown = await client.post(f"{PATH}/decline", json={"tools": ["pay"]})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "urn:callgate:unknown-tool")
+    assert unknown.json()["detail"].endswith("has no differing tool 'pay'"), "it has the tool"
     etag = (await client.get(f"{PATH}/differences")).headers["etag"]
     await taken(client, tool("pay", description="Poisoned."))
     stale = await client.post(f"{PATH}/decline", json={}, headers={"If-Match": etag})

@@ -43,7 +43,7 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({"console": "maybe"}, {}, "", ["must be true or false: 'maybe'"]),
         ({"color": "red"}, {}, "", ["color", "no such setting"]),
         ({}, {"CALLGATE_PORT": "high"}, "", ["CALLGATE_PORT", "environment"]),
-        ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean 'model'"]),
+        ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean 'CALLGATE_MODEL'"]),
         (
             {},
             {"CALLGATE_SECRET_FILE": "/s"},
@@ -56,6 +56,12 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
             {},
             "",
             ["otlp_endpoint", "a URL that begins with http:// or https://"],
+        ),
+        (
+            {"engine": "vllm", "engine_url": ["http://a:8000/v1/"]},
+            {},
+            "",
+            ["'engine_url' from the command line: 'http://a:8000/v1/' ends in /v1", "leave it out"],
         ),
         ({}, {}, 'port = "1"', ["port", "callgate.toml", "must be a whole number: '1'"]),
         ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),

@@ -1,6 +1,7 @@
 """The chart, rendered by the real helm, against Kubernetes' own schemas and the gateway's settings."""
 
 import itertools
+import re
 import shutil
 import subprocess
 
@@ -23,6 +24,8 @@ from rendered_chart import (
     templates_of,
 )
 from values_table import CHART, SCHEMA, leaves, properties_of, with_table
+
+from gateway.settings_table import settings_table
 
 KUBERNETES = ("1.30", "1.33")
 CUSTOM = {
@@ -292,6 +295,10 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
         ("httpRoute: {enabled: true}", "httpRoute.parentRefs"),
         ("gateway: {requestSeconds: 600}", "gateway.terminationGracePeriodSeconds"),
         ("gateway: {settings: {request_seconds: 5}}", "/gateway/settings/request_seconds"),
+        (
+            "gateway: {settings: {prot: 5}}",
+            "at '/gateway/settings': additional properties 'prot' not allowed",
+        ),
         ("gateway: {env: [{value: x}]}", "/gateway/env/0"),
         ("gateway: {nodeSelector: {spot: true}}", "/gateway/nodeSelector/spot"),
         ("toolsets: {a: []}\nredis: {enabled: false}", "toolsets: without a shared store"),
@@ -310,6 +317,13 @@ def test_values_that_cannot_work_are_refused_with_the_reason(values, reason):
     done = run_helm("template release", values)
     assert done.returncode != 0
     assert reason in done.stderr
+
+
+def test_the_chart_takes_every_setting_that_it_does_not_set_itself():
+    shape = properties_of(SCHEMA)["gateway"]["properties"]["settings"]
+    (others,) = shape["patternProperties"]
+    taken = [setting.name for setting in settings_table() if setting.name not in shape["properties"]]
+    assert re.fullmatch(r"\^\((.*)\)\$", others)[1].split("|") == taken
 
 
 def test_the_default_values_are_documented_by_the_schema_key_for_key():

@@ -84,7 +84,7 @@ def test_the_notes_name_commands_that_work(tmp_path):
     [export] = [line.strip() for line in notes.splitlines() if line.strip().startswith("export ")]
     with served(create_app(Settings(data_dir=str(tmp_path), api_key=KEY), runtime=FakeRuntime())) as client:
         done = subprocess.run(
-            ["sh", "-euc", f'{export}\necho "$CALLGATE_KEY"\n{command}'],
+            ["sh", "-euc", f'{export}\necho "$CALLGATE_API_KEY"\n{command}'],
             env={
                 "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}",
                 "CALLGATE_URL": str(client.base_url).rstrip("/"),

@@ -164,5 +164,7 @@ def test_an_adapter_of_another_model_or_none_is_refused(trained, tmp_path, rando
         load_model(random_model, adapter=tmp_path)
     copied = shutil.copytree(trained[0], tmp_path / "cut")
     (copied / WEIGHTS).write_bytes((copied / WEIGHTS).read_bytes()[:100])
-    with pytest.raises(ModelLoadError, match="its adapter"):
+    with pytest.raises(
+        ModelLoadError, match=r"load adapter '.*/cut': the directory has none in peft's format"
+    ):
         load_model(random_model, adapter=copied)

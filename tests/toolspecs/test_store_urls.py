@@ -1,8 +1,10 @@
 """How stores are named, and what is said where there is none."""
 
 import asyncio
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from redis_server import running_redis
@@ -88,6 +90,25 @@ async def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path, folder
     assert not (tmp_path / "nope").exists()
 
 
+async def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+    (tmp_path / "a.db").mkdir()
+    with pytest.raises(StoreUnavailable, match=r"/a\.db: it is a folder, and a store is a file"):
+        await open_store(f"sqlite://{tmp_path}/a.db").ping()
+
+
+@pytest.mark.parametrize(
+    ("locked", "told"), [("folder", "to the folder '{folder}'"), ("a.db", "to the file")]
+)
+async def test_what_may_not_be_written_to_is_named(tmp_path, monkeypatch, locked, told):
+    """SQLite said that it was unable to open the file."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.db").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != locked)  # root may write anywhere
+    with pytest.raises(StoreUnavailable, match=f"may not write {told.format(folder=folder)}"):
+        await open_store(f"sqlite://{folder}/a.db").ping()
+
+
 async def test_a_redis_that_is_away_is_named_without_its_password():
     pytest.importorskip("redis")
     store = open_store("redis://user:hunter2@127.0.0.1:1/3")
@@ -142,7 +163,7 @@ async def is_there(store) -> bool:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"requirepass": "hunter2"}, "asks for a password, and the URL has none$"),
+        ({"requirepass": "hunter2"}, "asks for a password: write it in the URL, or set store_password$"),
         ({"maxmemory": "1kb"}, "its memory is full, so it refuses writes: raise maxmemory"),
         ({"replicaof": "127.0.0.1 1"}, "read only replica$"),
     ],
@@ -155,6 +176,16 @@ async def test_a_redis_that_does_not_take_a_write_says_why(tmp_path, options, sa
             await store.compare_and_set("k", None, b"v")
         with pytest.raises(StoreUnavailable, match=said):
             await store.increment("k")
+        await store.close()
+
+
+async def test_a_wrong_password_is_told_without_it(tmp_path):
+    pytest.importorskip("redis")
+    with running_redis(tmp_path, requirepass="hunter2") as server:
+        store = open_store(server.url.replace("//", "//:swordfish@"))
+        with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
+            await store.ping()
+        assert "swordfish" not in str(caught.value)
         await store.close()
 
 

@@ -278,7 +278,9 @@ def _reason(error: Exception) -> str:
     """What the driver says, for the person who set up the store."""
     text, _, _ = str(error).partition(" script: ")  # the driver appends the script
     if "HELLO must be called" in text or "NOAUTH" in text:
-        return "it asks for a password, and the URL has none"
+        return "it asks for a password: write it in the URL, or set store_password"
+    if "WRONGPASS" in text or "invalid username-password" in text:
+        return "it refuses the user or the password: correct the URL, or store_password"
     cause = error.__cause__ or error.__context__
     if isinstance(error, ConnectionLost) and isinstance(cause, OSError) and cause.errno:
         known = (

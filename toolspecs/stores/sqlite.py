@@ -6,6 +6,7 @@ another's operation. Times of expiry are wall-clock seconds, because other proce
 
 import asyncio
 import json
+import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -250,7 +251,7 @@ class SQLiteStore:
             yield
         except sqlite3.OperationalError as error:
             if "is full" in str(error):
-                reason = f"{error}: make room on its disk, or run `callgate store gc`"
+                reason = f"{error}: make room on its disk; then `callgate store gc` removes what is too old"
                 raise StoreFull(self._name, reason) from error
             raise StoreUnavailable(self._name, str(error)) from error
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -264,9 +265,8 @@ class SQLiteStore:
 
 
 async def _connect(path: Path | None) -> aiosqlite.Connection:
-    if path is not None and not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(path.parent.absolute())!r}; create it first")
     if path is not None:
+        _check_place(path)
         _make_for_owner(path)
     connection = aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
     # Otherwise a program that ends without closing its stores waits for the driver's thread for ever. Until
@@ -314,6 +314,19 @@ async def _move_some(connection: aiosqlite.Connection) -> None:
         return
     for statement in ("DROP TABLE entries", *FOR_FORMER) if has_former else FOR_FORMER:
         await connection.execute_fetchall(statement)
+
+
+def _check_place(path: Path) -> None:
+    """Raise OSError with the reason if there can be no store: SQLite would not say what is wrong."""
+    folder = str(path.parent.absolute())
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder!r}; create it first")
+    if path.is_dir():
+        raise IsADirectoryError("it is a folder, and a store is a file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"this process may not write to the folder {folder!r}")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError("this process may not write to the file")
 
 
 def _make_for_owner(path: Path) -> None:

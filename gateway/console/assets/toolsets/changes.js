@@ -30,7 +30,7 @@ export function changeLines(tool, before, after) {
   const texts = [textOf(before), textOf(after)];
   const isCut = texts.some((lines) => lines.length > MAX_LINES);
   return [
-    isCut && make("p.fair-note", `Only the first ${number(MAX_LINES)} lines are compared here; callgate tools accept --dry-run shows all.`),
+    isCut && make("p.fair-note", `Only the first ${number(MAX_LINES)} lines are compared here; callgate tools accept TOOLSET --dry-run shows all.`),
     make("div.diff", { role: "region", "aria-label": `Changes of ${tool}`, tabindex: "0" }, make("ol", differences(...texts).map((line) => (
       make("li", { class: line.kind }, sign(line), make("code", line.text))
     )))),
