@@ -96,7 +96,9 @@ class Server(uvicorn.Server):
         _, unfinished = await asyncio.wait({closing, *requests}, timeout=ABORT_S)
         num_cut = len(requests & unfinished)
         num_ended = len(requests) - num_cut
-        _log.warning("interrupted twice: %d answers ended early, %d were cut off", num_ended, num_cut)
+        _log.warning(
+            "interrupted twice: answers that ended early: %d, that were cut off: %d", num_ended, num_cut
+        )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 

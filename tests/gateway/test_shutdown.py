@@ -90,7 +90,7 @@ def test_a_second_interrupt_ends_answers_at_once(tmp_path):
         left = process.stdout.read()
     assert process.returncode == 0
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_stopped"
-    assert left.count("interrupted twice: 1 answers ended early, 0 were cut off") == 1
+    assert left.count("interrupted twice: answers that ended early: 1, that were cut off: 0") == 1
     assert "Traceback" not in left
 
 

@@ -283,7 +283,10 @@ def test_a_path_without_its_parameter_is_a_fault():
     ("text", "message"),
     [
         ("{", "neither JSON nor YAML"),
-        ("a: b: c", "neither JSON nor YAML"),
+        (
+            "a: b: c",
+            "neither JSON nor YAML: mapping values are not allowed in this context at line 1, column 5",
+        ),
         ("? [a]\n: 1", "a key is not text"),
         ("!!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
         ("[" * 100_000, "nested more than|neither JSON nor YAML"),

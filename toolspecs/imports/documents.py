@@ -47,7 +47,7 @@ def parse_document(text: str, name: str) -> Any:
     try:
         value = _from_yaml(text) if value is None else value
     except (yaml.YAMLError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).replace('in "<unicode string>", ', "at ").split())
         raise UnreadableSource(name, f"it is neither JSON nor YAML: {shorten(reason, 300)}") from None
     except RecursionError:
         raise UnreadableSource(name, f"it is nested more than {LIMITS.depth} deep") from None
