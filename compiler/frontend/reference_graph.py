@@ -151,11 +151,7 @@ class _LinkedSchemas:
         self._bases: dict[str, _Bases] = {}
         self._add("", document, "")
         for uri, part in documents.items():
-            identified = self._resources.setdefault(uri, [])
-            if (
-                identified != [""] or "$ref" in document
-            ):  # the schema itself goes before a document of its URI
-                identified.append(f"{uri}#")
+            self._resources.setdefault(uri, []).append(f"{uri}#")
             self._add(f"{uri}#", part, uri)
 
     def _add(self, root: str, document: Any, uri: str) -> None:
