@@ -17,13 +17,19 @@ from toolspecs.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, id
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
 
-class SchemaDocuments:
-    """A document, and the `documents` by URI that it may refer to; values in them by pointer."""
+class References:
+    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
+
+    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
+    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
+    ('/$defs/node', '/$defs/node')
+    """
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self.document = document
         self.documents = documents
         self._values: dict[str, Any] = {}
+        self._targets: dict[tuple[str, str], str | None] = {}
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
@@ -37,19 +43,6 @@ class SchemaDocuments:
         if inner.startswith("/") and parent in self._values:  # mostly so; from the root, the path is long
             return resolve(self._values[parent], f"/{token}")
         return resolve(self.documents.get(uri) if uri else self.document, inner)
-
-
-class References(SchemaDocuments):
-    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
-
-    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
-    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
-    ('/$defs/node', '/$defs/node')
-    """
-
-    def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
-        super().__init__(document, documents)
-        self._targets: dict[tuple[str, str], str | None] = {}
 
     def target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""

@@ -146,6 +146,45 @@ def test_cycles_are_found_in_a_document_whose_uri_is_an_id_without_force(documen
         compile_schema({"id": URI, **refer(URI)}, documents={URI: document})
 
 
+CYCLE = {"$ref": URI}
+ENDLESS = {"anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (refer(URI, **{"$defs": {"a": {"$id": URI, **CYCLE}, "b": {"id": URI}}}), "refers back to itself"),
+        (refer(URI, **{"$defs": {"a": {"$id": URI, **ENDLESS}, "b": {"id": URI}}}), "has no end"),
+        (
+            refer(
+                URI,
+                **DRAFT_7,
+                definitions={
+                    "a": {"$id": URI, "allOf": [CYCLE]},
+                    "b": {"$id": URI, "$ref": "#/definitions/c"},
+                    "c": {},
+                },
+            ),
+            "refers back to itself",
+        ),
+        (
+            refer(
+                URI,
+                **{
+                    "$id": OTHER,
+                    "$defs": {"a": {"id": "https://a.example/", "$defs": {"b": {"$id": "named", **ENDLESS}}}},
+                },
+            ),
+            "has no end",
+        ),
+    ],
+)
+def test_cycles_are_found_beside_identifiers_without_force(schema, said):
+    """Soundness: these hid the schema that has the name. The endless ones ended the process."""
+    with pytest.raises(UnsupportedSchema, match=said):
+        compile_schema(schema)
+
+
 def test_up_to_draft_7_an_identifier_beside_ref_has_no_force():
     schema = {**DRAFT_7, "$id": "https://example.com/a/main"}
     schema |= {"properties": {"p": {"$id": "https://example.com/b/", "$ref": "part"}}, "type": "object"}
