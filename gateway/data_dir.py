@@ -59,8 +59,8 @@ def warn_of_own_file(settings: Settings) -> None:
     others = [url for url in urls if urlsplit(url).hostname not in {"localhost", "127.0.0.1", "::1"}]
     if others and not settings.shares_store:
         _log.warning(
-            "the engine %s reads grammars from the store, which is a file on this machine; give both one with"
-            " --store redis://HOST/0, or set engine_units = 'inline'",
+            "the engine %s reads grammars from the store, which is a file on this machine; use a Redis that"
+            " both reach (--store redis://HOST/0), or set engine_units = 'inline'",
             others[0],
         )
 

@@ -36,7 +36,7 @@ MAX_JOINED = 20_000
 """Pairs of a base and a reference that one bundler joins, in 2 s if all are long; others lead to nothing."""
 _WHOLE: _Keys = ()
 _IDENTIFIERS = ("$id", "id")
-"""The keyword by which schemas name themselves since draft 6, and that of draft 4."""
+"""The keyword by which schemas name themselves since draft 6, and the one of draft 4."""
 _ROOT_KEYWORDS = ("$schema", *_IDENTIFIERS)
 _DYNAMIC = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
 
@@ -172,9 +172,8 @@ class Bundler:
                 )
                 size += sum(map(own_size, item))
                 spelled = [item[keyword] for keyword in REFERENCES if isinstance(item.get(keyword), str)]
-                starts = (
-                    {root, *outer, *bases} if spelled else ()
-                )  # beside an old `$ref`, an identifier has no force
+                # Beside an old `$ref` an identifier has no force, so the outer bases count as well.
+                starts = {root, *outer, *bases} if spelled else ()
                 references.update(self._join(start, reference) for reference in spelled for start in starts)
                 stack += [(inner, bases) for inner in item.values()]
             elif isinstance(item, list):

@@ -191,7 +191,7 @@ def _defined(
         uri, inner = split_uri(definition)
         root_definitions = result.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
         schema = root_definitions[pointer_keys(inner)[1]] = deepcopy(moving.at(place))
-        for part in inside(schema):  # where it was written, these named nothing
+        for part in inside(schema):  # names lead to what was written, if to anything
             for keyword in _NAMES:
                 if isinstance(part.get(keyword), str):
                     del part[keyword]

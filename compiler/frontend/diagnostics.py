@@ -8,7 +8,7 @@ import jsonschema_rs
 from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import resolve
+from compiler.frontend.keywords import IDENTIFIERS, resolve
 from toolspecs.bundle import REFERENCES, absolute
 from toolspecs.drafts import SchemaDraft
 from toolspecs.json_pointer import child
@@ -40,6 +40,9 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
     """The refusal of a reference without a target, or of a malformed URI; `message` quotes it."""
     quoted = re.search("'(.+?)'[ :]", message)
     target = quoted[1] if quoted else ""
+    is_malformed = message.startswith("Invalid URI")
+    if is_malformed and (place := next(_places_of_identifier(document, documents, target), None)):
+        return UnsupportedSchema(*place, message, "Leave it out, or write a URI.")
     references = [
         (start + pointer, keyword, reference, absolute(_base(start, part), reference))
         for start, part in _parts(document, documents)
@@ -50,11 +53,6 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
     failing = [
         entry for entry in references if target in (entry[2], entry[2].partition("#")[2], *entry[3])
     ] or [entry for entry in references if (path := entry[2].partition("#")[0]) and target.endswith(path)]
-    for keyword in () if failing else ("$id", "id"):
-        if ids := [pointer for pointer, uri in _strings_under(document, keyword) if uri == target]:
-            return UnsupportedSchema(
-                child(ids[0], keyword), keyword, message, "Leave it out, or write a URI."
-            )
     if not target or not failing:
         keyword = "$ref" if "esource" in message or "ointer" in message else ""
         return UnsupportedSchema("", keyword, message, REGISTER)
@@ -63,6 +61,17 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
     shown = shorten(f"{reference} ({target})" if is_joined else reference, 300)
     reason = f"refers to {shown}, but there is no such schema"
     return UnsupportedSchema(child(pointer, keyword), keyword, reason, REGISTER)
+
+
+def _places_of_identifier(
+    document: Any, documents: Mapping[str, Any], identifier: str
+) -> Iterator[tuple[str, str]]:
+    """The pointers and keywords at which a text is an identifier."""
+    for start, part in _parts(document, documents):
+        for keyword in IDENTIFIERS:
+            for pointer, name in _strings_under(part, keyword):
+                if name == identifier:
+                    yield child(start + pointer, keyword), keyword
 
 
 def invalid_pattern(

@@ -2,7 +2,7 @@
 
 Validators differ on references: on the base beside a `$ref`, on an anchor in another resource, on where a
 dynamic reference leads. So a reference here leads to every schema that it may lead to. Chains may be counted
-too long, never too short. `references` has the one target that the specification names.
+too long, never too short. Among them is always the one that the specification names (`references`).
 
 `jsonschema_rs` recurses through references on the native stack: each schema takes about 3.5 KB of usually
 8 MB, and an overflow ends the process. A schema that refers back to itself for the same value has no defined
@@ -21,7 +21,7 @@ from compiler.frontend.keywords import (
     IN_PLACE_APPLICATORS,
     children,
 )
-from compiler.frontend.references import SchemaDocuments
+from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES, absolute
 from toolspecs.json_pointer import child
 
@@ -143,19 +143,14 @@ class _LinkedSchemas:
     """The schemas of some documents, with the references between them."""
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
-        self._documents = SchemaDocuments(document, documents)
-        self._resources: dict[str, list[str]] = {"": [""]}
-        """The pointers of the schemas that each URI may identify."""
+        self._specified = References(document, documents)
+        self._resources: dict[str, str] = {"": "", **{uri: f"{uri}#" for uri in documents}}
+        """A pointer of a schema that each URI may identify."""
         self._anchors: dict[str, list[_Anchored]] = {}
         self._dynamic_anchors: dict[str, list[_Anchored]] = {_RECURSIVE_ANCHOR: []}
         self._bases: dict[str, _Bases] = {}
         self._add("", document, "")
         for uri, part in documents.items():
-            identified = self._resources.setdefault(uri, [])
-            if (
-                identified != [""] or "$ref" in document
-            ):  # the schema itself goes before a document of its URI
-                identified.append(f"{uri}#")
             self._add(f"{uri}#", part, uri)
 
     def _add(self, root: str, document: Any, uri: str) -> None:
@@ -167,7 +162,7 @@ class _LinkedSchemas:
                 base = outer
                 for name in _strings(schema, IDENTIFIERS):
                     base = absolute(outer, name)[0]
-                    self._resources.setdefault(base, [pointer])
+                    self._resources.setdefault(base, pointer)
                 self._bases[pointer] = frozenset({outer, base})
                 self._add_anchors(schema, _Anchored(pointer, self._bases[pointer]))
                 pending += ((inner, value, base) for inner, value in children(pointer, schema))
@@ -182,7 +177,7 @@ class _LinkedSchemas:
 
     def schema(self, pointer: str) -> Mapping[str, Any]:
         """The schema at a pointer; empty if it is a boolean, or no schema is there."""
-        schema = self._documents.at(pointer)
+        schema = self._specified.at(pointer)
         return schema if isinstance(schema, dict) else {}
 
     def reached(self, *, only_certain: bool = False) -> Iterator[tuple[str, list[_Reference]]]:
@@ -221,6 +216,9 @@ class _LinkedSchemas:
         bases = self._bases.get(pointer, bases)
         for keyword in REFERENCES:
             for reference in _strings(schema, (keyword,)):
+                if (target := self._specified.target(pointer, reference)) is not None:
+                    _, base = self._specified.base(target)
+                    yield _Reference(keyword, target, frozenset({base}))
                 for uri, fragment in sorted({absolute(base, reference) for base in bases}):
                     yield from self._targets(keyword, uri, fragment)
 
@@ -229,9 +227,8 @@ class _LinkedSchemas:
         if fragment[:1] not in ("", "/"):
             for target, bases in self._anchors.get(fragment, ()):
                 yield _Reference(keyword, target, bases, is_certain=uri in bases)
-        else:
-            for resource in self._resources.get(uri, ()):
-                yield _Reference(keyword, f"{resource}{fragment}", frozenset({uri}))
+        elif uri in self._resources:
+            yield _Reference(keyword, f"{self._resources[uri]}{fragment}", frozenset({uri}))
         if keyword != "$ref":
             for target, bases in self._dynamic_anchors.get(fragment, ()):
                 yield _Reference(keyword, target, bases)

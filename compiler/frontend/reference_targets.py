@@ -8,7 +8,7 @@ Equal schemas may have one name: generators often write a named type out whereve
 never goes to the schema itself if that has no identifier, and mistakes the base of references in such others.
 
 `jsonschema_rs` takes some URIs for equal that are spelled differently, such as with a host in capitals. To
-others they lead nowhere, and cycles through them would not be seen here.
+others they are different names, or lead nowhere, and cycles through them would not be seen here.
 
 A schema counts as found if keywords hold it, from the root of a document down, or if it is a boolean.
 `contentSchema` is not such a keyword, since no validator applies it. But they find names in it.
@@ -32,6 +32,10 @@ _RECURSIVE_ANCHOR = ""
 """The name of the dynamic anchor of draft 2019-09, which has none."""
 _NOWHERE = "but there is no such schema", REGISTER
 _AMBIGUOUS = "but different schemas have this name", "Give each schema a name of its own."
+_HIDDEN = (
+    "in a document that has the URI of the schema itself, which goes before it",
+    "Register the document under a URI of its own.",
+)
 _UNPLACED = (
     "where no keyword holds schemas",
     "Move what it leads to under `$defs`, and refer to it there.",
@@ -98,6 +102,8 @@ class _Targets:
                 yield _UNPLACED
             elif not self._references.has_resource(pointer, uri):
                 yield _NOWHERE
+        elif self._references.is_hidden(target):
+            yield _HIDDEN
         elif target in self.schemas:
             yield from self._dynamic_faults(keyword, uri, target)
         elif isinstance(self._references.at(target), dict):

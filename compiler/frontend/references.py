@@ -8,19 +8,28 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
 
 from compiler.frontend.keywords import children, located, resolve, split_uri
 from toolspecs.bundle import absolute
 from toolspecs.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, identifier_keyword
 
+_DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
-class SchemaDocuments:
-    """A document, and the `documents` by URI that it may refer to; values in them by pointer."""
+
+class References:
+    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
+
+    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
+    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
+    ('/$defs/node', '/$defs/node')
+    """
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self.document = document
         self.documents = documents
         self._values: dict[str, Any] = {}
+        self._targets: dict[tuple[str, str], str | None] = {}
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
@@ -34,19 +43,6 @@ class SchemaDocuments:
         if inner.startswith("/") and parent in self._values:  # mostly so; from the root, the path is long
             return resolve(self._values[parent], f"/{token}")
         return resolve(self.documents.get(uri) if uri else self.document, inner)
-
-
-class References(SchemaDocuments):
-    """The references of a document, and of the `documents` by URI that it may refer to; it modifies neither.
-
-    >>> references = References({"$defs": {"node": {"$anchor": "n"}}}, {})
-    >>> references.target("/properties/a", "#n"), references.target("/properties/a", "#/$defs/node")
-    ('/$defs/node', '/$defs/node')
-    """
-
-    def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
-        super().__init__(document, documents)
-        self._targets: dict[tuple[str, str], str | None] = {}
 
     def target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
@@ -68,7 +64,13 @@ class References(SchemaDocuments):
         if not self._ambiguous_names:
             return False
         resource, fragment = absolute(self.base(pointer)[1], uri)
-        return not self._ambiguous_names.isdisjoint((resource, f"{resource}#{fragment}"))
+        names = resource, f"{resource}#{fragment}"
+        return not self._ambiguous_names.isdisjoint(map(_in_one_spelling, names))
+
+    def is_hidden(self, pointer: str) -> bool:
+        """Whether a pointer leads into a document whose URI is that of the schema, which goes before it."""
+        uri = split_uri(pointer)[0]
+        return uri != "" and uri == self._bases.get("")
 
     def _target(self, uri: str, fragment: str) -> str | None:
         is_anchor = fragment[:1] not in ("", "/")
@@ -97,10 +99,7 @@ class References(SchemaDocuments):
 
     @cached_property
     def _names(self) -> Mapping[str, list[str]]:
-        """The pointers of all schemas with an identifier or an anchor, and of each document, by their URI.
-
-        The identifier of the document itself is its own, also where another one is known by it.
-        """
+        """The pointers of all schemas with an identifier or an anchor, and of each document, by their URI."""
         names = {self._bases.get("", ""): [""]}
         for uri in self.documents:
             names.setdefault(uri, [_root(uri)])
@@ -109,18 +108,20 @@ class References(SchemaDocuments):
                 base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
                 anchors = (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor"))
                 uris = [f"{base}#{anchor}" for anchor in anchors if isinstance(anchor, str) and anchor]
-                has_own_name = bool(uri) and base != root and pointer != ""
+                has_own_name = bool(uri) and pointer != "" and (base, pointer) != (root, _root(root))
                 for name in [base, *uris] if has_own_name else uris:
                     names.setdefault(name, []).append(pointer)
         return names
 
     @cached_property
     def _ambiguous_names(self) -> frozenset[str]:
-        """The names that different schemas have; equal ones mean the same wherever they are."""
-        shared = {name: places for name, places in self._names.items() if len(places) > 1}
+        """The names, in one spelling, of different schemas; equal ones mean the same wherever they are."""
+        named: dict[str, list[str]] = {}
+        for name, places in self._names.items():
+            named.setdefault(_in_one_spelling(name), []).extend(places)
         return frozenset(
             name
-            for name, (first, *others) in shared.items()
+            for name, (first, *others) in named.items()
             if any(self._written(first) != self._written(other) for other in others)
         )
 
@@ -149,3 +150,18 @@ class References(SchemaDocuments):
 def _root(uri: str) -> str:
     """The pointer of a document."""
     return f"{uri}#" if uri else ""
+
+
+def _in_one_spelling(uri: str) -> str:
+    """One of the URIs that `jsonschema_rs` takes for equal to this one; rarely also to another one.
+
+    >>> _in_one_spelling("HTTPS://EXAMPLE.com:443/a/../b%7e#x")
+    'https://example.com/b~#x'
+    """
+    try:
+        parts = urlsplit(urljoin("https://relative.invalid/", unquote(uri)))
+    except ValueError:
+        return uri
+    port = _DEFAULT_PORTS.get(parts.scheme, "")
+    netloc = parts.netloc.lower().removesuffix(f":{port}").removesuffix(":")
+    return parts._replace(netloc=netloc, path=urljoin("/", f"/.{parts.path}")).geturl()

@@ -47,6 +47,38 @@ def test_a_schema_with_the_name_of_a_document_is_refused():
     assert compile_schema(schema, documents={URI: {"$id": URI, **INTEGER}}).accepts('{"p": 1}')
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "https://EXAMPLE.com/named",
+        "HTTPS://example.com/named",
+        "https://example.com:443/named",
+        "https://example.com/x/../named",
+        "https://example.com/%6eamed",
+        "./named",
+    ],
+)
+def test_a_name_that_another_schema_has_in_another_spelling_is_refused(spelling):
+    """Soundness: to `jsonschema_rs` it is one name, and the last schema has it; to Python's there are two."""
+    base = "https://example.com/"
+    named = {"a": {"$id": URI, **INTEGER}, "b": {"$id": spelling, **STRING}}
+    judges = Judges(refer(URI, **{"$id": base, "$defs": named}))
+    assert [judges.verdicts(text) for text in (b'{"p": 1}', b'{"p": "x"}')] == [(False, True), (True, False)]
+    for defined, documents in ((named, {}), ({"b": named["b"]}, {URI: INTEGER})):
+        with pytest.raises(UnsupportedSchema, match="different schemas have this name"):
+            compile_schema(refer(URI, **{"$id": base, "$defs": defined}), documents=documents)
+
+
+def test_a_schema_inside_a_document_with_the_name_of_the_document_is_refused():
+    """Soundness: to `jsonschema_rs` it is what the name means, to Python's `jsonschema` the document is."""
+    inside = {"$id": "https://example.com/x", "$defs": {"y": {"$id": URI, **STRING}}}
+    schema, documents = refer(URI), {URI: {**INTEGER, "$defs": {"x": inside}}}
+    judges = Judges(schema, documents)
+    assert [judges.verdicts(text) for text in (b'{"p": 1}', b'{"p": "x"}')] == [(False, True), (True, False)]
+    with pytest.raises(UnsupportedSchema, match="different schemas have this name"):
+        compile_schema(schema, documents=documents)
+
+
 def test_names_of_different_schemas_that_nothing_refers_to_are_no_matter():
     named = {"a": {"$id": URI, **INTEGER}, "b": {"$id": URI, **STRING}, "c": {"$id": OTHER, **INTEGER}}
     assert compile_schema(refer(OTHER, **{"$defs": named})).accepts('{"p": 1}')
@@ -67,6 +99,15 @@ def test_the_identifier_of_the_schema_is_its_own():
     for text, is_valid in (('{"p": 1}', True), ('{"p": "x"}', False)):
         assert compiled.accepts(text) is is_valid
         assert judges.verdicts(text.encode()) == (is_valid, is_valid)
+
+
+@pytest.mark.parametrize("reference", ["#x", f"{URI}#x", OTHER])
+def test_a_reference_into_a_document_with_the_uri_of_the_schema_is_refused(reference):
+    """Python's `jsonschema` does not find what it leads to, and `jsonschema_rs` panicked at the anchor."""
+    hidden = {"$defs": {"x": {"$anchor": "x", **INTEGER}, "y": {"$id": OTHER, **INTEGER}}}
+    with pytest.raises(UnsupportedSchema, match="in a document that has the URI of the schema") as refusal:
+        compile_schema(refer(reference, **{"$id": URI}), documents={URI: hidden})
+    assert refusal.value.pointer == "/properties/p/$ref"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +131,58 @@ def test_cycles_through_the_schema_are_found_though_a_document_has_its_uri(schem
     for known in (documents, {**documents, URI: {"$defs": {"x": {}}}}):
         with pytest.raises(UnsupportedSchema, match=said):
             compile_schema(schema, documents=known)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"$ref": URI}, "refers back to itself"),
+        ({"anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]}, "has no end"),
+    ],
+)
+def test_cycles_are_found_in_a_document_whose_uri_is_an_id_without_force(document, said):
+    """Soundness: the schema was looked at instead. The first was accepted; the last ended the process."""
+    with pytest.raises(UnsupportedSchema, match=said):
+        compile_schema({"id": URI, **refer(URI)}, documents={URI: document})
+
+
+CYCLE = {"$ref": URI}
+ENDLESS = {"anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (refer(URI, **{"$defs": {"a": {"$id": URI, **CYCLE}, "b": {"id": URI}}}), "refers back to itself"),
+        (refer(URI, **{"$defs": {"a": {"$id": URI, **ENDLESS}, "b": {"id": URI}}}), "has no end"),
+        (
+            refer(
+                URI,
+                **DRAFT_7,
+                definitions={
+                    "a": {"$id": URI, "allOf": [CYCLE]},
+                    "b": {"$id": URI, "$ref": "#/definitions/c"},
+                    "c": {},
+                },
+            ),
+            "refers back to itself",
+        ),
+        (
+            refer(
+                URI,
+                **{
+                    "$id": OTHER,
+                    "$defs": {"a": {"id": "https://a.example/", "$defs": {"b": {"$id": "named", **ENDLESS}}}},
+                },
+            ),
+            "has no end",
+        ),
+    ],
+)
+def test_cycles_are_found_beside_identifiers_without_force(schema, said):
+    """Soundness: these hid the schema that has the name. The endless ones ended the process."""
+    with pytest.raises(UnsupportedSchema, match=said):
+        compile_schema(schema)
 
 
 def test_up_to_draft_7_an_identifier_beside_ref_has_no_force():

@@ -77,6 +77,13 @@ def test_a_malformed_uri_is_told_where_it_is():
     assert refusal.suggestion == "Leave it out, or write a URI."
 
 
+def test_a_malformed_identifier_is_told_rather_than_what_refers_to_its_schema():
+    refusal = refused({"$id": "my tool", "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {}}})
+    assert (refusal.pointer, refusal.keyword) == ("/$id", "$id")
+    refusal = refused({"items": {"$ref": ID}}, documents={ID: {"items": {"$id": "a b"}}})
+    assert (refusal.pointer, refusal.keyword) == (f"{ID}#/items/$id", "$id")
+
+
 def test_a_malformed_schema_is_told_as_that_of_a_tool():
     refusal = refused({"items": {"type": "objec"}})
     assert (refusal.pointer, refusal.keyword) == ("/items/type", "type")

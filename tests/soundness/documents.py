@@ -191,14 +191,15 @@ class _Spreading:
         return self.rng.choice(spellings) + fragment
 
     def _encoded(self, pointer: str) -> str:
-        """A pointer as the fragment of a URI; some characters are encoded that need not be."""
-        return (
-            "/"
-            + "".join(  # without the first slash, jsonschema_rs reads a name
-                f"%{ord(char):02X}" if char.isascii() and self.rng.random() < 0.1 else quote(char, safe="/~$")
-                for char in pointer[1:]
-            )
+        """A pointer as the fragment of a URI; some characters are encoded that need not be.
+
+        The first slash stays: where it is encoded, jsonschema_rs reads a name.
+        """
+        encoded = (
+            f"%{ord(char):02X}" if char.isascii() and self.rng.random() < 0.1 else quote(char, safe="/~$")
+            for char in pointer[1:]
         )
+        return f"/{''.join(encoded)}"
 
     def _put(self, contents: dict[str, dict[str, Any]], place: Place, part: Any) -> None:
         holder = contents.setdefault(place.uri, {})
