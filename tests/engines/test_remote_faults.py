@@ -83,11 +83,12 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
     monkeypatch.setattr("runtime.engines.canary.NUM_LOOKS", 3)
     stand_in = StandIn(text, **faults)
     async with remote_over(text, stand_in, wait=False) as remote:
+        request = remote.request(await remote.grammar())  # now, as a busy machine takes long for it
         health = await remote.settled(lambda health: said in health.reason)
         assert not health.is_ready
         stand_in.bodies.clear()
         with pytest.raises(NoEngine, match="takes requests") as refused:
-            await events_of(remote, remote.request(await remote.grammar()))
+            await events_of(remote, request)
         assert said in str(refused.value)
         for name in faults:
             setattr(stand_in, name, getattr(StandIn(text), name))
