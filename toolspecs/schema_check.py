@@ -173,6 +173,7 @@ def _root_flaws(schema: dict[str, Any]) -> Iterator[Flaw]:
 _DOCUMENTS = "/documents"
 """The JSON pointer of the object that holds them."""
 BUILT_IN = "json-schema.org"
+"""The host of the URIs of the drafts' own schemas."""
 _URI = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, validate_formats=True)
 
 

@@ -13,7 +13,6 @@ import pytest
 from completions_server import StandIn
 from remote_engines import REQUEST, SETTINGS, WATCH, answering, events_of, load_text, remote_over, tokens_of
 
-from compiler.closing.segmentation import Segmentation
 from runtime.engines import engine_answer
 from runtime.engines.client import (
     MAX_TOKENS,
@@ -24,7 +23,6 @@ from runtime.engines.client import (
 )
 from runtime.engines.delivery import ChoiceDelivery
 from runtime.engines.event_stream import EventLimits, event_data
-from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import _served
 from runtime.engines.request_mark import PLUGIN_MISSING
 from runtime.engines.sent_grammars import PluginWatch
@@ -361,67 +359,6 @@ def test_cached_tokens_that_cannot_be_are_not_counted():
         delivery.note_cached(told, output)
         noted.append(delivery.num_cached)
     assert noted == [0, 2, 3]
-
-
-def llama_answering(text, *sent):
-    """A client of a llama-server that answers everything with these events."""
-
-    async def pieces():
-        for event in sent:
-            yield b"data: " + json.dumps(event).encode() + b"\n\n"
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
-    return LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
-
-
-@pytest.mark.parametrize("size", [MAX_RESPELLED, 1_000_000])
-async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_limit(
-    text, size, monkeypatch
-):
-    """A megabyte of text beside one token was spelled anew on the event loop, in 7 s and as many tokens."""
-    spelled = []
-    ids = Segmentation.ids
-    monkeypatch.setattr(Segmentation, "ids", lambda own, read: spelled.append(len(read)) or ids(own, read))
-    token_id = text.vocabulary.tokens.index(b"a")
-    sent = {"content": "a" * size, "tokens": [token_id], "stop": True, "stop_type": "limit"}
-    client = llama_answering(text, sent)
-    is_spelled = size <= MAX_RESPELLED
-    assert (await tokens_of(client) == [token_id]) is not is_spelled
-    assert spelled == [size] * is_spelled
-
-
-async def test_an_event_of_a_llama_server_has_no_more_tokens_than_were_asked_for(text):
-    """65,536 in an event of 133 kB stopped the event loop for a second and took 400 MB."""
-    end = {"stop": True, "stop_type": "limit"}
-    most = REQUEST.max_tokens
-    assert await tokens_of(llama_answering(text, {"tokens": [5] * most} | end)) == [5] * most
-    with pytest.raises(EngineBroke, match=f"an event has {most + 1} tokens, and {most} were asked for"):
-        await tokens_of(llama_answering(text, {"tokens": [5] * (most + 1)} | end))
-
-
-async def test_the_alternatives_of_a_token_that_comes_often_are_made_once(text):
-    top = [{"id": 5, "logprob": -0.5}, {"id": 6, "logprob": -1.5}]
-    probabilities = [{"id": 5, "logprob": -0.5, "top_logprobs": top}]
-    sent = {"tokens": [5, 5, 6], "completion_probabilities": probabilities, "stop": True}
-    async with llama_answering(text, sent).completion(REQUEST) as chunks:
-        [first, second, third] = (await anext(chunks)).tokens
-    assert first.top == ((5, -0.5), (6, -1.5))
-    assert second.top is first.top
-    assert third == SampledToken(6)
-
-
-async def test_a_long_event_of_a_llama_server_is_decoded_in_a_thread(text, monkeypatch):
-    read_in, chunk = [], LlamaClient._chunk
-
-    def noted(self, event):
-        read_in.append(threading.current_thread() is threading.main_thread())
-        return chunk(self, event)
-
-    monkeypatch.setattr(LlamaClient, "_chunk", noted)
-    short, long = ({"tokens": [5], "content": " " * size} for size in (1, 70_000))
-    client = llama_answering(text, short, long, short | {"stop": True, "stop_type": "limit"})
-    assert len(await tokens_of(client)) == 3
-    assert read_in == [True, False, True]
 
 
 def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
