@@ -22,6 +22,7 @@ from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.generation.allowance import AllowanceMiddleware
 from gateway.generation.completions import Completions
 from gateway.generation.stored_responses import StoredResponses
+from gateway.generation.tool_finder import ToolFinder
 from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.tool_vectors import Embedder, ToolVectors
 from gateway.http.headers import HttpRequest, RequestIds, name_methods
@@ -167,11 +168,10 @@ def _service_views(
     def services_of(catalog: Catalog, visible: Runtime, grant: Grant) -> Services:
         registry = Registry(catalog, grammars, runtime)
         completions = Completions(
-            catalog,
+            ToolFinder(catalog, searcher.of_tenant(grant.tenant)),
             grammars,
             visible,
             recorders.telemetry,
-            searcher.of_tenant(grant.tenant),
             max_choices=settings.max_choices,
             request_seconds=settings.request_seconds,
             tenant=grant.tenant,

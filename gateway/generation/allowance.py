@@ -15,7 +15,7 @@ from gateway.access.grants import GRANT, Grant
 from gateway.access.rate_limits import LimitKind, RateLimits, Reservation
 from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
-from gateway.generation.turn import Observer
+from gateway.generation.generation import Observer
 from gateway.http.headers import with_headers
 from gateway.http.problems import send_error
 from runtime.errors import DeadlineExceeded, GrammarTooSlow, RequestRefused

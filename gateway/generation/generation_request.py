@@ -8,6 +8,7 @@ from typing import Any
 
 from compiler.cache.grammar_cache import GrammarLookup
 from compiler.report import ReportEntry
+from gateway.generation.tool_finder import FoundTools
 from gateway.generation.turn import Turn
 from gateway.http.error_details import field_path
 from runtime.errors import PromptTooLong
@@ -45,19 +46,15 @@ def shown_tools(
 
 
 def generation_request(
-    turn: Turn,
-    model: ModelCard,
-    tools: tuple[Tool, ...],
-    lookup: GrammarLookup | None,
-    revisions: Iterable[Revision],
+    turn: Turn, model: ModelCard, found: FoundTools, lookup: GrammarLookup | None
 ) -> GenerationRequest:
-    """The generation request of a turn with joined tools; `lookup` has its grammar, if it has one."""
+    """The generation request of a turn with its tools; `lookup` has its grammar, if it has one."""
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
         messages=turn.messages,
         prompt=turn.prompt,
-        tools=shown_tools(turn, model, tools, revisions),
+        tools=shown_tools(turn, model, found.tools, found.revisions),
         constraint=lookup.grammar if lookup else None,
         recipe=lookup.recipe if lookup else None,
         sampling=sampling_of(turn, model),

@@ -13,9 +13,10 @@ from msgspec import Meta
 
 from gateway.errors import InvalidField
 from gateway.generation.allowance import allowance_of
+from gateway.generation.generation import Generation
 from gateway.generation.model_names import split_model
 from gateway.generation.stored_responses import StoredResponse, StoredResponses, is_continuing
-from gateway.generation.turn import Generation, Turn
+from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import MESSAGES, note_names, wire_name
@@ -84,7 +85,7 @@ async def _answer(
         arrived=context.arrived,
     )
     generation = await unless_gone(request, starting, discard=Generation.aclose)
-    without_effect = (wire_name(request.scope, name) for name in generation.ignored)
+    without_effect = (wire_name(request.scope, name) for name in generation.prepared.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
     if wire_request.turn.is_streamed:

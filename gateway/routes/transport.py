@@ -12,7 +12,7 @@ import msgspec
 from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
 
-from gateway.generation.turn import Generation
+from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
 from gateway.http.json_body import read_json
 from gateway.http.problems import Problem, problem_of

@@ -7,7 +7,7 @@ import secrets
 
 import msgspec
 
-from gateway.generation.turn import Generation
+from gateway.generation.generation import Generation
 from runtime.events import GenerationStats, TokenLogprob, num_rescued
 from toolspecs.json_value import JSON
 from toolspecs.tool import ToolSearchResult
@@ -63,11 +63,12 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
 
     The inspected tokens that a stream has sent already are left out.
     """
-    toolsets = [{"name": r.name, "revision": r.number} for r in generation.toolsets]
+    prepared = generation.prepared
+    toolsets = [{"name": r.toolset.name, "revision": r.number} for r in prepared.found.revisions]
     only: JSON = toolsets[0] if len(toolsets) == 1 else {}
     stats = [finished.stats for finished in generation.finished]
     in_order = sorted(generation.finished, key=lambda finished: finished.choice)
-    lookup = generation.lookup
+    lookup = prepared.lookup
     shown_lookup = lookup if generation.tells_grammar_source else None
     tokens = generation.inspected.take() if generation.inspected else []
     return {
@@ -80,8 +81,8 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
         "rescued_tokens": num_rescued(stats),
-        "dropped_messages": generation.num_dropped,
-        "tool_search": _search_json(generation.search_result),
+        "dropped_messages": prepared.num_dropped,
+        "tool_search": _search_json(prepared.found.search_result),
         "selections": [_selection_json(f.choice, f.stats) for f in in_order if f.stats.selection],
         **({"tokens": tokens} if tokens else {}),
     }

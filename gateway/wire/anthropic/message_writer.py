@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.generation.turn import Generation
+from gateway.generation.generation import Generation
 from gateway.http.problems import Problem, anthropic_error
 from gateway.wire.answer_parts import extension
 from runtime.events import (
@@ -164,7 +164,7 @@ class MessageWriter:
             "id": f"msg_{self._generation.request_id}",
             "type": "message",
             "role": "assistant",
-            "model": self._generation.model_id,
+            "model": self._generation.prepared.model.model_id,
             "content": content,
         }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gateway.generation.turn import Generation
+from gateway.generation.generation import Generation
 from gateway.http.problems import Problem, openai_error
 from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
@@ -178,7 +178,7 @@ class _ChoiceBuilder:
 
 def finish_reason(finished: Finished, generation: Generation) -> str:
     """The API's finish reason; it is `stop` after the choice of a function by name."""
-    if finished.reason is FinishReason.TOOL_CALLS and generation.is_named:
+    if finished.reason is FinishReason.TOOL_CALLS and generation.prepared.found.tool_choice.is_named:
         return "stop"
     return finished.reason.value
 
@@ -188,9 +188,9 @@ def _envelope(generation: Generation, kind: str) -> JSON:
         "id": f"chatcmpl-{generation.request_id}",
         "object": kind,
         "created": int(time.time()),
-        "model": generation.model_id,
+        "model": generation.prepared.model.model_id,
         "service_tier": "default",
-        "system_fingerprint": generation.fingerprint,
+        "system_fingerprint": generation.prepared.fingerprint,
     }
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.errors import InvalidField
-from gateway.generation.turn import Generation
+from gateway.generation.generation import Generation
 from gateway.http.json_body import convert
 from gateway.http.problems import Problem, openai_error
 from gateway.wire.answer_parts import extension, usage
@@ -148,8 +148,8 @@ class TextCompletionWriter:
             "id": f"cmpl-{generation.request_id}",
             "object": "text_completion",
             "created": int(time.time()),
-            "model": generation.model_id,
-            "system_fingerprint": generation.fingerprint,
+            "model": generation.prepared.model.model_id,
+            "system_fingerprint": generation.prepared.fingerprint,
         }
         self._offsets = [0] * generation.num_choices
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.generation.turn import Generation
+from gateway.generation.generation import Generation
 from gateway.http.problems import Problem
 from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
@@ -229,13 +229,13 @@ class ResponseWriter:
             "status": status,
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "model": self._generation.model_id,
+            "model": self._generation.prepared.model.model_id,
             "output": list(self._output),
             "background": False,
             "service_tier": "default",
             "store": self._is_stored,
             **self._echoed,
-            **{name: getattr(self._generation.sampling, name) for name in _SAMPLING},
+            **{name: getattr(self._generation.prepared.request.sampling, name) for name in _SAMPLING},
             "usage": self._usage() if is_over else None,
             "callgate": extension(self._generation) if is_over else None,
         }
