@@ -91,7 +91,7 @@ class Engine:
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.sampler = StepSampler(self.masks, self.scheduler)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward, slow.has_time)
-        self.populations = EnginePopulations(self.scheduler, runner.cache, self._begin)
+        self.populations = EnginePopulations(self.scheduler, runner.cache, self._begin, self._write_chosen)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self.num_steps = 0
@@ -209,6 +209,10 @@ class Engine:
         if output.tokens or output.is_last:
             self._ready.append(output)
 
+    def _write_chosen(self, sequence: Sequence, token: SampledToken) -> None:
+        """Write a token that a population has chosen."""
+        self._ready.append(self._extend(sequence, token))
+
     def _write_first_forced(self, sequence: Sequence) -> Output:
         tokens = self.writer.write_forced(sequence)
         return self._output(sequence, tokens) if tokens else Output(sequence)
@@ -277,8 +281,8 @@ class Engine:
         return self._isolated(sequence, lambda: self._write_sampled(sequence, token))
 
     def _write_sampled(self, sequence: Sequence, token: SampledToken) -> Output:
-        if sequence.parting_seeds and sequence.population is not None:
-            sequence.population.part(sequence, self.populations)
+        if sequence.population is not None:
+            sequence.population.before_token(sequence, token, self.populations)
         tokens = self.writer.write_sampled(sequence, token)
         return self._output(sequence, tokens) if tokens else Output(sequence)
 

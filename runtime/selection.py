@@ -13,13 +13,12 @@ class Selection:
     """How an answer is selected from at most `size` sequences; 1 leaves no choice.
 
     `accept` and `particles` are populations of the engine (`runtime.decoding.population`). `draft`, and
-    `accept` where the engine has none, are requests one after another (`runtime.drafting`). Particles are
-    selected by weight; with `takes_best`, and at temperature 0, the most likely one is.
+    `accept` where the engine has none, are requests one after another (`runtime.drafting`). At temperature 0,
+    `particles` stands for a search for the most likely output.
     """
 
     strategy: SelectionStrategy = "accept"
     size: int = 1
-    takes_best: bool = False
 
     @property
     def needs_chance(self) -> bool:

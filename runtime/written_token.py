@@ -1,11 +1,12 @@
 """The tokens of an output, and `write`, which advances its matcher and its closer by one token."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from compiler.output_parts import OutputPart, TextPart
-from runtime.inspection import Cause, Inspection
+from runtime.inspection import Candidate, Cause, Inspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,23 @@ def forced_token(token_id: int, num_logprobs: int | None, cause: Cause | None = 
     if num_logprobs is None:
         return SampledToken(token_id, inspection=inspection)
     return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else (), inspection)
+
+
+def other_token(token: SampledToken, token_id: int, logprob: float, allowed_mass: float) -> SampledToken:
+    """The token that could have been sampled instead of `token`, told in the same detail.
+
+    `logprob` is its log probability among the allowed tokens, which have `allowed_mass` together.
+    """
+    inspection = token.inspection
+    if inspection and all(candidate.token_id != token_id for candidate in inspection.candidates):
+        candidate = Candidate(token_id, allowed_mass * math.exp(logprob), is_removed=False)
+        inspection = replace(inspection, candidates=(*inspection.candidates, candidate))
+    return replace(
+        token,
+        token_id=token_id,
+        logprob=None if token.logprob is None else logprob,
+        inspection=inspection,
+    )
 
 
 def write(token: SampledToken, matcher: Matcher | None, closer: Closer | None) -> WrittenToken | None:

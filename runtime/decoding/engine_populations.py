@@ -10,6 +10,7 @@ from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Population, Sequence
+from runtime.written_token import SampledToken
 
 logger = logging.getLogger(__name__)
 
@@ -20,10 +21,17 @@ class EnginePopulations:
     `begin` writes what the grammar forces after the prompt of a new member.
     """
 
-    def __init__(self, scheduler: Scheduler, cache: KVCache, begin: Callable[[Sequence], None]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        cache: KVCache,
+        begin: Callable[[Sequence], None],
+        extend: Callable[[Sequence, SampledToken], None],
+    ) -> None:
         self._scheduler = scheduler
         self._cache = cache
         self._begin = begin
+        self._extend = extend
 
     def select(self, outputs: Iterable[Output]) -> Iterator[Output]:
         """The outputs, but those of a population are held back until it has selected a sequence."""
@@ -65,6 +73,11 @@ class EnginePopulations:
     def resume(self, sequence: Sequence) -> None:
         """Queue a parked sequence again."""
         self._scheduler.resume(sequence)
+
+    def resume_with(self, sequence: Sequence, token: SampledToken) -> None:
+        """Queue a parked sequence again, and write a token that it could have sampled."""
+        self._scheduler.resume(sequence)
+        self._extend(sequence, token)
 
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
         """Copy a sequence with another seed, on the same pages if possible."""

@@ -5,6 +5,7 @@ sequence writes the same tokens whatever other sequences share its batches.
 """
 
 import hashlib
+import math
 import struct
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -98,6 +99,22 @@ def record_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[
     drawn_probabilities = probabilities[list(rows)].gather(1, columns[:, None])[:, 0].tolist()
     for weight, probability in zip(weights, drawn_probabilities, strict=True):
         weight.drawn_probability = probability
+
+
+def record_runners_up(
+    probabilities: Tensor, sequences: list[Sequence], tokens: list[SampledToken | None]
+) -> None:
+    """Record the most probable tokens beside the sampled one, where a population wants them.
+
+    `probabilities` is [len(sequences), num_columns]. Of equally probable tokens, those with lower ids count.
+    """
+    for row, sequence, token in zip(probabilities, sequences, tokens, strict=True):
+        if not sequence.num_runners_up or token is None:
+            continue
+        ids = _most_probable(row[None], min(sequence.num_runners_up + 1, len(row)))[0]
+        pairs = zip(ids.tolist(), row[ids].log().tolist(), strict=True)
+        others = [(i, value) for i, value in pairs if i != token.token_id and value > -math.inf]
+        sequence.runners_up = tuple(others[: sequence.num_runners_up])
 
 
 def seeded_uniform(seed: int, choice: int, position: int) -> float:

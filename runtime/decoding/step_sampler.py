@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from runtime.decoding.masks import TokenMasks
-from runtime.decoding.sampling import adjust, own_probabilities, record_drawn, sample
+from runtime.decoding.sampling import adjust, own_probabilities, record_drawn, record_runners_up, sample
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Sequence, SequenceStatus
@@ -56,6 +56,7 @@ class StepSampler:
         masked = self._masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
         record_drawn(masked.probabilities, sequences, tokens)
+        record_runners_up(masked.probabilities, sequences, tokens)
         if rows := self._masks.note(masked, sequences):
             recomputed = self._sample_recomputed(logits[rows], [sequences[row] for row in rows])
             for row, token in zip(rows, recomputed, strict=True):
@@ -68,6 +69,7 @@ class StepSampler:
         probabilities = self._masks.recompute(logits, sequences)
         tokens = sample(probabilities, sequences)
         record_drawn(probabilities, sequences, tokens)
+        record_runners_up(probabilities, sequences, tokens)
         return tokens
 
     def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:

@@ -26,7 +26,7 @@ from runtime.request import RequestTimes, Sampling
 from runtime.scheduling.token_counts import TokenCounts
 from runtime.scheduling.weights import Weight
 from runtime.selection import SelectionStrategy
-from runtime.written_token import WrittenToken
+from runtime.written_token import SampledToken, WrittenToken
 
 
 class SequenceStatus(Enum):
@@ -123,6 +123,10 @@ class Sequence:
     """The seeds of other draws of its population that have written the same tokens so far."""
     parting_seeds: tuple[int, ...] = ()
     """Those of them that have sampled another next token."""
+    num_runners_up: int = 0
+    """How many of the most probable other tokens of each step its population wants."""
+    runners_up: tuple[tuple[int, float], ...] = ()
+    """Those beside the token that it writes next, with their log probabilities, the most probable first."""
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
@@ -296,6 +300,9 @@ class PopulationHost(Protocol):
     def resume(self, sequence: Sequence) -> None:
         """Queue a parked sequence again."""
 
+    def resume_with(self, sequence: Sequence, token: SampledToken) -> None:
+        """Queue a parked sequence again, and write a token that it could have sampled."""
+
     def copy(self, sequence: Sequence, seed: int) -> Sequence:
         """Begin a copy of a member, with another seed."""
 
@@ -339,13 +346,13 @@ class Population(ABC):
         """All that a member has written."""
         return tuple(self._written[sequence])
 
-    def part(self, sequence: Sequence, host: PopulationHost) -> None:
-        """Set a copy of a member aside for those of its draws that have sampled another token."""
-        seed, *others = sequence.parting_seeds
-        twin = host.set_aside(sequence, seed)
-        twin.other_seeds = tuple(others)
-        sequence.other_seeds = tuple(s for s in sequence.other_seeds if s not in sequence.parting_seeds)
-        sequence.parting_seeds = twin.parting_seeds = ()
+    def before_token(  # noqa: B027 - most populations need nothing
+        self, sequence: Sequence, token: SampledToken, host: PopulationHost
+    ) -> None:
+        """Called when a member has sampled a token, before that is written."""
+
+    def _add_copy(self, twin: Sequence, sequence: Sequence) -> None:
+        """Add a copy of a member, which has written what that has written."""
         self.members.append(twin)
         self._written[twin] = list(self._written[sequence])
 

@@ -19,6 +19,7 @@ from runtime.scheduling.sequence import Sequence
 from runtime.scheduling.weights import Weight
 from runtime.selection import Selection
 from runtime.settings import EngineSettings
+from runtime.study.best_of import BestOf
 from runtime.study.judging import Judgement, judge
 from runtime.study.output_grammars import AllowsEverything, OutputGrammar
 from runtime.study.questions import Question
@@ -27,7 +28,7 @@ from runtime.study.studied_model import StudiedModel
 
 ATTEMPT_SEEDS = 1 << 32
 """The distance between the seeds of one attempt and the next."""
-_MOST_TOGETHER = max(strategy.selection.size for strategy in STRATEGIES)
+_MOST_TOGETHER = max(max(strategy.selection.size, strategy.num_compared) for strategy in STRATEGIES)
 """The most sequences that one answer is selected from."""
 
 
@@ -105,16 +106,21 @@ class AskedQuestion:
 
     def _first(self, prompt: list[int], attempt: int, draft: Draft | None) -> Sequence:
         """The sequence that an attempt begins with; of a population, if its answer is selected."""
-        selection = self.strategy.selection
-        if not (self.temperature or selection.takes_best):
+        selection, num_compared = self.strategy.selection, self.strategy.num_compared
+        if selection.needs_chance and not self.temperature:
             selection = Selection()
+        is_weighed = max(selection.size, num_compared) > 1
         seed = self.number + attempt * ATTEMPT_SEEDS
 
         def sequence(number: int, max_tokens: int) -> Sequence:
-            return self._sequence(prompt, attempt, draw_seed(seed, number), max_tokens, selection)
+            return self._sequence(prompt, attempt, draw_seed(seed, number), max_tokens, is_weighed=is_weighed)
 
         first = sequence(0, self.max_tokens)
-        first.population = population_of(first, selection, sequence)
+        first.population = (
+            BestOf(first, num_compared, sequence)
+            if num_compared > 1
+            else population_of(first, selection, sequence)
+        )
         if draft is not None:
             assert first.matcher is not None, "drafts are of a grammar"
             first.matcher = draft.follow(first.matcher, self.subject.vocabulary.tokens)
@@ -122,7 +128,7 @@ class AskedQuestion:
         return first
 
     def _sequence(
-        self, prompt: list[int], attempt: int, seed: int, max_tokens: int, selection: Selection
+        self, prompt: list[int], attempt: int, seed: int, max_tokens: int, *, is_weighed: bool
     ) -> Sequence:
         is_thinking = self.subject.has_begun_to_think(prompt)
         return Sequence(
@@ -133,7 +139,7 @@ class AskedQuestion:
             seed=seed,
             matcher=self.grammar.matcher(is_thinking=is_thinking),
             closer=self.grammar.closer(is_thinking=is_thinking),
-            weight=Weight(len(prompt)) if selection.size > 1 else None,
+            weight=Weight(len(prompt)) if is_weighed else None,
         )
 
     def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Judgement:

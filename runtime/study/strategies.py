@@ -98,9 +98,9 @@ class Strategy:
     argument `ignored` is not judged. If the strategy `complains`, further attempts are shown the last one and
     what was wrong with it; otherwise they get the same prompt. Seeds depend on the question and the attempt
     only, so that all strategies sample with the same random numbers. The answer is selected from several
-    sequences as `selection` says; at temperature 0 only where that takes the best. With a `draft`, the first
-    of two attempts is written without the mask, and is the answer if it is valid token for token. The second
-    attempt is shown the draft, or not.
+    sequences as `selection` says, or is the most likely of `num_compared`. With a `draft`, the first of two
+    attempts is written without the mask, and is the answer if it is valid token for token. The second attempt
+    is shown the draft, or not.
     """
 
     name: str
@@ -113,6 +113,7 @@ class Strategy:
     complains: bool = False
     thinks: bool = False
     selection: Selection = _NO_SELECTION
+    num_compared: int = 1
     draft: Literal["shown", "not shown"] | None = None
 
     @property
@@ -150,10 +151,16 @@ STRATEGIES = (
         selection=Selection("particles", 4),
     ),
     Strategy(
+        "particles_8",
+        "Callgate, 8 particles",
+        grammar=output_grammars.callgate,
+        selection=Selection("particles", 8),
+    ),
+    Strategy(
         "best",
         "Callgate, best of 4 by likelihood",
         grammar=output_grammars.callgate,
-        selection=Selection("particles", 4, takes_best=True),
+        num_compared=4,
     ),
     Strategy(
         "draft",

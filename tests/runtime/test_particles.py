@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selected import distribution, run, selected, selected_sequence, text_of
 
-from runtime.decoding.population import systematic_copies, weight_shares
+from runtime.decoding.members import weight_shares
+from runtime.decoding.particles import systematic_copies
 from runtime.errors import GenerationFailed
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Sequence
@@ -122,21 +123,6 @@ def test_a_copied_page_has_what_the_other_had(make_engine, without_copies):
     copied = written()
     without_copies()
     assert written() == copied
-
-
-def test_at_temperature_0_the_most_likely_is_selected():
-    """A mask that takes the best token at each step writes `aa`; the best text is `bb`."""
-    assert max(toy_model.TEXTS, key=toy_model.probability) == "bb"
-    outputs = selected(particles(16), 48, temperature=0.0)
-    assert distribution(outputs)["bb"] > 0.8  # 0.93 on average
-    for output in outputs:
-        members = output.sequence.population.members
-        likely = [member.weight.log_likelihood for member in members]
-        assert output.sequence.weight.log_likelihood == max(likely)
-        assert bytes(members[0].output_ids[1:-2]) == b"aa"
-        for member, log in zip(members, likely, strict=True):
-            text = bytes(member.output_ids[1:-2]).decode()
-            assert log == pytest.approx(math.log(toy_model.probability(text)), abs=1e-4)
 
 
 def test_a_particle_that_fails_ends_its_choice():

@@ -9,7 +9,7 @@ import toy_model
 from selected import HESITANT, distribution, run, selected, selected_sequence, text_of
 
 from compiler import compile_schema
-from runtime.decoding.population import DECISIONS, SELECTION
+from runtime.decoding.members import DECISIONS, SELECTION
 from runtime.decoding.sampling import draw_seed, seeded_uniform
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.scheduling.batch import MAX_FORCED_ROWS
@@ -145,7 +145,7 @@ def test_once_half_of_the_time_has_passed_no_more_draws_are_begun(monkeypatch, n
     while len(sequence.population.members) < num_members:
         assert engine.step() == []
     late = time.monotonic() + 3601
-    monkeypatch.setattr("runtime.decoding.population.time.monotonic", lambda: late)
+    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: late)
     outputs = [output for _ in range(20) for output in engine.step()]
     assert [type(output.error) for output in outputs] == [type(None)]
     assert text_of(outputs[0]) in toy_model.TEXTS

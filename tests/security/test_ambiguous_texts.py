@@ -21,7 +21,7 @@ from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
-from runtime.decoding.population import Particles
+from runtime.decoding.particles import Particles
 from runtime.decoding.sampling import draw_seed
 from runtime.decoding.token_writer import TokenWriter
 from runtime.errors import GrammarTooSlow
