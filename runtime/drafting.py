@@ -4,7 +4,7 @@ draft     The model writes a draft without a mask (`runtime.draft`). A valid dra
           answer is written anew under the mask, with the draft in the prompt.
 accept    At most `size - 1` drafts are drawn, each given up where it leaves the grammar. The first that is
           valid is the answer. If none is, the answer is drawn under the mask. This is for engines that do not
-          weigh what they write; `runtime.decoding.population.RejectionSampling` does it inside the engine.
+          weigh what they write; `runtime.decoding.rejection_sampling` does it inside the engine.
 
 A valid draft is an exact draw from the model's own distribution among valid outputs. Let `d` be the total
 variation distance of masked answers from that distribution, and `p` the probability that a draft is valid.

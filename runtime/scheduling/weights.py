@@ -38,7 +38,7 @@ class Weight:
     drawn_probability: float = 1.0
     """The probability of the step's token among the allowed ones."""
     log_resampled: float = 0.0
-    """What resampling has added to `log_product` (`runtime.decoding.population.Particles`)."""
+    """What resampling has added to `log_product` (`runtime.decoding.particles`)."""
     log_likelihood: float = 0.0
     """The logarithm of the product of all `q`: how likely the output is for the model."""
 
