@@ -56,6 +56,20 @@ async def test_every_choice_is_selected_by_itself_and_seeded(runtime, selection)
     assert calls_of(first, 0) != calls_of(first, 1)
 
 
+async def test_at_temperature_0_particles_find_the_same_with_every_seed(runtime):
+    asked = {"constraint": await linked(runtime, "required"), "max_tokens": 60, "temperature": 0.0}
+    selection = Selection("particles", 4)
+    first, again = [
+        await events_of(runtime, request(f"r{seed}", seed=seed, selection=selection, **asked))
+        for seed in (1, 2)
+    ]
+    assert calls_of(first) == calls_of(again)
+    assert_valid(calls_of(first))
+    assert 1 < first[-1].stats.selection.num_draws <= 4
+    plain = await events_of(runtime, request(selection=Selection(), **asked))
+    assert plain[-1].stats.selection is None
+
+
 async def test_nothing_comes_before_it_is_selected(runtime):
     constraint = await linked(runtime, "required")
     asked = request(constraint=constraint, selection=ACCEPT, max_tokens=60, is_streamed=True)
