@@ -29,8 +29,28 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, ToolChoice
 
 
+class _DispatchedGrammar:
+    """A grammar whose matchers and closers start where its dispatcher begins an output."""
+
+    prepared: PreparedVocabulary
+    dispatcher: OutputDispatcher
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary it is compiled for."""
+        return self.prepared.vocabulary
+
+    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
+        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
+        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+
+    def closer(self, *, is_thinking: bool = False) -> Closer:
+        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
+        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
+
+
 @dataclass(frozen=True, eq=False)
-class LinkedGrammar:
+class LinkedGrammar(_DispatchedGrammar):
     r"""What a toolset's outputs may be: text, calls, thoughts; immutable and shared.
 
         >>> grammar = compile_toolset([pay], tool_choice="required")
@@ -49,13 +69,7 @@ class LinkedGrammar:
     tool_choice: ToolChoice
     is_parallel: bool
     dispatcher: OutputDispatcher = field(repr=False)
-    """The fixed part that its matchers and closers share."""
     answer: CompiledFormat | None = field(default=None, repr=False)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary it is compiled for."""
-        return self.prepared.vocabulary
 
     @cached_property
     def digest(self) -> str:
@@ -71,21 +85,13 @@ class LinkedGrammar:
         parts = [*(self.units[name] for name in self.names), *([self.answer] if self.answer else [])]
         return any(part.may_search for part in parts)
 
-    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
-        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
-        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
-
-    def closer(self, *, is_thinking: bool = False) -> Closer:
-        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
-        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
-
     def parameter_types(self, name: str) -> ParameterTypes:
         """What a reader may take the tagged parameters of a tool for."""
         return self.units[name].types
 
 
 @dataclass(frozen=True, eq=False)
-class FramedFormat:
+class FramedFormat(_DispatchedGrammar):
     """An answer in a response format, and what models of a syntax write around it; immutable and shared.
 
     A model that thinks does so first, in free text. A model that frames its messages writes the answer into
@@ -97,11 +103,6 @@ class FramedFormat:
     prepared: PreparedVocabulary
     dispatcher: OutputDispatcher = field(repr=False)
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary it is compiled for."""
-        return self.prepared.vocabulary
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 over what the language depends on."""
@@ -112,14 +113,6 @@ class FramedFormat:
     def may_search(self) -> bool:
         """Whether a mask or a completion of the answer may take long to find."""
         return self.answer.may_search
-
-    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
-        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
-        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
-
-    def closer(self, *, is_thinking: bool = False) -> Closer:
-        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
-        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
 
     def parameter_types(self, name: str) -> ParameterTypes:  # noqa: ARG002 - the protocol's
         """No tool is called."""
