@@ -7,7 +7,7 @@ and tokens that straddle their borders.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -146,6 +146,7 @@ def link(
         UnsupportedSchema: an answer could not be told from a thought or a call.
     """
     names = _chosen(units, tool_choice)
+    _check_names(names, syntax)
     if tool_choice.mode is not ChoiceMode.AUTO or not names:
         answer = None
     if answer is not None:
@@ -189,6 +190,19 @@ def link_format(
         prepared.vocabulary, {}, start=start, boundary=None, call_text=call_text, thought=thought
     )
     return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
+
+
+def _check_names(names: Sequence[str], syntax: Syntax) -> None:
+    """Refuse tools whose names a reader would not find in a call.
+
+    Raises:
+        UnsupportedToolset: a name cannot be written in a call.
+    """
+    reason = f"cannot be written in a call in the syntax {syntax.name!r}"
+    refusal = UnsupportedSchema("", "name", reason, "Rename the tool.")
+    unspeakable = [(name, refusal) for name in names if not syntax.can_spell(name)]
+    if unspeakable:
+        raise UnsupportedToolset(unspeakable)
 
 
 def _check_answer(answer: CompiledFormat, syntax: Syntax, *, with_calls: bool = False) -> None:
@@ -252,12 +266,9 @@ class _DispatchBuilder:
         self._vocabulary = prepared.vocabulary
         self._starts = argument_starts(syntax, prepared.vocabulary)
         self._units = units
-        unspeakable = [name for name in names if not syntax.can_spell(name)]
-        if unspeakable:
-            reason = f"cannot be written in a call in the syntax {syntax.name!r}"
-            refusal = UnsupportedSchema("", "name", reason, "Rename the tool.")
-            raise UnsupportedToolset([(name, refusal) for name in unspeakable])
-        self._after_begin = self._headers("") if not syntax.messages else None
+        self._after_begin = None
+        if not syntax.messages:
+            self._after_begin = self._headers([("", after) for _, after in syntax.headers])
         lead = None
         if is_parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
@@ -295,19 +306,21 @@ class _DispatchBuilder:
         frames = [frame for frame in self._syntax.messages if has_last or not frame.is_last]
         if answer is not None:
             frames = [frame for frame in frames if frame.is_last or frame.is_thought]
-        leads = {frame: self._lead_after(frame) for frame in frames}
-        texts = {
-            frame: self._text_until(
-                frame.end, leads[frame], may_stop=frame.is_last, is_thought=frame.is_thought
-            )
+        targets = {
+            frame: answer if answer is not None and frame.is_last else self._text_of(frame)
             for frame in frames
-            if answer is None or not frame.is_last
         }
-        begins = [(self._spelled(frame.begin), texts.get(frame) or answer) for frame in frames]
-        headers = self._headers(None, [(begin, target) for begin, target in begins if target is not None])
-        for frame, text in texts.items():
-            text.exit = None if frame.is_last else self._state(headers, leads[frame], None)
+        begins = [(self._spelled(frame.begin), target) for frame, target in targets.items()]
+        headers = self._headers(self._syntax.headers, begins)
+        for frame, target in targets.items():
+            if isinstance(target, FreeText) and not frame.is_last:
+                target.exit = self._state(headers, self._lead_after(frame), None)
         return self._state(headers, b"", None)
+
+    def _text_of(self, frame: MessageFrame) -> FreeText:
+        """The text of a message, without an exit."""
+        lead = self._lead_after(frame)
+        return self._text_until(frame.end, lead, may_stop=frame.is_last, is_thought=frame.is_thought)
 
     def _lead_after(self, frame: MessageFrame) -> bytes | None:
         """What is written between a message's text and the next header; None if nothing follows the text."""
@@ -315,17 +328,16 @@ class _DispatchBuilder:
             return None
         return self._spelled(frame.end + self._syntax.message_separator)
 
-    def _headers(self, begin: str | None, others: Sequence[tuple[bytes, HeaderTarget]] = ()) -> Headers:
-        """The headers of calls, and others; `begin` None: with what the syntax writes before the names."""
-        affixes = [
-            (self._spelled(before if begin is None else begin), self._spelled(after))
-            for before, after in self._syntax.headers
-        ]
+    def _headers(
+        self, affixes: Iterable[tuple[str, str]], others: Sequence[tuple[bytes, HeaderTarget]] = ()
+    ) -> Headers:
+        """The headers of calls, with each pair of texts before and after each name; and other headers."""
+        spelled_affixes = [(self._spelled(before), self._spelled(after)) for before, after in affixes]
         starts = [b""] if self._syntax.after_name else [bytes([start]) for start in self._starts]
         spelled: list[tuple[bytes, HeaderTarget]] = [
             (before + self._syntax.spell_name(name).encode() + after + start, name)
             for name in self._names
-            for before, after in affixes
+            for before, after in spelled_affixes
             for start in starts
         ]
         try:
@@ -335,10 +347,8 @@ class _DispatchBuilder:
             raise UnsupportedToolset([("", refusal)]) from error
 
     def _state(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> DispatchState:
-        index = self._index
-        return DispatchState(
-            index, headers, lead=lead, closing=closing, starts=self._starts, enters=self._enters
-        )
+        starts, enters = self._starts, self._enters
+        return DispatchState(self._index, headers, lead=lead, closing=closing, starts=starts, enters=enters)
 
     def _enters(self, name: str, rest: bytes) -> bool:
         """Whether an output can go on with `rest` from the beginning of a tool's unit on."""
