@@ -31,7 +31,7 @@ MARKER_START = chr(_SENTINEL_START)
 MARKER_BYTES = 7
 """The length of a sentinel."""
 KEY_MARK = "\x0e"
-"""The character that grammars read after a marked key (`compiler.guard.plan`); no token contains it."""
+"""The character that grammars read after a marked key (`compiler.guard.key_marks`); no token contains it."""
 _SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace
 _SENTINEL = re.compile(rb"\x01[\x0e-\x1d]{6}")
 _RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}

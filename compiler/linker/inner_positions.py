@@ -65,7 +65,7 @@ class InUnit(Position):
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Allow the tokens that end the unit here."""
         bitmask[row, -1] &= self.unit.prepared.index.last_word
-        self._boundary.add(self.matcher, bitmask[row], self._as_read)
+        self._boundary.add(self.matcher, bitmask[row], self._marked)
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
@@ -74,7 +74,7 @@ class InUnit(Position):
             if guard_state is None and self.guard_state is not None:
                 return None
             return self._after(token, guard_state)
-        rest = self._boundary.leave(self.matcher, token_id, self._as_read)
+        rest = self._boundary.leave(self.matcher, token_id, self._marked)
         if rest is None:
             return None
         if self.guard_state is not None and self.guard_state.read(token) is None:
@@ -87,8 +87,8 @@ class InUnit(Position):
         guard_state = self.guard_state and self.guard_state.fork()
         return replace(self, matcher=self.matcher.fork(), guard_state=guard_state)
 
-    def _as_read(self, text: bytes) -> bytes:
-        """The text as the grammar reads it here."""
+    def _marked(self, text: bytes) -> bytes:
+        """A text that follows here, with its key marks."""
         return text if self.guard_state is None else self.guard_state.marked(text)
 
     def _after(self, token: bytes, guard_state: GuardState | None) -> Position | None:
@@ -126,7 +126,7 @@ class InUnit(Position):
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
         text = forced_text(self.matcher, self.guard_state)
-        if not text or not self.matcher.accept_string(self._as_read(text)):
+        if not text or not self.matcher.accept_string(self._marked(text)):
             return b""
         is_over = self.matcher.is_completed()
         self.matcher.rollback(1)

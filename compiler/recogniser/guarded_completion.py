@@ -7,7 +7,6 @@ elements can run out, the search may not end by itself, so it has a budget.
 
 import heapq
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -15,7 +14,8 @@ from typing import NamedTuple
 
 from compiler.errors import UnsupportedGrammar
 from compiler.guard.cursor import OpenContainer
-from compiler.guard.tagged_cursor import Cursor, marked_text
+from compiler.guard.key_marks import marked_key_ends, marked_text
+from compiler.guard.tagged_cursor import Cursor
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.repetitions import PIECES, first_repetition, has_more_elements
 from compiler.vocabulary import KEY_MARK
@@ -33,7 +33,6 @@ _MAX_FRUITLESS = 120
 _MAX_GROWTH = 8
 """How many times as long as the text that repeats something the direct search lets one become. Where elements
 may follow without end, it finds one after the other, and the text gets no further."""
-_MARK = re.compile(KEY_MARK.encode())
 _OTHER_KEY = 2
 """How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
 
@@ -347,7 +346,7 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
     place is shorter: what follows a declared key can contain the same one again, without end.
     """
     rest = node.state.completion()
-    ends = _ends_of_marked(node.cursor, rest)
+    ends = marked_key_ends(node.cursor, rest)
     if ends and (after := node.advance(rest[: ends[-1]])) is not None:
         completed = after.state.advance(rest[ends[-1] :])
         if completed is not None and completed.is_complete:
@@ -362,18 +361,8 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
         if end + len(following) > len(rest) + _OTHER_KEY:
             break
         node, rest = after, following
-        ends = _ends_of_marked(node.cursor, rest)
+        ends = marked_key_ends(node.cursor, rest)
     return node, rest
-
-
-def _ends_of_marked(cursor: Cursor, rest: bytes) -> list[int]:
-    """Where the marked keys end that `rest` completes before it repeats an element."""
-    ends: list[int] = []
-    for mark in _MARK.finditer(marked_text(cursor, rest)):
-        at = mark.start() - len(ends)
-        if rest[at : at + 1] != mark.group():  # a text between tags may have this character too
-            ends.append(at)
-    return ends
 
 
 def _advanced(node: SearchNode, text: bytes) -> SearchNode:

@@ -8,7 +8,8 @@ import xgrammar as xgr
 
 from compiler.client_grammar_matcher import ClientGrammarMatcher
 from compiler.grammar.grammar import Grammar
-from compiler.guard.guard import Guard, GuardState, accept_as_read
+from compiler.guard.guard import Guard, GuardState
+from compiler.guard.key_marks import accept_text
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -128,7 +129,7 @@ class GuardedMatcher:
             return True
         if not self._guarded:
             return bool(self._matcher.accept_string(text))
-        if not accept_as_read(self._matcher, text, self._guarded[-1].marked):
+        if not accept_text(self._matcher, text, self._guarded[-1].marked):
             return False
         guarded = self._guarded[-1].read(text)
         if guarded is None:
