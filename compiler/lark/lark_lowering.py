@@ -12,7 +12,7 @@ from typing import NamedTuple
 from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
 from compiler.grammar.ebnf import MAX_IN_A_ROW, MAX_SHORTEST_BYTES
 from compiler.grammar.grammar import EMPTY, Expr, Grammar, Literal, Rule, RuleRef, concat, union
-from compiler.grammar.passes import inlined, prune
+from compiler.grammar.passes import inline_loops, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
 from compiler.lark.competitors import find_competitors
@@ -58,7 +58,7 @@ def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> G
     grammar = (
         None if body is None else lowering.rules.grammar(Rule(concat(Literal(before), body, Literal(after))))
     )
-    pruned = None if grammar is None else prune(inlined(grammar))
+    pruned = None if grammar is None else prune(inline_loops(grammar))
     if pruned is None:
         raise refusal("no text can be written that a lexer reads as the rules say", "Separate the terminals.")
     _check(source, pruned, lowering.names)
