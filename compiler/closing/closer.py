@@ -286,6 +286,5 @@ class Closer:
     def _num_bytes_counted(self, text: bytes, remaining: int) -> int:
         """The bytes of a completion that `_count` looks at, or a part where it sees only their number."""
         is_too_long = len(text) > remaining * self._prepared.index.longest
-        return (
-            len(text) // _SEEN_BYTES if is_too_long or self._counts_each_byte(text, remaining) else len(text)
-        )
+        is_only_seen = is_too_long or self._counts_each_byte(text, remaining)
+        return len(text) // _SEEN_BYTES if is_only_seen else len(text)

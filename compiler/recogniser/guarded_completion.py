@@ -7,6 +7,7 @@ elements can run out, the search may not end by itself, so it has a budget.
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -17,7 +18,7 @@ from compiler.guard.cursor import OpenContainer
 from compiler.guard.key_marks import marked_key_ends, marked_text
 from compiler.guard.tagged_cursor import Cursor
 from compiler.recogniser.parser_state import ParserState
-from compiler.recogniser.repetitions import PIECES, first_repetition, has_more_elements
+from compiler.recogniser.repetitions import PIECES, RepeatedElement, first_repetition, has_more_elements
 from compiler.vocabulary import KEY_MARK
 
 MAX_ATTEMPTS = 40_000
@@ -29,7 +30,7 @@ _BYTES_AN_ATTEMPT = 512
 _MARKED_BYTES_AN_ATTEMPT = 128
 """The same where keys are marked, which takes longer to read."""
 _MAX_FRUITLESS = 120
-"""The attempts, one after another, that a patient search lets get no further before it tries longer ones."""
+"""The attempts, one after another, that a hasty search lets get no further before it tries longer ones."""
 _MAX_GROWTH = 8
 """How many times as long as the text that repeats something the direct search lets one become. Where elements
 may follow without end, it finds one after the other, and the text gets no further."""
@@ -186,11 +187,12 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
-    direct, num_reserved = _DirectSearch(state, cursor), budget.num_left // 2
+    start = SearchNode(b"", state, cursor, 0)
+    direct, num_reserved = _DirectSearch(start), budget.num_left // 2
     while direct.is_open and budget.num_left > num_reserved:
         if (found := direct.step(budget)) is not None:
             return found
-    searches = [_Search(state, cursor, patience) for patience in (_MAX_FRUITLESS, math.inf)]
+    searches = [_FurthestFirst(start, patience) for patience in (_MAX_FRUITLESS, math.inf)]
     while all(search.is_open for search in searches):
         search = min(searches, key=lambda search: search.num_spent)  # texts of one may be much longer
         before = budget.num_left
@@ -200,25 +202,40 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
-class _DirectSearch:
-    """A search that looks for the shortest element in place of a repeated one, and never takes one back.
+class _Repeating(NamedTuple):
+    """What an attempt led to: `rest`, which would complete the text of `node`, repeats an element."""
 
-    So it finds texts of many elements with few attempts at each, unless the elements run out.
-    """
+    attempt: _Attempt
+    node: SearchNode
+    rest: bytes
+    repetition: RepeatedElement
 
-    def __init__(self, state: ParserState, cursor: Cursor) -> None:
-        self._attempts = _Queue(is_newest_first=False)
-        self._attempts.push(0, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
-        self._longest = _MAX_GROWTH * state.cost + 64
-        self._bytes_an_attempt = _bytes_an_attempt(cursor)
-        self._place: _Place = ()
-        """Where the element that is looked for stands."""
+    def replacing(self) -> Iterator[_Attempt]:
+        """The attempts to write another element in place of the repeated one."""
+        start, end, _ = self.repetition
+        return deviations(_advanced(self.node, self.rest[:start]), self.rest[start : end + 1])
+
+
+class _Search(ABC):
+    """A search for a completion, one attempt after another."""
+
+    def __init__(self, start: SearchNode, longest: float, *, is_newest_first: bool) -> None:
+        self._attempts = _Queue(is_newest_first=is_newest_first)
+        self._attempts.push(0, [_Attempt(start, None)])
+        self._longest = longest
+        self._longer = _Queue(is_newest_first=is_newest_first)
+        """The attempts whose texts have more than `longest` bytes."""
+        marks_keys = start.cursor.plan.marks_keys
+        self._bytes_an_attempt = _MARKED_BYTES_AN_ATTEMPT if marks_keys else _BYTES_AN_ATTEMPT
         self._num_in_vain = 0
+        """The attempts since one got further."""
+        self.num_spent = 0
+        """What it has taken of the budget."""
 
     @property
+    @abstractmethod
     def is_open(self) -> bool:
-        """Whether it may go on: an element was found lately, and attempts are left."""
-        return bool(self._attempts) and self._num_in_vain <= _MAX_FRUITLESS
+        """Whether it may go on."""
 
     def step(self, budget: SearchBudget) -> bytes | None:
         """Make one attempt; the completion if that is one.
@@ -226,46 +243,73 @@ class _DirectSearch:
         Raises:
             UnsupportedGrammar: the budget is used up.
         """
-        _, attempt = self._attempts.pop()
+        rank, attempt = self._attempts.pop()
         self._num_in_vain += 1
-        if (made := _made(attempt, budget, self._bytes_an_attempt)) is None:
+        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
+        begun = attempt.begun()
+        if begun is None:
             return None
-        node, rest = made
+        node, rest = _completed(begun, budget)
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
         if len(node.text) + len(rest) > self._longest:
-            self._attempts.drained()
-            return None
-        place = _place(repetition.holder)
+            self._longer.push(rank, [attempt])
+        else:
+            self._avoid(_Repeating(attempt, node, rest, repetition), rank)
+        return None
+
+    @abstractmethod
+    def _avoid(self, found: _Repeating, rank: int) -> None:
+        """Queue attempts to get past a repetition that an attempt of this rank led to."""
+
+    def _postpone(self, found: _Repeating, rank: int) -> None:
+        """An attempt got no further: first try others as short."""
+        self._attempts.push(rank, [_Attempt(found.node, None)], penalty=0.5)
+
+
+class _DirectSearch(_Search):
+    """A search that looks for the shortest element in place of a repeated one, and never takes one back.
+
+    So it finds texts of many elements with few attempts at each, unless the elements run out.
+    """
+
+    def __init__(self, start: SearchNode) -> None:
+        super().__init__(start, _MAX_GROWTH * start.state.cost + 64, is_newest_first=False)
+        self._place: _Place = ()
+        """Where the element that is looked for stands."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an element was found lately, attempts are left, and no text was too long."""
+        return bool(self._attempts) and not self._longer and self._num_in_vain <= _MAX_FRUITLESS
+
+    def _avoid(self, found: _Repeating, rank: int) -> None:
+        place = _place(found.repetition.holder)
         if not self._place or place[: len(self._place)] != self._place:
             self._attempts.drained()
             self._place, self._num_in_vain = place, 0
-        elif attempt.byte is not None:  # no further: first try others as short
-            self._attempts.push(0, [_Attempt(node, None)], penalty=0.5)
-            return None
-        before = _advanced(node, rest[: repetition.start])
-        self._attempts.push(0, deviations(before, rest[repetition.start : repetition.end + 1]))
-        return None
+        elif found.attempt.byte is not None:
+            self._postpone(found, rank)
+            return
+        self._attempts.push(rank, found.replacing())
 
 
-class _Search:
-    """A search for a completion: the attempts that get furthest go first, and the shortest among them.
+class _FurthestFirst(_Search):
+    """A search in which the attempts that get furthest go first, and the shortest among them.
 
-    Long attempts wait until no shorter ones are left, or have got no further for `patience` attempts.
+    Long attempts wait until no shorter ones are left, or have got no further for `patience` attempts: that is
+    infinite in a patient search, and finite in a hasty one.
     """
 
-    def __init__(self, state: ParserState, cursor: Cursor, patience: float) -> None:
+    def __init__(self, start: SearchNode, patience: float) -> None:
+        is_hasty = patience < math.inf  # such a search gets further in depth than in breadth
+        super().__init__(start, 1.25 * start.state.cost + 4, is_newest_first=is_hasty)
+        self._earlier = _Queue(is_newest_first=is_hasty)
+        """Attempts to write other elements before a repetition."""
         self._patience = patience
-        # In depth, a hasty search gets further.
-        queues = [_Queue(is_newest_first=patience < math.inf) for _ in range(3)]
-        self._attempts, self._longer, self._earlier = queues
-        self._attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
-        self._longest = 1.25 * state.cost + 4
-        self._bytes_an_attempt = _bytes_an_attempt(cursor)
-        self._furthest, self._num_in_vain = 0, 0
-        self.num_spent = 0
-        """What it has taken of the budget."""
+        self._furthest = 0
+        """The least rank so far."""
 
     @property
     def is_open(self) -> bool:
@@ -273,34 +317,21 @@ class _Search:
         return bool(self._attempts or self._longer or self._earlier)
 
     def step(self, budget: SearchBudget) -> bytes | None:
-        """Make one attempt; the completion if that is one.
-
-        Raises:
-            UnsupportedGrammar: the budget is used up.
-        """
+        """Make one attempt, and allow longer texts before it if it is time (see `_Search.step`)."""
         if not self._attempts or self._num_in_vain > self._patience:
             self._allow_more()
-        rank, attempt = self._attempts.pop()
-        self._num_in_vain += 1
-        if (made := _made(attempt, budget, self._bytes_an_attempt)) is None:
-            return None
-        node, rest = made
-        repetition = first_repetition(node.cursor, rest)
-        if repetition is None:
-            return node.text + rest
-        if len(node.text) + len(rest) > self._longest:
-            self._longer.push(rank, [attempt])
-            return None
-        start, end, _ = repetition
-        reached = -_advanced(node, rest[:end]).num_new
-        if attempt.byte is not None and rank <= reached:  # no further: first try others as short
-            self._attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
-            return None
+        return super().step(budget)
+
+    def _avoid(self, found: _Repeating, rank: int) -> None:
+        start, end, _ = found.repetition
+        reached = -_advanced(found.node, found.rest[:end]).num_new
+        if found.attempt.byte is not None and rank <= reached:
+            self._postpone(found, rank)
+            return
         if reached < self._furthest:
             self._furthest, self._num_in_vain = reached, 0
-        self._earlier.push(reached, deviations(node, rest[:start]))
-        self._attempts.push(reached, deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
-        return None
+        self._earlier.push(reached, deviations(found.node, found.rest[:start]))
+        self._attempts.push(reached, found.replacing())
 
     def _allow_more(self) -> None:
         """Allow longer texts and, if those do not help or nothing else is left, other elements before."""
@@ -310,21 +341,6 @@ class _Search:
         self._attempts.absorb(self._longer.drained())
         self._longest *= 2 if is_exhausted else 1.5
         self._num_in_vain = 0
-
-
-def _made(attempt: _Attempt, budget: SearchBudget, bytes_an_attempt: int) -> tuple[SearchNode, bytes] | None:
-    """Make an attempt: how far it got, and the rest that would complete it; None if it cannot begin.
-
-    Raises:
-        UnsupportedGrammar: the budget is used up.
-    """
-    budget.spend_attempts(1 + attempt.length // bytes_an_attempt)
-    node = attempt.begun()
-    return None if node is None else _completed(node, budget)
-
-
-def _bytes_an_attempt(cursor: Cursor) -> int:
-    return _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
 
 
 _Place = tuple[tuple[int, int, bytes], ...]
