@@ -15,9 +15,9 @@ from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Expr, Grammar
 from compiler.grammar.shortest import NEVER
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 
 _MAX_BYTES_TO_COUNT = 1 << 14
 """The longest completion whose tokens are counted, which takes microseconds a byte. In a longer one, each

@@ -21,9 +21,9 @@ from compiler.linker.linked_matcher import Position
 from compiler.linker.rest_of_output import rest_after
 from compiler.matcher import Bitmask
 from compiler.output_parts import CallEnd, OutputPart, TextPart
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.units.compiled_grammar import GuardedMatcher, forced_text
 from compiler.units.unit import Unit
 

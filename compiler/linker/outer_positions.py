@@ -24,8 +24,8 @@ from compiler.linker.rest_of_output import (
 )
 from compiler.matcher import Bitmask
 from compiler.output_parts import CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.token_index import SparseMask
 
 

@@ -6,8 +6,8 @@ from compiler.compiled_format import CompiledFormat
 from compiler.grammar.grammar import EMPTY, Expr, Literal, concat, union
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderTarget
 from compiler.linker.dispatcher import Dispatcher, Thought
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import MARKER_START
 
 

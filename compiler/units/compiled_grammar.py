@@ -13,9 +13,9 @@ from compiler.guard.key_marks import accept_text
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import Vocabulary
 
 _BYTES_TO_READ = 1 << 16

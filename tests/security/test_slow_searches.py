@@ -18,9 +18,10 @@ from compiler.guard.cursor import JsonCursor
 from compiler.guard.seen_values import SeenValues
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
+from compiler.recogniser.guarded_completion import _Attempt, _Queue
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
