@@ -103,9 +103,9 @@ class StringAutomaton:
         return max(distance for distance in self.distance if distance < FAR)
 
     @cached_property
-    def num_bytes(self) -> tuple[int, ...]:
+    def byte_distance(self) -> tuple[int, ...]:
         """The fewest bytes of JSON from each state to the end of a text; `FAR` if none can be reached."""
-        num_bytes_from = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
+        distances = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
         heap = [(0, state) for state in self.accepting]
         steps: dict[int, list[tuple[int, int]]] = {}
         for state in range(len(self.transitions) - 1):
@@ -113,11 +113,11 @@ class StringAutomaton:
                 steps.setdefault(target, []).append((_width(ranges), state))
         while heap:
             cost, state = heappop(heap)
-            for width, source in steps.get(state, ()) if cost == num_bytes_from[state] else ():
-                if cost + width < num_bytes_from[source]:
-                    num_bytes_from[source] = cost + width
+            for width, source in steps.get(state, ()) if cost == distances[state] else ():
+                if cost + width < distances[source]:
+                    distances[source] = cost + width
                     heappush(heap, (cost + width, source))
-        return tuple(num_bytes_from)
+        return tuple(distances)
 
     def targets(self, state: int) -> dict[int, Ranges]:
         """The characters that lead to each state but the dead one."""
