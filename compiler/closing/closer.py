@@ -38,8 +38,8 @@ _BYTES_ON_LOOP = 1 << 11
 """The bytes of completions that an event loop counts itself: four milliseconds."""
 _GUARDED_BYTES_ON_LOOP = 64
 """The longest completion that an event loop looks for under a guard: a byte takes up to 80 microseconds."""
-_SEEN_BYTES = 32
-"""A byte that is not counted takes at most 1/32 of the time of one that is."""
+_UNCOUNTED_BYTES = 32
+"""So many bytes of which only the number is looked at take at most as long as one that is counted."""
 
 
 ShortestTexts = Callable[[SearchBudget], Sequence[bytes]]
@@ -272,11 +272,9 @@ class Closer:
 
     def _count(self, text: bytes, remaining: int) -> int:
         """At least as many tokens as spell a completion; more than `remaining` if it is not known to fit."""
-        return (
-            len(text)
-            if self._counts_each_byte(text, remaining)
-            else self._segmentation.count(text, remaining)
-        )
+        if self._counts_each_byte(text, remaining):
+            return len(text)
+        return self._segmentation.count(text, remaining)
 
     def _counts_each_byte(self, text: bytes, remaining: int) -> bool:
         """Whether each byte of a completion counts as a token."""
@@ -284,7 +282,7 @@ class Closer:
         return is_short_or_long and self._prepared.index.spells_bytes
 
     def _num_bytes_counted(self, text: bytes, remaining: int) -> int:
-        """The bytes of a completion that `_count` looks at, or a part where it sees only their number."""
+        """The bytes that `_count` counts, or a part of them if it only looks at their number."""
         is_too_long = len(text) > remaining * self._prepared.index.longest
-        is_only_seen = is_too_long or self._counts_each_byte(text, remaining)
-        return len(text) // _SEEN_BYTES if is_only_seen else len(text)
+        is_uncounted = is_too_long or self._counts_each_byte(text, remaining)
+        return len(text) // _UNCOUNTED_BYTES if is_uncounted else len(text)
