@@ -69,7 +69,7 @@ class CompiledFormat(CompiledGrammar):
 
     def matcher(self, *, is_thinking: bool = False) -> GuardedMatcher:  # noqa: ARG002 - the protocol's
         """A fresh matcher at the start; no thought comes before the text."""
-        return GuardedMatcher(self.unguarded_matcher(), self.guard, self.vocabulary)
+        return self.guarded_matcher()
 
     def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
         """A fresh budget closer at the start."""

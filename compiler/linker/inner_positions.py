@@ -20,7 +20,7 @@ from compiler.linker.dispatcher import Dispatcher
 from compiler.linker.linked_matcher import Position
 from compiler.linker.rest_of_output import rest_after
 from compiler.matcher import Bitmask
-from compiler.output_parts import CallEnd, OutputPart, TextPart
+from compiler.output_parts import CallEnd, CallStart, OutputPart, TextPart
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
 from compiler.recogniser.search_budget import SearchBudget
@@ -44,6 +44,31 @@ class InUnit(Position):
     token: bytes
     previous: "InUnit | None" = field(default=None, repr=False)
     is_complete = False
+
+    @classmethod
+    def begin(
+        cls, dispatcher: Dispatcher, name: str, text: bytes, parts: tuple[OutputPart, ...]
+    ) -> Position | None:
+        """The position in a call, or after it, that begins with `text`; None if no call of the tool does.
+
+        `parts` are what the token that ends `text` settled before.
+        """
+        unit = dispatcher.units[name]
+        num_consumed = unit.consumed(text)
+        if num_consumed is None:
+            return None
+        start, parts = text[:num_consumed], (*parts, CallStart(name))
+        matcher, guard_state, call = unit.unguarded_matcher(), unit.guard_state(), dispatcher.call_text
+        if start:
+            matcher.accept_string(start if guard_state is None else guard_state.marked(start))
+        if matcher.is_completed():
+            parts = (*parts, *dispatcher.argument_parts(call.complete(start)), CallEnd())
+            return dispatcher.enter(dispatcher.after_call, text[num_consumed:], parts)
+        guard_state = guard_state and guard_state.read(start)
+        assert guard_state is not None or unit.guard is None, "what the unit consumes repeats nothing"
+        call, arguments = call.advance(start, matcher)
+        parts = (*parts, *dispatcher.argument_parts(arguments))
+        return cls(dispatcher, unit, matcher, guard_state, call, start, parts=parts)
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""

@@ -69,6 +69,14 @@ class CompiledGrammar:
             return matcher
         return ClientGrammarMatcher(matcher, self.prepared.timed_fills, self.prepared.held_memory)
 
+    def guard_state(self) -> GuardState | None:
+        """The guard's state at the beginning; None without a guard."""
+        return None if self.guard is None else GuardState.begin(self.guard)
+
+    def guarded_matcher(self) -> "GuardedMatcher":
+        """A matcher at the beginning, with the guard if there is one."""
+        return GuardedMatcher(self.unguarded_matcher(), self.guard_state(), self.vocabulary)
+
     @cached_property
     def network(self) -> Network:
         """The grammar as the recogniser reads it."""
@@ -102,11 +110,11 @@ class GuardedMatcher:
     def __init__(
         self,
         matcher: xgr.GrammarMatcher | ClientGrammarMatcher,
-        guard: Guard | None,
+        guard_state: GuardState | None,
         vocabulary: Vocabulary,
     ) -> None:
         self._matcher = matcher
-        self._guarded = [] if guard is None else [GuardState.begin(guard)]
+        self._guarded = [] if guard_state is None else [guard_state]
         self._tokens = vocabulary.tokens
         self._accepted: list[int] = []
 
