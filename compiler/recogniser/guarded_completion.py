@@ -61,7 +61,7 @@ class SearchNode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class Attempt:
     """An attempt to write `byte` after a node, then the grammar's completion.
 
     Without a byte, the node's own completion repeats an element: deviate from that.
@@ -90,8 +90,8 @@ class _Queued(NamedTuple):
     rank: int
     length: float
     order: int
-    attempt: _Attempt
-    others: Iterator[_Attempt]
+    attempt: Attempt
+    others: Iterator[Attempt]
     """Attempts of the same rank. They are made one by one, since a long text has very many."""
 
 
@@ -105,7 +105,7 @@ class _Queue:
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def push(self, rank: int, attempts: Iterable[_Attempt], penalty: float = 0) -> None:
+    def push(self, rank: int, attempts: Iterable[Attempt], penalty: float = 0) -> None:
         """Add attempts of one rank; each counts as longer by `penalty` bytes."""
         others = iter(attempts)
         if (attempt := next(others, None)) is not None:
@@ -122,7 +122,7 @@ class _Queue:
         for queued in others:
             heapq.heappush(self._heap, queued._replace(order=next(self._order)))
 
-    def pop(self) -> tuple[int, _Attempt]:
+    def pop(self) -> tuple[int, Attempt]:
         """Remove the attempt that is tried next, and return its rank and itself."""
         rank, _, order, attempt, others = self._heap[0]
         if (following := next(others, None)) is None:
@@ -161,12 +161,12 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
 class _Repeating(NamedTuple):
     """What an attempt led to: `rest`, which would complete the text of `node`, repeats an element."""
 
-    attempt: _Attempt
+    attempt: Attempt
     node: SearchNode
     rest: bytes
     repetition: RepeatedElement
 
-    def replacing(self) -> Iterator[_Attempt]:
+    def replacing(self) -> Iterator[Attempt]:
         """The attempts to write another element in place of the repeated one."""
         start, end, _ = self.repetition
         return deviations(_advanced(self.node, self.rest[:start]), self.rest[start : end + 1])
@@ -177,7 +177,7 @@ class _Search(ABC):
 
     def __init__(self, start: SearchNode, longest: float, *, is_newest_first: bool) -> None:
         self._attempts = _Queue(is_newest_first=is_newest_first)
-        self._attempts.push(0, [_Attempt(start, None)])
+        self._attempts.push(0, [Attempt(start, None)])
         self._longest = longest
         self._longer = _Queue(is_newest_first=is_newest_first)
         """The attempts whose texts have more than `longest` bytes."""
@@ -221,7 +221,7 @@ class _Search(ABC):
 
     def _postpone(self, found: _Repeating, rank: int) -> None:
         """An attempt got no further: first try others as short."""
-        self._attempts.push(rank, [_Attempt(found.node, None)], penalty=0.5)
+        self._attempts.push(rank, [Attempt(found.node, None)], penalty=0.5)
 
 
 class _DirectSearch(_Search):
@@ -343,13 +343,13 @@ def _advanced(node: SearchNode, text: bytes) -> SearchNode:
     return after
 
 
-def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
+def deviations(node: SearchNode, rest: bytes) -> Iterator[Attempt]:
     """The attempts that write `rest` up to any of its bytes, and another byte there.
 
     The mark of a key is no byte of an output.
     """
     for at in range(len(rest)):
         for byte in sorted(node.state.next_bytes() - {rest[at], ord(KEY_MARK)}):
-            yield _Attempt(node, bytes([byte]))
+            yield Attempt(node, bytes([byte]))
         if at + 1 < len(rest):
             node = _advanced(node, rest[at : at + 1])
