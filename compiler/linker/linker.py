@@ -266,13 +266,13 @@ class _DispatchBuilder:
         self._vocabulary = prepared.vocabulary
         self._starts = argument_starts(syntax, prepared.vocabulary)
         self._units = units
-        self._after_begin = None
-        if not syntax.messages:
-            self._after_begin = self._headers([("", after) for _, after in syntax.headers])
+        affixes = [] if syntax.messages else [("", after) for _, after in syntax.headers]
+        self._after_begin = self._headers(affixes)
+        """The headers of calls without the text with which all calls begin, if they begin alike."""
         lead = None
         if is_parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
-        self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
+        self.after_call = self._state(self._after_begin, lead, self._spelled(syntax.closing))
 
     def start(
         self, tool_choice: ToolChoice, answer: CompiledFormat | None
@@ -287,7 +287,7 @@ class _DispatchBuilder:
 
     def calls(self) -> DispatchState:
         """An output begins with a call."""
-        assert self._after_begin is not None, "all calls begin with the same text"
+        assert not self._syntax.messages, "all calls begin with the same text"
         lead = self._spelled(self._syntax.opening + self._syntax.begin)
         return self._state(self._after_begin, lead, None)
 

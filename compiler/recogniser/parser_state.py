@@ -190,7 +190,7 @@ class _StackClosure:
         return ParserState(self._network, self._bottom, live) if live else None
 
     def _call(self, name: str, after: StateSet, caller: StackFrame) -> list[tuple[StackFrame, StateSet]]:
-        """Let a rule be called, and return what becomes live by that."""
+        """Call a rule, and return what becomes live, each with its frame."""
         frame = self._opened.get(name)
         if frame is None:
             frame = self._opened[name] = StackFrame()
