@@ -74,7 +74,7 @@ class TaggedCursor(NamedTuple):
     def _at_value(self, key: str, byte: bytes) -> "TaggedCursor | None":
         """The cursor after a byte at which the value of `key` may begin."""
         char = chr(byte[0])
-        if char in JSON_BLANKS:  # read on from it: the end of an empty text begins with a blank
+        if char in JSON_BLANKS:  # it may begin what ends the tag
             read = bytes(self.read + byte)[1 - len(self.tags.end) :]
             return self._replace(read=GrowingText() + read)
         if not begins_container(self.tags.types[key], char):

@@ -283,7 +283,7 @@ class InAnswer(Position):
         return self.matcher.forced_text()
 
     def undo(self) -> None:
-        """Take back the last token accepted from here."""
+        """Take back the last token accepted from here; the matcher has not read it if it began a thought."""
         self.matcher.rollback(self.matcher.num_accepted - self.depth)
 
 
