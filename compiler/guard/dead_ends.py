@@ -77,7 +77,7 @@ class DeadEndSearch:
                     continue
                 if not reads_token(self._matcher, self._spellings[token_id], before, after):
                     continue
-                inner = self._accept(token_id, before, after)
+                inner = self._follow(token_id, before, after)
                 if inner is None:  # there is a way out, from every point of the path
                     self._is_dead_end.update((passed.json.repetition_state, False) for passed, _ in path)
                     self._matcher.rollback(len(path) - 1)
@@ -94,7 +94,7 @@ class DeadEndSearch:
     def _is_known_dead_end(self, cursor: Cursor) -> bool:
         return cursor.json.can_be_dead_end and self._is_dead_end.get(cursor.json.repetition_state, False)
 
-    def _accept(self, token_id: int, before: Cursor, after: Cursor) -> Candidates | None:
+    def _follow(self, token_id: int, before: Cursor, after: Cursor) -> Candidates | None:
         """Accept a token and return the candidates after it; None, and no change, if no dead end follows."""
         json, token = after.json, self._spellings[token_id]
         is_open = json.can_be_dead_end and json.repetition_state not in self._is_dead_end

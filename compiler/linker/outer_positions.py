@@ -105,12 +105,9 @@ class BeforeThought(Position):
 
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token."""
-        if token_id == self.thought.begin_id:
-            return InThought(self.dispatcher, self.thought, 0)
-        answer = self.answer.after(token_id, token)
-        if isinstance(answer, InText) and not token.strip(b"\n"):
-            return BeforeThought(self.dispatcher, self.thought, answer)
-        return answer
+        if token_id != self.thought.begin_id and isinstance(self.answer, InAnswer):
+            return self.answer.after(token_id, token)  # to accept it would advance the matcher
+        return self.accept(token_id, token)
 
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the answer: a thought is optional."""
