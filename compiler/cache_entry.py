@@ -10,7 +10,7 @@ from compiler.compiled_format import CompiledFormat
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import SearchBudget
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntax import Syntax

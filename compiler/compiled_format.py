@@ -12,6 +12,7 @@ from compiler.recogniser.recogniser import Recogniser
 from compiler.report import EnforcementReport
 from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
+from compiler.vocabulary import RESERVED
 
 _STORED_KIND = "schema"
 
@@ -68,7 +69,7 @@ class CompiledFormat(CompiledGrammar):
 
     def matcher(self, *, is_thinking: bool = False) -> GuardedMatcher:  # noqa: ARG002 - the protocol's
         """A fresh matcher at the start; no thought comes before the text."""
-        return GuardedMatcher(self.unguarded_matcher(), self.guard, self.vocabulary)
+        return self.guarded_matcher()
 
     def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
         """A fresh budget closer at the start."""
@@ -85,4 +86,4 @@ class CompiledFormat(CompiledGrammar):
         except UnicodeEncodeError:
             return False
         matcher = self.matcher()
-        return matcher.read(data) and matcher.is_completed()
+        return RESERVED.isdisjoint(data) and matcher.read(data) and matcher.is_completed()

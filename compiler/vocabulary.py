@@ -31,10 +31,11 @@ MARKER_START = chr(_SENTINEL_START)
 MARKER_BYTES = 7
 """The length of a sentinel."""
 KEY_MARK = "\x0e"
-"""The character that grammars read after a marked key (`compiler.guard.plan`); no token contains it."""
+"""The character that grammars read after a marked key (`compiler.guard.key_marks`); no token contains it."""
 _SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace
 _SENTINEL = re.compile(rb"\x01[\x0e-\x1d]{6}")
-_RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}
+RESERVED = frozenset({_SENTINEL_START, *_SENTINEL_DIGITS})
+"""The bytes that only grammars write, in sentinels and key marks; no text token contains one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class Vocabulary:
     @classmethod
     def of_bytes(cls) -> "Vocabulary":
         """256 single bytes and a stop token, id 256."""
-        tokens = tuple(b"" if b in _RESERVED else bytes([b]) for b in range(256))
+        tokens = tuple(b"" if b in RESERVED else bytes([b]) for b in range(256))
         return cls((*tokens, b""), {}, (256,))
 
     @classmethod
@@ -68,7 +69,7 @@ class Vocabulary:
         """Text tokens as they are spelled, padded to `width`; markers and stop ids lose their spelling."""
         stops = frozenset(text for text, i in (markers or {}).items() if i in stop_ids)
         markers = {text: i for text, i in (markers or {}).items() if text not in stops}
-        spelled = [b"" if _RESERVED & set(token) else token for token in tokens]
+        spelled = [b"" if RESERVED & set(token) else token for token in tokens]
         spelled += [b""] * ((width or 0) - len(spelled))
         for token_id in (*markers.values(), *stop_ids):
             spelled[token_id] = b""

@@ -8,16 +8,16 @@ of the budget is it spelled out.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Expr, Grammar
 from compiler.grammar.shortest import NEVER
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 
 _MAX_BYTES_TO_COUNT = 1 << 14
 """The longest completion whose tokens are counted, which takes microseconds a byte. In a longer one, each
@@ -38,8 +38,8 @@ _BYTES_ON_LOOP = 1 << 11
 """The bytes of completions that an event loop counts itself: four milliseconds."""
 _GUARDED_BYTES_ON_LOOP = 64
 """The longest completion that an event loop looks for under a guard: a byte takes up to 80 microseconds."""
-_SEEN_BYTES = 32
-"""A byte that is not counted takes at most 1/32 of the time of one that is."""
+_UNCOUNTED_BYTES = 32
+"""So many bytes of which only the number is looked at take at most as long as one that is counted."""
 
 
 ShortestTexts = Callable[[SearchBudget], Sequence[bytes]]
@@ -100,6 +100,30 @@ class ParsedText:
         return rules.rest(self.recogniser.state)
 
 
+class _Point(NamedTuple):
+    """A position in an output, and bytes that complete the output from there, if any are known."""
+
+    position: Closable
+    completion: bytes | None = None
+
+    def after(self, token_id: int, token: bytes) -> "_Point | None":
+        """The point after a token; None if the token does not fit."""
+        position = self.position.after(token_id, token)
+        if position is None:
+            return None
+        if self.completion is None or not self.completion.startswith(token):
+            return _Point(position)
+        return _Point(position, self.completion[len(token) :])
+
+
+class _Admitted(NamedTuple):
+    """A token that was admitted with so many tokens remaining, and the point after it."""
+
+    token_id: int
+    remaining: int
+    after: _Point
+
+
 class Closer:
     """Completes one output; one per generation, beside its matcher. Not thread-safe.
 
@@ -122,14 +146,11 @@ class Closer:
         self._tokens = prepared.vocabulary.tokens
         self._segmentation = Segmentation(prepared.index)
         self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
-        self._position = start
+        self._here = _Point(start)
+        self._admitted: _Admitted | None = None
+        """The last token that was admitted."""
         self._budget = SearchBudget()
         """What `fits` and `minimum` may search; shared by forks."""
-        self._known: bytes | None = None
-        """What completes the output from here, if that is known."""
-        self._admitted: tuple[tuple[int, int], Closable, bytes | None] | None = None
-        """The token that was admitted last and what remained, the position after it, and what completes the
-        output there."""
 
     def minimum(self) -> int:
         """Tokens of the shortest completion from here; looks at every tool that may follow.
@@ -142,11 +163,11 @@ class Closer:
         """
         index = self._prepared.index
         num_bytes: int = 1 if index.spells_bytes else index.longest
-        least = self._position.min_completion_bytes()
+        least = self._here.position.min_completion_bytes()
         if least > _MAX_BYTES_TO_SPELL:
             return -(-least // num_bytes)
         best, text = NEVER, None
-        for text in self._position.completions(self._budget):
+        for text in self._here.position.completions(self._budget):
             if len(text) > _MAX_BYTES_TO_COUNT:
                 best = min(best, -(-len(text) // num_bytes))
             else:
@@ -160,9 +181,9 @@ class Closer:
 
     def fits(self, remaining: int) -> bool:
         """Whether the output can be completed within `remaining` tokens; may search for seconds."""
-        is_fitting, known = self._fits(self._position, remaining, self._known, self._budget)
-        self._known = known or self._known
-        return is_fitting
+        fitting = self._fitting(self._here, remaining, self._budget)
+        self._here = fitting or self._here
+        return fitting is not None
 
     def admits(self, token_id: int, remaining: int) -> bool:
         """Whether the output can be completed within `remaining` tokens, the first of which is `token_id`.
@@ -180,28 +201,25 @@ class Closer:
     def _admits(self, token_id: int, remaining: int, budget: SearchBudget) -> bool:
         if token_id in self._stop_ids:
             return True
-        if self._admitted is not None and self._admitted[0] == (token_id, remaining):
+        if self._admitted is not None and self._admitted[:2] == (token_id, remaining):
             return True
-        token = self._tokens[token_id]
-        position = self._position.after(token_id, token)
-        if position is None:
+        after = self._here.after(token_id, self._tokens[token_id])
+        fitting = after and self._fitting(after, remaining - 1, budget)
+        if fitting is None:
             return False
-        is_fitting, known = self._fits(position, remaining - 1, self._known_after(token), budget)
-        if is_fitting:
-            self._admitted = ((token_id, remaining), position, known)
-        return is_fitting
+        self._admitted = _Admitted(token_id, remaining, fitting)
+        return True
 
     def accepted(self, token_id: int) -> None:
         """The token was appended to the output."""
         if token_id in self._stop_ids:
             return
-        if self._admitted is not None and self._admitted[0][0] == token_id:
-            _, self._position, self._known = self._admitted
+        if self._admitted is not None and self._admitted.token_id == token_id:
+            self._here = self._admitted.after
         else:
-            token = self._tokens[token_id]
-            position = self._position.after(token_id, token)
-            assert position is not None, f"token {token_id} was accepted against the grammar"
-            self._position, self._known = position, self._known_after(token)
+            after = self._here.after(token_id, self._tokens[token_id])
+            assert after is not None, f"token {token_id} was accepted against the grammar"
+            self._here = after
         self._admitted = None
 
     def completion_ids(self, remaining: int) -> list[int]:
@@ -210,10 +228,10 @@ class Closer:
         Raises:
             UnsupportedGrammar: the tokens of the vocabulary spell no completion that fits.
         """
-        known = () if self._known is None else (self._known,)
+        known = () if self._here.completion is None else (self._here.completion,)
         # Any completion was known to fit, but a short search may find none: then a long one is made.
         budgets = (SearchBudget(_ATTEMPTS_WRITING), SearchBudget())
-        found = chain.from_iterable(map(self._position.completions, budgets))
+        found = chain.from_iterable(map(self._here.position.completions, budgets))
         for text in chain(known, found):
             if self._count(text, remaining) <= remaining:
                 return self._segmentation.ids(text)
@@ -225,50 +243,46 @@ class Closer:
         It leaves guards out. Where several tools may be called, it ends after the header of a call.
         """
         rules = RestRules()
-        return rules.grammar(self._position.rest(rules))
+        return rules.grammar(self._here.position.rest(rules))
 
     def fork(self) -> "Closer":
         """Another one at the same position."""
-        twin = Closer(self._prepared, self._position)
-        twin._segmentation, twin._budget, twin._known = self._segmentation, self._budget, self._known
+        twin = Closer(self._prepared, self._here.position)
+        twin._segmentation, twin._budget, twin._here = self._segmentation, self._budget, self._here
         return twin
 
-    def _fits(
-        self, position: Closable, remaining: int, known: bytes | None, budget: SearchBudget
-    ) -> tuple[bool, bytes | None]:
-        """Whether some completion of a position fits what remains, and a completion there if one is known."""
-        if position.min_completion_bytes() > remaining * self._prepared.index.longest:
-            return False, known
-        spells_bytes = self._prepared.index.spells_bytes
-        if spells_bytes and position.max_completion_bytes() <= remaining:
-            return True, known
+    def _fitting(self, point: _Point, remaining: int, budget: SearchBudget) -> _Point | None:
+        """The point, with a completion that fits what remains if one had to be found; None if none was."""
+        position, known, index = point.position, point.completion, self._prepared.index
+        if position.min_completion_bytes() > remaining * index.longest:
+            return None
+        if index.spells_bytes and position.max_completion_bytes() <= remaining:
+            return point
         if known is not None and self._count(known, remaining) <= remaining:
-            return True, known
+            return point
         if position.min_completion_bytes() > budget.num_bytes_left:
             budget.has_given_up = True
-            return False, known
+            return None
         for text in position.completions(budget):
-            if not budget.try_spend_bytes(self._num_to_count(text, remaining)):
+            if not budget.try_spend_bytes(self._num_bytes_counted(text, remaining)):
                 break
             if self._count(text, remaining) <= remaining:
-                return True, text
-        return False, known
-
-    def _known_after(self, token: bytes) -> bytes | None:
-        """What is known to complete the output after a token."""
-        known = self._known
-        return known[len(token) :] if known is not None and known.startswith(token) else None
+                return _Point(position, text)
+        return None
 
     def _count(self, text: bytes, remaining: int) -> int:
         """At least as many tokens as spell a completion; more than `remaining` if it is not known to fit."""
-        return len(text) if self._is_settled(text, remaining) else self._segmentation.count(text, remaining)
+        if self._counts_each_byte(text, remaining):
+            return len(text)
+        return self._segmentation.count(text, remaining)
 
-    def _is_settled(self, text: bytes, remaining: int) -> bool:
+    def _counts_each_byte(self, text: bytes, remaining: int) -> bool:
         """Whether each byte of a completion counts as a token."""
         is_short_or_long = len(text) <= remaining or len(text) > _MAX_BYTES_TO_COUNT
         return is_short_or_long and self._prepared.index.spells_bytes
 
-    def _num_to_count(self, text: bytes, remaining: int) -> int:
-        """The bytes of a completion that `_count` looks at, or a part where it sees only their number."""
+    def _num_bytes_counted(self, text: bytes, remaining: int) -> int:
+        """The bytes that `_count` counts, or a part of them if it only looks at their number."""
         is_too_long = len(text) > remaining * self._prepared.index.longest
-        return len(text) // _SEEN_BYTES if is_too_long or self._is_settled(text, remaining) else len(text)
+        is_uncounted = is_too_long or self._counts_each_byte(text, remaining)
+        return len(text) // _UNCOUNTED_BYTES if is_uncounted else len(text)

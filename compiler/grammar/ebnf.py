@@ -29,7 +29,7 @@ from compiler.grammar.grammar import (
     concat,
     optional,
 )
-from compiler.grammar.passes import inlined, prune
+from compiler.grammar.passes import inline_loops, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.regular import charset
@@ -63,7 +63,7 @@ def ebnf_grammar(text: str) -> Grammar:
     except (RuntimeError, ValueError) as error:
         raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
     grammar = replace(_SerializedGrammar(source).grammar(), is_client_grammar=True)
-    pruned = prune(inlined(grammar))
+    pruned = prune(inline_loops(grammar))
     assert pruned is not None, "every rule is productive"
     return pruned
 

@@ -140,26 +140,28 @@ def _written_out(expr: Expr, bodies: Mapping[str, Expr]) -> Expr:
             return expr
 
 
-def inlined(grammar: Grammar) -> Grammar:
-    """The grammar with the rules that loops repeat inlined into the loops; unreachable rules stay in it.
+def inline_loops(grammar: Grammar) -> Grammar:
+    """The grammar with the rules that loops repeat written into the loops; unreachable rules stay in it.
 
     Of `root ::= char root | ""`, `char ::= [a-z] | "-"` it makes `root ::= [a-z] root | "-" root | ""`.
     """
-    rules = {name: Rule(_inline(name, rule.body, grammar.rules)) for name, rule in grammar.rules.items()}
+    rules = {
+        name: Rule(_loop_inlined(name, rule.body, grammar.rules)) for name, rule in grammar.rules.items()
+    }
     return replace(grammar, rules=rules)
 
 
-def _inline(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
+def _loop_inlined(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
     again = RuleRef(name)
-    inlined: list[Expr] = []
+    options: list[Expr] = []
     for option in body.options if isinstance(body, Choice) else (body,):
         match option:
             case Concatenation((RuleRef() as item, RuleRef() as last)) if last == again != item:
                 parts = islice(_alternatives(item, rules, _MAX_DEPTH), _MAX_OPTIONS + 1)
-                inlined += [concat(part, again) for part in parts]
+                options += [concat(part, again) for part in parts]
             case _:
-                inlined.append(option)
-    return choice(*inlined) if len(inlined) <= _MAX_OPTIONS else body
+                options.append(option)
+    return choice(*options) if len(options) <= _MAX_OPTIONS else body
 
 
 def _alternatives(expr: Expr, rules: Mapping[str, Rule], depth: int) -> Iterator[Expr]:

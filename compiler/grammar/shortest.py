@@ -49,7 +49,7 @@ class ShortestSentences:
             case Prose():
                 return 0
             case GuardedText(automaton):
-                return automaton.num_bytes[0] + 1
+                return automaton.byte_distance[0] + 1
 
     def length(self, expr: Expr) -> int:
         """Bytes of an expression's shortest sentence; `NEVER` or more if it has none."""

@@ -23,7 +23,7 @@ text so far is `{"tags": ["a", "`, and a model is about to repeat itself: `{"tag
    stored beside the matcher (`GuardState`) and dropped if the token is rolled back.
 
 In an open object, rules take a declared key for an undeclared one too. There the guard gives the matcher a
-mark after each declared key (`tagged_cursor.marked_text`), which no rule of an undeclared key reads.
+mark after each declared key (`key_marks`), which no rule of an undeclared key reads.
 
 If the strings had a `maxLength`, the guard would also remove every token that writes more characters than
 are left (`token_lengths`). In a syntax that writes parameters in tags, `tagged_cursor` finds the JSON inside

@@ -65,7 +65,7 @@ class OpenContainer(NamedTuple):
     can_run_out: bool
     """Its elements can run out (see `PathState.can_run_out`)."""
     marked_keys: frozenset[bytes]
-    """After these keys the grammar must read a mark (see `marked_text`)."""
+    """After these keys the grammar must read a mark (see `compiler.guard.key_marks`)."""
     is_recorded: bool
     """It is inside an item that must be distinct, so `text` collects its canonical spelling."""
     seen: SeenValues = SeenValues()

@@ -10,7 +10,8 @@ import xgrammar as xgr
 
 from compiler.errors import MatchingTooSlow
 from compiler.guard.candidate_tokens import Candidates, CandidateTokens
-from compiler.guard.tagged_cursor import Cursor, marked_text
+from compiler.guard.key_marks import accept_token, reads_token
+from compiler.guard.tagged_cursor import Cursor
 from compiler.token_index import Row
 
 MAX_SEARCH_S = 1.0
@@ -52,7 +53,7 @@ class DeadEndSearch:
             return False
         state = after.json.repetition_state
         token = self._spellings[token_id]
-        if state not in self._is_dead_end and _accept(self._matcher, before, after, token_id, token):
+        if state not in self._is_dead_end and accept_token(self._matcher, token_id, token, before, after):
             try:
                 self.is_at(after)
             finally:
@@ -74,9 +75,9 @@ class DeadEndSearch:
             for token_id, after in candidates:
                 if after is None or self._is_known_dead_end(after):
                     continue
-                if not reads(self._matcher, before, after, self._spellings[token_id]):
+                if not reads_token(self._matcher, self._spellings[token_id], before, after):
                     continue
-                inner = self._accept(token_id, before, after)
+                inner = self._follow(token_id, before, after)
                 if inner is None:  # there is a way out, from every point of the path
                     self._is_dead_end.update((passed.json.repetition_state, False) for passed, _ in path)
                     self._matcher.rollback(len(path) - 1)
@@ -93,11 +94,11 @@ class DeadEndSearch:
     def _is_known_dead_end(self, cursor: Cursor) -> bool:
         return cursor.json.can_be_dead_end and self._is_dead_end.get(cursor.json.repetition_state, False)
 
-    def _accept(self, token_id: int, before: Cursor, after: Cursor) -> Candidates | None:
+    def _follow(self, token_id: int, before: Cursor, after: Cursor) -> Candidates | None:
         """Accept a token and return the candidates after it; None, and no change, if no dead end follows."""
         json, token = after.json, self._spellings[token_id]
         is_open = json.can_be_dead_end and json.repetition_state not in self._is_dead_end
-        if not is_open or not _accept(self._matcher, before, after, token_id, token):
+        if not is_open or not accept_token(self._matcher, token_id, token, before, after):
             return None
         candidates = self._candidates_if_only(after)
         if candidates is None:
@@ -110,35 +111,3 @@ class DeadEndSearch:
         if not self._candidates.are_all_allowed(row, cursor):
             return None
         return self._candidates.allowed(row, cursor)
-
-
-def has_mark(before: Cursor, after: Cursor) -> bool:
-    """Whether a mark belongs into the text from one cursor to another."""
-    return after.json.num_marked > before.json.num_marked
-
-
-def fits(matcher: xgr.GrammarMatcher, text: bytes) -> bool:
-    """Whether the grammar reads a text with marks here, or what of it completes the grammar; no change."""
-    if matcher.accept_string(text):
-        matcher.rollback(1)
-        return True
-    if b"}" not in text:  # the object stays open
-        return False
-    num_read = 0
-    while not matcher.is_completed() and matcher.accept_string(text[num_read : num_read + 1]):
-        num_read += 1
-    is_completed = bool(matcher.is_completed())
-    matcher.rollback(num_read)
-    return is_completed
-
-
-def reads(matcher: xgr.GrammarMatcher, before: Cursor, after: Cursor, token: bytes) -> bool:
-    """Whether the grammar reads a token that its mask allows, with the marks that belong into it."""
-    return not has_mark(before, after) or fits(matcher, marked_text(before, token))
-
-
-def _accept(matcher: xgr.GrammarMatcher, before: Cursor, after: Cursor, token_id: int, token: bytes) -> bool:
-    """Let the matcher accept a token, with its marks; False, and no change, if it does not."""
-    if has_mark(before, after):
-        return bool(matcher.accept_string(marked_text(before, token)))
-    return bool(matcher.accept_token(token_id))

@@ -76,7 +76,6 @@ class DecodedTokens:
                 end_of.append(numbers.setdefault((text.partial, text.is_closed), len(numbers)))
         lengths = np.fromiter(map(len, texts), np.int32, len(texts))
         order = np.argsort(-lengths, kind="stable")
-        num_chars = lengths[order]
         self._ids = np.array(ids, np.int64)[order]
         self._width = width
         self._others = 0 if lead == QUOTE else _NEVER
@@ -85,13 +84,8 @@ class DecodedTokens:
         """What tokens end with: the bytes of an incomplete character, whether a quote follows."""
         self._end_of = np.array(end_of, np.int64)[order]
         has_partial = np.array([bool(partial) for partial, _ in self._ends], np.int32)[self._end_of]
-        self._num_added = num_chars + has_partial - (lead == BACKSLASH)
-        all_texts = "".join(texts[at] for at in order.tolist()).encode("utf-32-le")
-        self._codes, codes = _numbered(np.frombuffer(all_texts, np.uint32))
-        first = np.cumsum(num_chars, dtype=np.int64) - num_chars
-        self._columns = [
-            codes[first[: np.searchsorted(-num_chars, -at)] + at] for at in range(num_chars.max(initial=0))
-        ]
+        self._num_added = lengths[order] + has_partial - (lead == BACKSLASH)
+        self._codes, self._columns = _columns([texts[at] for at in order.tolist()], lengths[order])
         self.groups = lru_cache(_MAX_CACHED_GROUPS)(self._find_groups)
 
     def _find_groups(self, automaton: StringAutomaton) -> "TokenGroups":
@@ -188,6 +182,19 @@ class TokenGroups:
                     automaton.distance_after(end_state, classes) for end_state in states[has_end].tolist()
                 ]
         return np.append(groups.num_added + num_more, np.int32(self._others))
+
+
+def _columns(
+    texts: list[str], lengths: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
+    """The distinct code points of texts, the longest text first; and the columns of their characters.
+
+    Column `i` holds, for every text of more than `i` characters, the number of its character at index `i`.
+    """
+    codes, numbers = _numbered(np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32))
+    first = np.cumsum(lengths, dtype=np.int64) - lengths
+    num_longer = [np.searchsorted(-lengths, -at) for at in range(lengths.max(initial=0))]
+    return codes, [numbers[first[:num_texts] + at] for at, num_texts in enumerate(num_longer)]
 
 
 def _numbered(codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

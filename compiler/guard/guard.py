@@ -9,14 +9,12 @@ import xgrammar as xgr
 from compiler.errors import MatchingTooSlow
 from compiler.guard.candidate_tokens import CandidateTokens, GuardedTokens
 from compiler.guard.cursor import JsonCursor, OpenContainer
-from compiler.guard.dead_ends import DeadEndSearch, fits, has_mark, reads
+from compiler.guard.dead_ends import DeadEndSearch
+from compiler.guard.key_marks import has_mark, marked_text, reads_marked, reads_token
 from compiler.guard.plan import GuardPlan
-from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
+from compiler.guard.tagged_cursor import Cursor, start_cursor
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, forbid
-
-AsRead = Callable[[bytes], bytes]
-"""From a text to the text as the grammar reads it (see `marked_text`)."""
 
 
 class Guard:
@@ -51,13 +49,13 @@ class Guard:
         for token_id, after in self._candidates.allowed(row, cursor):
             is_allowed = (
                 after is not None
-                and reads(matcher, cursor, after, self._spellings[token_id])
+                and reads_token(matcher, self._spellings[token_id], cursor, after)
                 and not (self._has_dead_ends and dead_ends.is_after(token_id, cursor, after))
             )
             if not is_allowed:
                 forbid(row, token_id)
         for token_id, text in self._candidates.completing_marked(row, cursor.json):
-            if not fits(matcher, text):
+            if not reads_marked(matcher, text):
                 forbid(row, token_id)
 
     def advance(self, matcher: xgr.GrammarMatcher, cursor: Cursor, token_id: int) -> Cursor | None:
@@ -97,21 +95,6 @@ class Guard:
         row[-1] &= self._last_word
         self.forbid_too_long(row, cursor)
         return row
-
-
-def accept_as_read(matcher: xgr.GrammarMatcher, text: bytes, as_read: AsRead) -> bool:
-    """Let the matcher accept any text in one step, with its marks; False, and no change, if it does not.
-
-    A grammar never reads a text with marks that it does not read without them. So the matcher gets the text
-    without marks first, and no cursor reads a text that is not JSON.
-    """
-    if not matcher.accept_string(text):
-        return False
-    marked = as_read(text)
-    if marked == text:
-        return True
-    matcher.rollback(1)
-    return bool(matcher.accept_string(marked))
 
 
 class MaskCache:
@@ -175,7 +158,7 @@ class GuardState:
         return GuardState(self.guard, self.cursor)
 
     def marked(self, text: bytes) -> bytes:
-        """The text as the grammar reads it here (see `marked_text`)."""
+        """A text that follows here, with its key marks."""
         return marked_text(self.cursor, text)
 
     def read(self, text: bytes) -> "GuardState | None":

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from compiler.guard.ambiguities import Ambiguities
 from compiler.guard.plan import PathState, PathStates
 from compiler.guard.string_bounds import LengthBound
 
@@ -92,13 +91,6 @@ class PathStateBuilder:
     def is_looked_at(self) -> bool:
         """Whether there are strings that a guard counts, or objects with keys that may be marked."""
         return bool(self.guarded_bounds) or any(keys.readable is not None for keys in self.objects)
-
-    def is_concerned(self, ambiguities: Ambiguities) -> bool:
-        """Whether strings or objects here are among what is ambiguous."""
-        if self.guarded_bounds and self.pointer in ambiguities.counted:
-            return True
-        pointers = ambiguities.separated | ambiguities.marked_beside.keys()
-        return bool(self.objects) and self.pointer in pointers
 
     @property
     def marked_keys(self) -> frozenset[str]:

@@ -124,17 +124,17 @@ class GuardPlan:
         """The states of the value under a key, or at an index, of a container in `states`."""
         if not states:
             return states
-        known = self._known(step)
-        inner_states = self._inside.get((states, known))
+        named = self._as_named(step)
+        inner_states = self._inside.get((states, named))
         if inner_states is None:
-            inner = [_child_states(self.states[state], known) for state in states]
-            inner_states = self._inside[states, known] = frozenset().union(*inner)
+            inner = [_child_states(self.states[state], named) for state in states]
+            inner_states = self._inside[states, named] = frozenset().union(*inner)
         return inner_states
 
-    def _known(self, step: str | int) -> str | int | None:
-        """The step as a key of the table `_inside`; None for every key that no state names.
+    def _as_named(self, step: str | int) -> str | int | None:
+        """The step as the states name it; None for every key that no state names.
 
-        Models make up too many keys to remember each.
+        It is remembered in the table `_inside`, and models make up too many keys to remember each.
         """
         if isinstance(step, str):
             return step if step in self._keys else None

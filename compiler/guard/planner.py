@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from compiler.digraph import coreachable, reachable
 from compiler.errors import UnsupportedSchema
-from compiler.guard.ambiguities import Ambiguities, AmbiguousPaths
-from compiler.guard.path_groups import PathGroup, find_ambiguities
+from compiler.guard.ambiguities import Ambiguities, AmbiguousPaths, PathGroup, find_ambiguities
 from compiler.guard.path_state_builder import (
     ContainerType,
     ItemStep,
@@ -113,7 +112,7 @@ class Planner:
         concerned = [
             state
             for state, builder in enumerate(self._builders)
-            if builder.is_concerned(ambiguities) or (ambiguities.counted and builder.is_distinct)
+            if ambiguities.concern(builder) or (ambiguities.counted and builder.is_distinct)
         ]
         stale = coreachable(
             concerned, ((state, builder.same) for state, builder in enumerate(self._builders))

@@ -89,6 +89,11 @@ class StringAutomaton:
                 queue.append(state)
         return tuple(distances.get(state, self._dead_distance) for state in range(len(self.transitions)))
 
+    @property
+    def _dead(self) -> int:
+        """The dead state; all others are below."""
+        return len(self.transitions) - 1
+
     def may_end(self, state: int) -> bool:
         """Whether a text may end there; also True where rules decide, and not the guard."""
         return not self.enforces_pattern or state in self.accepting
@@ -103,21 +108,21 @@ class StringAutomaton:
         return max(distance for distance in self.distance if distance < FAR)
 
     @cached_property
-    def num_bytes(self) -> tuple[int, ...]:
+    def byte_distance(self) -> tuple[int, ...]:
         """The fewest bytes of JSON from each state to the end of a text; `FAR` if none can be reached."""
-        num_bytes_from = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
+        distances = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
         heap = [(0, state) for state in self.accepting]
         steps: dict[int, list[tuple[int, int]]] = {}
-        for state in range(len(self.transitions) - 1):
+        for state in range(self._dead):
             for target, ranges in self.targets(state).items():
                 steps.setdefault(target, []).append((_width(ranges), state))
         while heap:
             cost, state = heappop(heap)
-            for width, source in steps.get(state, ()) if cost == num_bytes_from[state] else ():
-                if cost + width < num_bytes_from[source]:
-                    num_bytes_from[source] = cost + width
+            for width, source in steps.get(state, ()) if cost == distances[state] else ():
+                if cost + width < distances[source]:
+                    distances[source] = cost + width
                     heappush(heap, (cost + width, source))
-        return tuple(num_bytes_from)
+        return tuple(distances)
 
     def targets(self, state: int) -> dict[int, Ranges]:
         """The characters that lead to each state but the dead one."""
@@ -126,7 +131,7 @@ class StringAutomaton:
             self.classes, self.starts, (*self.starts[1:], charset.LAST + 1), strict=True
         ):
             target = self.transitions[state][char_class]
-            if target != len(self.transitions) - 1:
+            if target != self._dead:
                 spans.setdefault(target, []).append((low, end - 1))
         targets = {
             target: charset.intersection(charset.union(ranges), charset.ALL)
@@ -137,9 +142,7 @@ class StringAutomaton:
     @cached_property
     def characters(self) -> Ranges:
         """Every character of a text."""
-        return charset.union(
-            *(r for state in range(len(self.transitions) - 1) for r in self.targets(state).values())
-        )
+        return charset.union(*(r for state in range(self._dead) for r in self.targets(state).values()))
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
@@ -197,7 +200,7 @@ class StringAutomaton:
     def _distances_after(self, state: int, classes: Iterable[int]) -> list[int]:
         """The distances of the states that these classes lead to, the dead state left out."""
         targets = {self.transitions[state][char_class] for char_class in classes}
-        return [self.distance[target] for target in targets - {len(self.transitions) - 1}]
+        return [self.distance[target] for target in targets - {self._dead}]
 
     def _class_set(self, codes: Iterable[int]) -> set[int]:
         return {self.classes[bisect_right(self.starts, code) - 1] for code in codes}

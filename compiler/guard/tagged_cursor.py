@@ -11,9 +11,6 @@ from compiler.guard.cursor import JsonCursor
 from compiler.guard.growing_text import GrowingText
 from compiler.guard.plan import GuardedTags, GuardPlan
 from compiler.tagged_values import JSON_BLANKS, begins_container
-from compiler.vocabulary import KEY_MARK
-
-_KEY_MARK = KEY_MARK.encode()
 
 
 class TaggedCursor(NamedTuple):
@@ -77,7 +74,7 @@ class TaggedCursor(NamedTuple):
     def _at_value(self, key: str, byte: bytes) -> "TaggedCursor | None":
         """The cursor after a byte at which the value of `key` may begin."""
         char = chr(byte[0])
-        if char in JSON_BLANKS:  # read on from it: the end of an empty text begins with a blank
+        if char in JSON_BLANKS:  # it may begin what ends the tag
             read = bytes(self.read + byte)[1 - len(self.tags.end) :]
             return self._replace(read=GrowingText() + read)
         if not begins_container(self.tags.types[key], char):
@@ -97,22 +94,3 @@ def start_cursor(plan: GuardPlan) -> Cursor:
 
 def _before_tag(plan: GuardPlan, tags: GuardedTags, num_marked: int = 0) -> TaggedCursor:
     return TaggedCursor(plan, tags, JsonCursor(plan, is_complete=True, num_marked=num_marked))
-
-
-def marked_text(cursor: Cursor, text: bytes) -> bytes:
-    """The text as the grammar reads it after `cursor`: with a mark after every marked key.
-
-    Where `a` is a marked key, `{"a": 1, "b": 2}` becomes `{"a"^: 1, "b": 2}`, with the mark for `^`.
-    """
-    if not cursor.plan.marks_keys:
-        return text
-    read, at = bytearray(), 0
-    while (quote := text.find(b'"', at)) >= 0:
-        following = cursor.advance(text[at : quote + 1])
-        if following is None:
-            break
-        read += text[at : quote + 1]
-        if following.json.num_marked > cursor.json.num_marked:
-            read += _KEY_MARK
-        cursor, at = following, quote + 1
-    return bytes(read) + text[at:]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
 from compiler.grammar.ebnf import MAX_IN_A_ROW, MAX_SHORTEST_BYTES
 from compiler.grammar.grammar import EMPTY, Expr, Grammar, Literal, Rule, RuleRef, concat, union
-from compiler.grammar.passes import inlined, prune
+from compiler.grammar.passes import inline_loops, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
 from compiler.lark.competitors import find_competitors
@@ -58,7 +58,7 @@ def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> G
     grammar = (
         None if body is None else lowering.rules.grammar(Rule(concat(Literal(before), body, Literal(after))))
     )
-    pruned = None if grammar is None else prune(inlined(grammar))
+    pruned = None if grammar is None else prune(inline_loops(grammar))
     if pruned is None:
         raise refusal("no text can be written that a lexer reads as the rules say", "Separate the terminals.")
     _check(source, pruned, lowering.names)
@@ -110,6 +110,7 @@ class _LarkLowering:
         return self._refs[key]
 
     def _sequence(self, symbols: SymbolSequence, begin: Border, end: Border) -> Expr | None:
+        """The texts of some symbols between two borders; None if there are none."""
         if not symbols:
             return EMPTY if begin == end else None
         first, *others = symbols
@@ -117,20 +118,21 @@ class _LarkLowering:
         if first.is_terminal:
             following = self._sequence(rest, self._borders[first.name], end)
             return None if following is None else concat(self._token(first, begin), following)
-        return union(
-            [
-                None
-                if (following := self._rest(rest, border, end)) is None
-                else concat(self._rule(first.name, begin, border), following)
-                for border in self._ends.of(first.name, begin)
-            ]
-        )
+        options = []
+        for border in self._ends.of(first.name, begin):
+            following = self._rest(rest, border, end)
+            if following is not None:
+                options.append(concat(self._rule(first.name, begin, border), following))
+        return union(options)
 
     def _rest(self, symbols: SymbolSequence, begin: Border, end: Border) -> Expr | None:
-        """A rule for what follows, since several alternatives share it."""
-        body = self._sequence(symbols, begin, end) if end in self._ends.after(symbols, begin) else None
-        is_short = body is None or not symbols or len(symbols) == 1
-        return body if is_short or body is None else self.rules.define("rest", Rule(body))
+        """What follows a rule. If it is long it gets a rule of its own, which several alternatives share."""
+        if end not in self._ends.after(symbols, begin):
+            return None
+        body = self._sequence(symbols, begin, end)
+        if body is None or len(symbols) < 2:
+            return body
+        return self.rules.define("rest", Rule(body))
 
     def _token(self, terminal: Symbol, begin: Border) -> Expr | None:
         """A terminal after a border, with or without ignored text before it."""

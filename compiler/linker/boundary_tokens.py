@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import xgrammar as xgr
 
-from compiler.guard.guard import AsRead, accept_as_read
+from compiler.guard.key_marks import Marking, accept_text
 from compiler.linker.dispatch_states import DispatchState
 from compiler.token_index import Row, SparseMask, TokenIndex
 
@@ -34,21 +34,21 @@ class BoundaryTokens:
         self._splits: dict[int, list[tuple[bytes, bytes]]] = {}
         self._groups = self._grouped()
 
-    def add(self, matcher: xgr.GrammarMatcher, row: Row, as_read: AsRead) -> None:
+    def add(self, matcher: xgr.GrammarMatcher, row: Row, marked: Marking) -> None:
         """Allow, besides what the unit allows, the tokens that end it here."""
         for group in self._groups:
             if not matcher.accept_string(group.first):
                 continue
             matcher.rollback(1)
             for suffix, mask in group.suffixes:
-                if _completes(matcher, suffix, as_read):
+                if _completes(matcher, suffix, marked):
                     matcher.rollback(1)
                     mask.add(row)
 
-    def leave(self, matcher: xgr.GrammarMatcher, token_id: int, as_read: AsRead) -> bytes | None:
+    def leave(self, matcher: xgr.GrammarMatcher, token_id: int, marked: Marking) -> bytes | None:
         """Complete the unit by a token, in one step of the matcher; the token's rest, or None: no change."""
         for suffix, rest in self._splits.get(token_id, ()):
-            if _completes(matcher, suffix, as_read):
+            if _completes(matcher, suffix, marked):
                 return rest
         return None
 
@@ -82,9 +82,9 @@ class BoundaryTokens:
                     offset = spelling.find(self._tail + first, offset + 1)
 
 
-def _completes(matcher: xgr.GrammarMatcher, suffix: bytes, as_read: AsRead) -> bool:
+def _completes(matcher: xgr.GrammarMatcher, suffix: bytes, marked: Marking) -> bool:
     """Whether `suffix` completes the unit; if so, the matcher has accepted it as one step."""
-    if not accept_as_read(matcher, suffix, as_read):
+    if not accept_text(matcher, suffix, marked):
         return False
     if matcher.is_completed():
         return True

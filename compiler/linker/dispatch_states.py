@@ -171,7 +171,7 @@ class DispatchState:
         starts: bytes,
         enters: Callable[[str, bytes], bool],
     ) -> None:
-        self.headers = headers
+        self._headers = headers
         self.lead = lead
         self.closing = closing
         self._index = index
@@ -185,21 +185,21 @@ class DispatchState:
 
     def first_bytes(self) -> set[bytes]:
         """The bytes that can come first from here, each as a text of one byte."""
-        leads = self.headers.keys if self.lead == b"" else [self.lead or b""]
+        leads = self._headers.keys if self.lead == b"" else [self.lead or b""]
         return {text[:1] for text in (*leads, self.closing or b"") if text}
 
     def step(self, text: bytes) -> HeaderMatch | bytes | None:
         """Where `text`, read in this state, leads: past a header, or still here (`text`), or nowhere."""
-        if self.closing is not None and self.closing.startswith(text):
+        if self.closing_after(text) is not None:
             return text
         if self.lead is None or not (text.startswith(self.lead) or self.lead.startswith(text)):
             return None
         key = text[len(self.lead) :]
-        at = bisect_right(self.headers.keys, key)
-        if at and key.startswith(self.headers.keys[at - 1]):
-            begin = len(self.headers.keys[at - 1]) - self.headers.num_lookahead
-            return HeaderMatch(self.headers.targets[at - 1], key[begin:])
-        is_prefix = at < len(self.headers.keys) and self.headers.keys[at].startswith(key)
+        at = bisect_right(self._headers.keys, key)
+        if at and key.startswith(self._headers.keys[at - 1]):
+            begin = len(self._headers.keys[at - 1]) - self._headers.num_lookahead
+            return HeaderMatch(self._headers.targets[at - 1], key[begin:])
+        is_prefix = at < len(self._headers.keys) and self._headers.keys[at].startswith(key)
         return text if is_prefix or not key else None
 
     def fits(self, text: bytes) -> bool:
@@ -211,29 +211,42 @@ class DispatchState:
             return self._enters(after.target, after.rest)
         return after.target.fits(after.rest)
 
-    def reach(self, text: bytes) -> tuple[int, int]:
+    def closing_after(self, text: bytes) -> bytes | None:
+        """What is left of the closing after `text`; None if the closing does not begin with `text`."""
+        if self.closing is None or not self.closing.startswith(text):
+            return None
+        return self.closing[len(text) :]
+
+    def headers_after(self, text: bytes) -> list[tuple[bytes, HeaderTarget]]:
+        """What is left, after `text`, of each header that is still possible; and the header's target."""
+        low, high = self._reach(text)
+        whole = ((self.lead or b"") + key for key in self._headers.keys[low:high])
+        rests = (header[len(text) : len(header) - self._headers.num_lookahead] for header in whole)
+        return list(zip(rests, self._headers.targets[low:high], strict=True))
+
+    def _reach(self, text: bytes) -> tuple[int, int]:
         """The range of headers that are still possible after `text`."""
         if self.lead is None:
             return 0, 0
         if self.lead.startswith(text):
-            return 0, len(self.headers.keys)
+            return 0, len(self._headers.keys)
         if not text.startswith(self.lead):
             return 0, 0
-        return self.headers.narrow(text[len(self.lead) :], 0, len(self.headers.keys))
+        return self._headers.narrow(text[len(self.lead) :], 0, len(self._headers.keys))
 
     def forced(self, text: bytes) -> tuple[bytes, HeaderTarget | None]:
         """What every output goes on with after `text`; and the target after that, if only one is left."""
-        low, high = self.reach(text)
-        closing = self.closing if self.closing is not None and self.closing.startswith(text) else None
+        low, high = self._reach(text)
+        closing = self.closing_after(text)
         if low == high or self.lead is None:
-            return (closing or b"")[len(text) :], None
-        shared = _shared_prefix(self.headers.keys[low], self.headers.keys[high - 1])
+            return closing or b"", None
+        shared = _shared_prefix(self._headers.keys[low], self._headers.keys[high - 1])
         onward = (self.lead + shared)[len(text) :]
         if closing is not None:
-            return _shared_prefix(closing[len(text) :], onward), None
+            return _shared_prefix(closing, onward), None
         if high - low > 1:
             return onward, None
-        return onward[: len(onward) - self.headers.num_lookahead], self.headers.targets[low]
+        return onward[: len(onward) - self._headers.num_lookahead], self._headers.targets[low]
 
     def mask(self, text: bytes) -> SparseMask:
         """The tokens that may follow `text`."""
@@ -245,18 +258,23 @@ class DispatchState:
         return mask
 
     def _allowed(self, text: bytes) -> Iterator[int]:
-        index = self._index
-        if self.closing is not None and self.closing.startswith(text):
-            yield from index.stop_ids if self.is_closed(text) else ()
-            yield from (i for at in index.beginnings(self.closing[len(text) :]) for i in index.ids[at])
-        low, high = self.reach(text)
+        index, closing = self._index, self.closing_after(text)
+        if closing is not None:
+            yield from (i for at in index.beginnings(closing) for i in index.ids[at])
+            yield from () if closing else index.stop_ids
+        low, high = self._reach(text)
         if low < high:
             yield from self._among(text, low, high)
 
     def _among(self, read: bytes, low: int, high: int) -> Iterator[int]:
-        """Ids of the tokens that go on after `read` along any of the headers `low:high`."""
+        """Ids of the tokens that go on after `read` along any of the headers `low:high`.
+
+        Sorted texts are a trie, and headers and spellings are walked as two tries, side by side. Each entry
+        of `ranges` has headers, the number of bytes that were read of what they share, and the spellings that
+        begin with these bytes. Where headers part, each branch goes on by itself.
+        """
         assert self.lead is not None, "only called where a header may follow"
-        index, keys = self._index, self.headers.keys
+        index, keys = self._index, self._headers.keys
         ranges = [(low, high, 0, 0, len(index.spellings))]
         while ranges:
             low, high, depth, first, last = ranges.pop()
@@ -266,7 +284,7 @@ class DispatchState:
                 depth += 1
                 first, last = index.narrow(onward[:depth], first, last)
                 if first < last and index.spellings[first] == onward[:depth]:
-                    if depth < len(onward) or not self.headers.num_lookahead:
+                    if depth < len(onward) or not self._headers.num_lookahead:
                         yield from index.ids[first]
                     else:
                         yield from self._fitting(read, first, first + 1)
@@ -282,7 +300,7 @@ class DispatchState:
 
     def _starts_of(self, at: int) -> list[bytes]:
         """What a header's target can begin with after the header's key."""
-        if self.headers.num_lookahead or not isinstance(self.headers.targets[at], str):
+        if self._headers.num_lookahead or not isinstance(self._headers.targets[at], str):
             return [b""]
         return [bytes([start]) for start in self._starts]
 
@@ -293,7 +311,7 @@ class DispatchState:
 
     def _branches(self, shared: bytes, low: int, high: int) -> Iterator[tuple[int, int]]:
         while low < high:
-            _, end = self.headers.narrow(self.headers.keys[low][: len(shared) + 1], low, high)
+            _, end = self._headers.narrow(self._headers.keys[low][: len(shared) + 1], low, high)
             yield low, end
             low = end
 

@@ -20,10 +20,10 @@ from compiler.linker.dispatcher import Dispatcher
 from compiler.linker.linked_matcher import Position
 from compiler.linker.rest_of_output import rest_after
 from compiler.matcher import Bitmask
-from compiler.output_parts import CallEnd, OutputPart, TextPart
-from compiler.recogniser.guarded_completion import SearchBudget
+from compiler.output_parts import CallEnd, CallStart, OutputPart, TextPart
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.units.compiled_grammar import GuardedMatcher, forced_text
 from compiler.units.unit import Unit
 
@@ -45,6 +45,31 @@ class InUnit(Position):
     previous: "InUnit | None" = field(default=None, repr=False)
     is_complete = False
 
+    @classmethod
+    def begin(
+        cls, dispatcher: Dispatcher, name: str, text: bytes, parts: tuple[OutputPart, ...]
+    ) -> Position | None:
+        """The position in a call, or after it, that begins with `text`; None if no call of the tool does.
+
+        `parts` are what the token that ends `text` settled before.
+        """
+        unit = dispatcher.units[name]
+        num_consumed = unit.consumed(text)
+        if num_consumed is None:
+            return None
+        start, parts = text[:num_consumed], (*parts, CallStart(name))
+        matcher, guard_state, call = unit.unguarded_matcher(), unit.guard_state(), dispatcher.call_text
+        if start:
+            matcher.accept_string(start if guard_state is None else guard_state.marked(start))
+        if matcher.is_completed():
+            parts = (*parts, *dispatcher.argument_parts(call.complete(start)), CallEnd())
+            return dispatcher.enter(dispatcher.after_call, text[num_consumed:], parts)
+        guard_state = guard_state and guard_state.read(start)
+        assert guard_state is not None or unit.guard is None, "what the unit consumes repeats nothing"
+        call, arguments = call.advance(start, matcher)
+        parts = (*parts, *dispatcher.argument_parts(arguments))
+        return cls(dispatcher, unit, matcher, guard_state, call, start, parts=parts)
+
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
         if self.guard_state is None:
@@ -65,7 +90,7 @@ class InUnit(Position):
     def complete_mask(self, bitmask: Bitmask, row: int) -> None:
         """Allow the tokens that end the unit here."""
         bitmask[row, -1] &= self.unit.prepared.index.last_word
-        self._boundary.add(self.matcher, bitmask[row], self._as_read)
+        self._boundary.add(self.matcher, bitmask[row], self._marked)
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
@@ -74,7 +99,7 @@ class InUnit(Position):
             if guard_state is None and self.guard_state is not None:
                 return None
             return self._after(token, guard_state)
-        rest = self._boundary.leave(self.matcher, token_id, self._as_read)
+        rest = self._boundary.leave(self.matcher, token_id, self._marked)
         if rest is None:
             return None
         if self.guard_state is not None and self.guard_state.read(token) is None:
@@ -87,8 +112,8 @@ class InUnit(Position):
         guard_state = self.guard_state and self.guard_state.fork()
         return replace(self, matcher=self.matcher.fork(), guard_state=guard_state)
 
-    def _as_read(self, text: bytes) -> bytes:
-        """The text as the grammar reads it here."""
+    def _marked(self, text: bytes) -> bytes:
+        """A text that follows here, with its key marks."""
         return text if self.guard_state is None else self.guard_state.marked(text)
 
     def _after(self, token: bytes, guard_state: GuardState | None) -> Position | None:
@@ -126,7 +151,7 @@ class InUnit(Position):
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
         text = forced_text(self.matcher, self.guard_state)
-        if not text or not self.matcher.accept_string(self._as_read(text)):
+        if not text or not self.matcher.accept_string(self._marked(text)):
             return b""
         is_over = self.matcher.is_completed()
         self.matcher.rollback(1)
@@ -258,7 +283,7 @@ class InAnswer(Position):
         return self.matcher.forced_text()
 
     def undo(self) -> None:
-        """Take back the last token accepted from here."""
+        """Take back the last token accepted from here; the matcher has not read it if it began a thought."""
         self.matcher.rollback(self.matcher.num_accepted - self.depth)
 
 

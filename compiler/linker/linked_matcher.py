@@ -23,8 +23,8 @@ from compiler.closing.closer import Closable
 from compiler.grammar.grammar import EMPTY, Expr
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.token_index import SparseMask
 from compiler.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ and tokens that straddle their borders.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -29,8 +29,28 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, ToolChoice
 
 
+class _DispatchedGrammar:
+    """A grammar whose matchers and closers start where its dispatcher begins an output."""
+
+    prepared: PreparedVocabulary
+    dispatcher: OutputDispatcher
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary it is compiled for."""
+        return self.prepared.vocabulary
+
+    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
+        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
+        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+
+    def closer(self, *, is_thinking: bool = False) -> Closer:
+        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
+        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
+
+
 @dataclass(frozen=True, eq=False)
-class LinkedGrammar:
+class LinkedGrammar(_DispatchedGrammar):
     r"""What a toolset's outputs may be: text, calls, thoughts; immutable and shared.
 
         >>> grammar = compile_toolset([pay], tool_choice="required")
@@ -49,13 +69,7 @@ class LinkedGrammar:
     tool_choice: ToolChoice
     is_parallel: bool
     dispatcher: OutputDispatcher = field(repr=False)
-    """The fixed part that its matchers and closers share."""
     answer: CompiledFormat | None = field(default=None, repr=False)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary it is compiled for."""
-        return self.prepared.vocabulary
 
     @cached_property
     def digest(self) -> str:
@@ -71,21 +85,13 @@ class LinkedGrammar:
         parts = [*(self.units[name] for name in self.names), *([self.answer] if self.answer else [])]
         return any(part.may_search for part in parts)
 
-    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
-        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
-        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
-
-    def closer(self, *, is_thinking: bool = False) -> Closer:
-        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
-        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
-
     def parameter_types(self, name: str) -> ParameterTypes:
         """What a reader may take the tagged parameters of a tool for."""
         return self.units[name].types
 
 
 @dataclass(frozen=True, eq=False)
-class FramedFormat:
+class FramedFormat(_DispatchedGrammar):
     """An answer in a response format, and what models of a syntax write around it; immutable and shared.
 
     A model that thinks does so first, in free text. A model that frames its messages writes the answer into
@@ -97,11 +103,6 @@ class FramedFormat:
     prepared: PreparedVocabulary
     dispatcher: OutputDispatcher = field(repr=False)
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary it is compiled for."""
-        return self.prepared.vocabulary
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 over what the language depends on."""
@@ -112,14 +113,6 @@ class FramedFormat:
     def may_search(self) -> bool:
         """Whether a mask or a completion of the answer may take long to find."""
         return self.answer.may_search
-
-    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
-        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
-        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
-
-    def closer(self, *, is_thinking: bool = False) -> Closer:
-        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
-        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
 
     def parameter_types(self, name: str) -> ParameterTypes:  # noqa: ARG002 - the protocol's
         """No tool is called."""
@@ -153,6 +146,7 @@ def link(
         UnsupportedSchema: an answer could not be told from a thought or a call.
     """
     names = _chosen(units, tool_choice)
+    _check_names(names, syntax)
     if tool_choice.mode is not ChoiceMode.AUTO or not names:
         answer = None
     if answer is not None:
@@ -196,6 +190,19 @@ def link_format(
         prepared.vocabulary, {}, start=start, boundary=None, call_text=call_text, thought=thought
     )
     return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
+
+
+def _check_names(names: Sequence[str], syntax: Syntax) -> None:
+    """Refuse tools whose names a reader would not find in a call.
+
+    Raises:
+        UnsupportedToolset: a name cannot be written in a call.
+    """
+    reason = f"cannot be written in a call in the syntax {syntax.name!r}"
+    refusal = UnsupportedSchema("", "name", reason, "Rename the tool.")
+    unspeakable = [(name, refusal) for name in names if not syntax.can_spell(name)]
+    if unspeakable:
+        raise UnsupportedToolset(unspeakable)
 
 
 def _check_answer(answer: CompiledFormat, syntax: Syntax, *, with_calls: bool = False) -> None:
@@ -259,16 +266,13 @@ class _DispatchBuilder:
         self._vocabulary = prepared.vocabulary
         self._starts = argument_starts(syntax, prepared.vocabulary)
         self._units = units
-        unspeakable = [name for name in names if not syntax.can_spell(name)]
-        if unspeakable:
-            reason = f"cannot be written in a call in the syntax {syntax.name!r}"
-            refusal = UnsupportedSchema("", "name", reason, "Rename the tool.")
-            raise UnsupportedToolset([(name, refusal) for name in unspeakable])
-        self._after_begin = self._headers("") if not syntax.messages else None
+        affixes = [] if syntax.messages else [("", after) for _, after in syntax.headers]
+        self._after_begin = self._headers(affixes)
+        """The headers of calls without the text with which all calls begin, if they begin alike."""
         lead = None
         if is_parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
-        self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
+        self.after_call = self._state(self._after_begin, lead, self._spelled(syntax.closing))
 
     def start(
         self, tool_choice: ToolChoice, answer: CompiledFormat | None
@@ -283,7 +287,7 @@ class _DispatchBuilder:
 
     def calls(self) -> DispatchState:
         """An output begins with a call."""
-        assert self._after_begin is not None, "all calls begin with the same text"
+        assert not self._syntax.messages, "all calls begin with the same text"
         lead = self._spelled(self._syntax.opening + self._syntax.begin)
         return self._state(self._after_begin, lead, None)
 
@@ -302,19 +306,21 @@ class _DispatchBuilder:
         frames = [frame for frame in self._syntax.messages if has_last or not frame.is_last]
         if answer is not None:
             frames = [frame for frame in frames if frame.is_last or frame.is_thought]
-        leads = {frame: self._lead_after(frame) for frame in frames}
-        texts = {
-            frame: self._text_until(
-                frame.end, leads[frame], may_stop=frame.is_last, is_thought=frame.is_thought
-            )
+        targets = {
+            frame: answer if answer is not None and frame.is_last else self._text_of(frame)
             for frame in frames
-            if answer is None or not frame.is_last
         }
-        begins = [(self._spelled(frame.begin), texts.get(frame) or answer) for frame in frames]
-        headers = self._headers(None, [(begin, target) for begin, target in begins if target is not None])
-        for frame, text in texts.items():
-            text.exit = None if frame.is_last else self._state(headers, leads[frame], None)
+        begins = [(self._spelled(frame.begin), target) for frame, target in targets.items()]
+        headers = self._headers(self._syntax.headers, begins)
+        for frame, target in targets.items():
+            if isinstance(target, FreeText) and not frame.is_last:
+                target.exit = self._state(headers, self._lead_after(frame), None)
         return self._state(headers, b"", None)
+
+    def _text_of(self, frame: MessageFrame) -> FreeText:
+        """The text of a message, without an exit."""
+        lead = self._lead_after(frame)
+        return self._text_until(frame.end, lead, may_stop=frame.is_last, is_thought=frame.is_thought)
 
     def _lead_after(self, frame: MessageFrame) -> bytes | None:
         """What is written between a message's text and the next header; None if nothing follows the text."""
@@ -322,17 +328,16 @@ class _DispatchBuilder:
             return None
         return self._spelled(frame.end + self._syntax.message_separator)
 
-    def _headers(self, begin: str | None, others: Sequence[tuple[bytes, HeaderTarget]] = ()) -> Headers:
-        """The headers of calls, and others; `begin` None: with what the syntax writes before the names."""
-        affixes = [
-            (self._spelled(before if begin is None else begin), self._spelled(after))
-            for before, after in self._syntax.headers
-        ]
+    def _headers(
+        self, affixes: Iterable[tuple[str, str]], others: Sequence[tuple[bytes, HeaderTarget]] = ()
+    ) -> Headers:
+        """The headers of calls, with each pair of texts before and after each name; and other headers."""
+        spelled_affixes = [(self._spelled(before), self._spelled(after)) for before, after in affixes]
         starts = [b""] if self._syntax.after_name else [bytes([start]) for start in self._starts]
         spelled: list[tuple[bytes, HeaderTarget]] = [
             (before + self._syntax.spell_name(name).encode() + after + start, name)
             for name in self._names
-            for before, after in affixes
+            for before, after in spelled_affixes
             for start in starts
         ]
         try:
@@ -342,10 +347,8 @@ class _DispatchBuilder:
             raise UnsupportedToolset([("", refusal)]) from error
 
     def _state(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> DispatchState:
-        index = self._index
-        return DispatchState(
-            index, headers, lead=lead, closing=closing, starts=self._starts, enters=self._enters
-        )
+        starts, enters = self._starts, self._enters
+        return DispatchState(self._index, headers, lead=lead, closing=closing, starts=starts, enters=enters)
 
     def _enters(self, name: str, rest: bytes) -> bool:
         """Whether an output can go on with `rest` from the beginning of a tool's unit on."""

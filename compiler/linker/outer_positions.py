@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from compiler.closing.closer import Closable
 from compiler.compiled_format import CompiledFormat
 from compiler.grammar.grammar import Expr, concat, union
-from compiler.guard.guard import GuardState
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
 from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought
 from compiler.linker.inner_positions import InAnswer, InUnit
@@ -23,9 +22,9 @@ from compiler.linker.rest_of_output import (
     rest_of_thought,
 )
 from compiler.matcher import Bitmask
-from compiler.output_parts import CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
-from compiler.recogniser.guarded_completion import SearchBudget
+from compiler.output_parts import OutputPart, TextPart, ThoughtPart
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.token_index import SparseMask
 
 
@@ -67,27 +66,7 @@ class OutputDispatcher(Dispatcher):
             return InText(self, match.target, 0).read(match.rest, parts)
         if isinstance(match.target, CompiledFormat):
             return InAnswer.begin(match.target, match.rest, parts)
-        return self._enter_unit(match.target, match.rest, parts)
-
-    def _enter_unit(self, name: str, text: bytes, parts: tuple[OutputPart, ...]) -> Position | None:
-        unit = self.units[name]
-        num_consumed = unit.consumed(text)
-        if num_consumed is None:
-            return None
-        start = text[:num_consumed]
-        matcher = unit.unguarded_matcher()
-        guard_state = None if unit.guard is None else GuardState.begin(unit.guard)
-        if start:
-            matcher.accept_string(start if guard_state is None else guard_state.marked(start))
-        if matcher.is_completed():
-            arguments = self.argument_parts(self.call_text.complete(start))
-            parts = (*parts, CallStart(name), *arguments, CallEnd())
-            return self.enter(self.after_call, text[num_consumed:], parts)
-        call, argument_bytes = self.call_text.advance(start, matcher)
-        parts = (*parts, CallStart(name), *self.argument_parts(argument_bytes))
-        guard_state = guard_state and guard_state.read(start)
-        assert guard_state is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, unit, matcher, guard_state, call, start, parts=parts)
+        return InUnit.begin(self, match.target, match.rest, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +105,9 @@ class BeforeThought(Position):
 
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token."""
-        if token_id == self.thought.begin_id:
-            return InThought(self.dispatcher, self.thought, 0)
-        answer = self.answer.after(token_id, token)
-        if isinstance(answer, InText) and not token.strip(b"\n"):
-            return BeforeThought(self.dispatcher, self.thought, answer)
-        return answer
+        if token_id != self.thought.begin_id and isinstance(self.answer, InAnswer):
+            return self.answer.after(token_id, token)  # to accept it would advance the matcher
+        return self.accept(token_id, token)
 
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the answer: a thought is optional."""

@@ -6,8 +6,8 @@ from compiler.compiled_format import CompiledFormat
 from compiler.grammar.grammar import EMPTY, Expr, Literal, concat, union
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderTarget
 from compiler.linker.dispatcher import Dispatcher, Thought
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.rest_rules import RestRules
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import MARKER_START
 
 
@@ -30,14 +30,12 @@ def completions_after(
     of each message in which the output may stop at once. Other messages are considered only where nothing
     else is possible, since they lead on to a further header. See `Closable.completions` for `budget`.
     """
-    if state.closing is not None and state.closing.startswith(text):
-        yield state.closing[len(text) :]
-    low, high = state.reach(text)
-    headers, lead = state.headers, state.lead or b""
-    is_each_open = all(_is_open(target) for target in headers.targets[low:high])
-    for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
-        target, key = headers.targets[at], headers.keys[at]
-        header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
+    closing = state.closing_after(text)
+    if closing is not None:
+        yield closing
+    headers = state.headers_after(text)
+    is_each_open = all(_is_open(target) for _, target in headers)
+    for header, target in sorted(headers, key=lambda each: len(each[0])):
         if isinstance(target, str):
             for call in dispatcher.units[target].shortest_texts(budget):
                 yield header + call + dispatcher.shortest_closing
@@ -72,17 +70,13 @@ def rest_after(dispatcher: Dispatcher, state: DispatchState, text: bytes, rules:
     Where more than one tool may be called, it ends after the header of a call: the arguments of all tools
     together make a large grammar, of which an output needs little.
     """
-    options: list[Expr | None] = []
-    if state.closing is not None and state.closing.startswith(text):
-        options.append(literal(state.closing[len(text) :]))
-    low, high = state.reach(text)
-    headers, lead = state.headers, state.lead or b""
-    has_one_tool = len({target for target in headers.targets[low:high] if isinstance(target, str)}) == 1
-    for at in range(low, high):
-        key, target = headers.keys[at], headers.targets[at]
-        header = literal((lead + key[: len(key) - headers.num_lookahead])[len(text) :])
-        ends_here = isinstance(target, str) and not has_one_tool
-        options.append(header if ends_here else concat(header, _rest_of_target(dispatcher, target, rules)))
+    closing, headers = state.closing_after(text), state.headers_after(text)
+    options = [] if closing is None else [literal(closing)]
+    has_many_tools = len({target for _, target in headers if isinstance(target, str)}) > 1
+    for header, target in headers:
+        ends_here = isinstance(target, str) and has_many_tools
+        rest = EMPTY if ends_here else _rest_of_target(dispatcher, target, rules)
+        options.append(concat(literal(header), rest))
     return union(options)
 
 

@@ -6,7 +6,7 @@ to exchange two items: `["a","b","c"]` was planned, `["c` is written, and `["c",
 """
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from compiler.guard.tagged_cursor import Cursor
@@ -17,7 +17,7 @@ from compiler.recogniser.repetitions import PIECES, first_repetition, has_more_e
 _BLANKS = b" \t\r\n"
 _SEPARATORS = _BLANKS + b","
 _MAX_TRIED = 4
-_MAX_HEADS = 64
+_MAX_ENDINGS = 64
 MAX_PLANNED = 1 << 12
 """Bytes of a plan. It is read some eight times, at up to ten microseconds a byte where all are brackets: then
 it takes as long as a search, a third of a second."""
@@ -56,60 +56,68 @@ def with_exchanged_item(state: ParserState, cursor: Cursor, planned: PlannedText
     if cursor.plan.marks_keys:
         return None
     node = SearchNode(b"", state, cursor, 0)
-    tries = _tries(node, planned) if planned.read else iter([_if_complete(node, planned.text)])
-    return next((text for text in islice(tries, _MAX_TRIED) if text is not None), None)
+    texts = _exchanges(node, planned) if planned.read else iter([_if_complete(node, planned.text)])
+    return next((text for text in islice(texts, _MAX_TRIED) if text is not None), None)
 
 
-def _tries(node: SearchNode, planned: PlannedText) -> Iterator[bytes | None]:
+def _exchanges(node: SearchNode, planned: PlannedText) -> Iterator[bytes | None]:
     """Texts in which the planned item takes the place of the item that is being written.
 
     None is one that does not complete the output.
     """
-    text, begun = planned.text, bytes(planned.cursor.json.scalar or b"")
-    items = _items(planned.cursor, text)
+    text, items = planned.text, _items(planned.cursor, planned.text)
     first = next(items, None)
     if first is None:
         return
-    skipped, ended = begun + text[first[0] : first[1]], first[1]
+    start, end = first
+    planned_item, rest = bytes(planned.cursor.json.scalar or b"") + text[start:end], text[end:]
     if has_more_elements(planned.cursor.json, node.cursor.json):  # the item is over
-        yield from _without_repetition(node, b"", text[ended:], skipped)
+        yield from _without_repetition(node, b"", rest, planned_item)
         return
+    endings = _endings(node)
+    yield from _without_repetition(node, next(endings), rest, planned_item)
     written = bytes(node.cursor.json.scalar or b"")
-    ways = (_without_repetition(node, head, text[ended:], skipped) for head in _heads(node))
-    meant = (
-        _if_complete(node, text[start + len(written) : end] + text[ended:start] + skipped + text[end:])
-        for start, end in (items if written else ())
-        if text.startswith(written, start)
-    )
-    yield from chain(next(ways), meant, chain.from_iterable(ways))
+    for later, its_end in items if written else ():
+        if text.startswith(written, later):  # a later item of the plan may be meant
+            ending, between = text[later + len(written) : its_end], text[end:later]
+            yield _if_complete(node, ending + between + planned_item + text[its_end:])
+    for ending in endings:
+        yield from _without_repetition(node, ending, rest, planned_item)
 
 
-def _heads(node: SearchNode) -> Iterator[bytes]:
+def _endings(node: SearchNode) -> Iterator[bytes]:
     """Some ways in which the item that is being written can go on to its end; the shortest is the first."""
-    rest = node.state.completion()
-    shortest = rest[: next(_items(node.cursor, rest), (0, 0))[1]]
+    shortest = _first_ending(node)
     yield shortest
-    for attempt in islice(deviations(node, shortest), _MAX_HEADS):
+    for attempt in islice(deviations(node, shortest), _MAX_ENDINGS):
         begun = attempt.begun()
         if begun is not None:
-            rest = begun.state.completion()
-            yield begun.text + rest[: next(_items(begun.cursor, rest), (0, 0))[1]]
+            yield begun.text + _first_ending(begun)
 
 
-def _without_repetition(node: SearchNode, head: bytes, tail: bytes, skipped: bytes) -> Iterator[bytes | None]:
-    """The rest of an item and of a plan, where the skipped item stands in place of a repeated one."""
-    after = node.advance(head)
-    completed = None if after is None else after.state.advance(tail)
+def _first_ending(node: SearchNode) -> bytes:
+    """The grammar's completion up to the end of the item that is being written; empty if it ends none."""
+    rest = node.state.completion()
+    _, end = next(_items(node.cursor, rest), (0, 0))
+    return rest[:end]
+
+
+def _without_repetition(
+    node: SearchNode, ending: bytes, rest: bytes, planned_item: bytes
+) -> Iterator[bytes | None]:
+    """An ending and the rest of a plan, where the planned item stands in place of a repeated one."""
+    after = node.advance(ending)
+    completed = None if after is None else after.state.advance(rest)
     if after is None or completed is None:  # a cursor reads only what the grammar reads
         return
-    repetition = first_repetition(after.cursor, tail)
+    repetition = first_repetition(after.cursor, rest)
     if repetition is None:
-        yield head + tail if completed.is_complete else None
+        yield ending + rest if completed.is_complete else None
         return
     start, end, _ = repetition
-    start += len(tail[start:]) - len(tail[start:].lstrip(_SEPARATORS))
-    for behind in (tail[end + 1 :], tail[end:]):  # what shows that a number repeats is behind it
-        yield _if_complete(node, head + tail[:start] + skipped + behind)
+    start += len(rest[start:]) - len(rest[start:].lstrip(_SEPARATORS))
+    for behind in (rest[end + 1 :], rest[end:]):  # what shows that a number repeats is behind it
+        yield _if_complete(node, ending + rest[:start] + planned_item + behind)
 
 
 def _items(cursor: Cursor, text: bytes) -> Iterator[tuple[int, int]]:

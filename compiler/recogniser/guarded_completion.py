@@ -7,7 +7,7 @@ elements can run out, the search may not end by itself, so it has a budget.
 
 import heapq
 import math
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -15,68 +15,24 @@ from typing import NamedTuple
 
 from compiler.errors import UnsupportedGrammar
 from compiler.guard.cursor import OpenContainer
-from compiler.guard.tagged_cursor import Cursor, marked_text
+from compiler.guard.key_marks import marked_key_ends, marked_text
+from compiler.guard.tagged_cursor import Cursor
 from compiler.recogniser.parser_state import ParserState
-from compiler.recogniser.repetitions import PIECES, first_repetition, has_more_elements
+from compiler.recogniser.repetitions import PIECES, RepeatedElement, first_repetition, has_more_elements
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import KEY_MARK
 
-MAX_ATTEMPTS = 40_000
-"""The attempts before an output is begun, some ten seconds of processor time; real schemas need a few.
-Distinct arrays of few distinct values have so many orders that a search could take hours. With a limit in
-seconds, an answer would end on one machine and fail on another."""
 _BYTES_AN_ATTEMPT = 512
 """An attempt counts once more for every so many bytes of its text."""
 _MARKED_BYTES_AN_ATTEMPT = 128
 """The same where keys are marked, which takes longer to read."""
 _MAX_FRUITLESS = 120
-"""The attempts, one after another, that a patient search lets get no further before it tries longer ones."""
+"""The attempts, one after another, that a hasty search lets get no further before it tries longer ones."""
 _MAX_GROWTH = 8
 """How many times as long as the text that repeats something the direct search lets one become. Where elements
 may follow without end, it finds one after the other, and the text gets no further."""
-_MARK = re.compile(KEY_MARK.encode())
 _OTHER_KEY = 2
 """How many bytes an undeclared key mostly takes more if it must differ from all declared ones."""
-
-
-@dataclass(slots=True)
-class SearchBudget:
-    """How much more some searches may do together."""
-
-    num_left: int = MAX_ATTEMPTS
-    """Attempts to get past a repetition."""
-    num_bytes_left: float = math.inf
-    """Bytes of completions to spell and to count tokens of."""
-    most_guarded_bytes: float = math.inf
-    """The longest completion to look for under a guard, where each byte is read several times."""
-    has_given_up: bool = False
-    """Whether a larger budget might have found more."""
-
-    def spend_attempts(self, num_attempts: int) -> None:
-        """Count attempts.
-
-        Raises:
-            UnsupportedGrammar: there were too many.
-        """
-        self.num_left -= num_attempts
-        if self.num_left < 0:
-            self.has_given_up = True
-            raise UnsupportedGrammar(
-                "too many attempts found no text that ends the output without repeating a key or an item;"
-                " lower minItems where items must be unique"
-            )
-
-    def allows_guarded(self, num_bytes: int) -> bool:
-        """Whether a completion of so many bytes may be looked for under a guard."""
-        self.has_given_up |= num_bytes > self.most_guarded_bytes
-        return num_bytes <= self.most_guarded_bytes
-
-    def try_spend_bytes(self, num_bytes: int) -> bool:
-        """Count bytes; False, and nothing is counted, if they are too many."""
-        if num_bytes > self.num_bytes_left:
-            self.has_given_up = True
-            return False
-        self.num_bytes_left -= num_bytes
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +61,7 @@ class SearchNode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class Attempt:
     """An attempt to write `byte` after a node, then the grammar's completion.
 
     Without a byte, the node's own completion repeats an element: deviate from that.
@@ -134,8 +90,8 @@ class _Queued(NamedTuple):
     rank: int
     length: float
     order: int
-    attempt: _Attempt
-    others: Iterator[_Attempt]
+    attempt: Attempt
+    others: Iterator[Attempt]
     """Attempts of the same rank. They are made one by one, since a long text has very many."""
 
 
@@ -149,7 +105,7 @@ class _Queue:
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def push(self, rank: int, attempts: Iterable[_Attempt], penalty: float = 0) -> None:
+    def push(self, rank: int, attempts: Iterable[Attempt], penalty: float = 0) -> None:
         """Add attempts of one rank; each counts as longer by `penalty` bytes."""
         others = iter(attempts)
         if (attempt := next(others, None)) is not None:
@@ -166,7 +122,7 @@ class _Queue:
         for queued in others:
             heapq.heappush(self._heap, queued._replace(order=next(self._order)))
 
-    def pop(self) -> tuple[int, _Attempt]:
+    def pop(self) -> tuple[int, Attempt]:
         """Remove the attempt that is tried next, and return its rank and itself."""
         rank, _, order, attempt, others = self._heap[0]
         if (following := next(others, None)) is None:
@@ -187,11 +143,12 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     Raises:
         UnsupportedGrammar: no text completes it, or the search for one used up its budget.
     """
-    direct, num_reserved = _DirectSearch(state, cursor), budget.num_left // 2
+    start = SearchNode(b"", state, cursor, 0)
+    direct, num_reserved = _DirectSearch(start), budget.num_left // 2
     while direct.is_open and budget.num_left > num_reserved:
         if (found := direct.step(budget)) is not None:
             return found
-    searches = [_Search(state, cursor, patience) for patience in (_MAX_FRUITLESS, math.inf)]
+    searches = [_FurthestFirst(start, patience) for patience in (_MAX_FRUITLESS, math.inf)]
     while all(search.is_open for search in searches):
         search = min(searches, key=lambda search: search.num_spent)  # texts of one may be much longer
         before = budget.num_left
@@ -201,25 +158,40 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
-class _DirectSearch:
-    """A search that looks for the shortest element in place of a repeated one, and never takes one back.
+class _Repeating(NamedTuple):
+    """What an attempt led to: `rest`, which would complete the text of `node`, repeats an element."""
 
-    So it finds texts of many elements with few attempts at each, unless the elements run out.
-    """
+    attempt: Attempt
+    node: SearchNode
+    rest: bytes
+    repetition: RepeatedElement
 
-    def __init__(self, state: ParserState, cursor: Cursor) -> None:
-        self._attempts = _Queue(is_newest_first=False)
-        self._attempts.push(0, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
-        self._longest = _MAX_GROWTH * state.cost + 64
-        self._bytes_an_attempt = _bytes_an_attempt(cursor)
-        self._place: _Place = ()
-        """Where the element that is looked for stands."""
+    def replacing(self) -> Iterator[Attempt]:
+        """The attempts to write another element in place of the repeated one."""
+        start, end, _ = self.repetition
+        return deviations(_advanced(self.node, self.rest[:start]), self.rest[start : end + 1])
+
+
+class _Search(ABC):
+    """A search for a completion, one attempt after another."""
+
+    def __init__(self, start: SearchNode, longest: float, *, is_newest_first: bool) -> None:
+        self._attempts = _Queue(is_newest_first=is_newest_first)
+        self._attempts.push(0, [Attempt(start, None)])
+        self._longest = longest
+        self._longer = _Queue(is_newest_first=is_newest_first)
+        """The attempts whose texts have more than `longest` bytes."""
+        marks_keys = start.cursor.plan.marks_keys
+        self._bytes_an_attempt = _MARKED_BYTES_AN_ATTEMPT if marks_keys else _BYTES_AN_ATTEMPT
         self._num_in_vain = 0
+        """The attempts since one got further."""
+        self.num_spent = 0
+        """What it has taken of the budget."""
 
     @property
+    @abstractmethod
     def is_open(self) -> bool:
-        """Whether it may go on: an element was found lately, and attempts are left."""
-        return bool(self._attempts) and self._num_in_vain <= _MAX_FRUITLESS
+        """Whether it may go on."""
 
     def step(self, budget: SearchBudget) -> bytes | None:
         """Make one attempt; the completion if that is one.
@@ -227,46 +199,73 @@ class _DirectSearch:
         Raises:
             UnsupportedGrammar: the budget is used up.
         """
-        _, attempt = self._attempts.pop()
+        rank, attempt = self._attempts.pop()
         self._num_in_vain += 1
-        if (made := _made(attempt, budget, self._bytes_an_attempt)) is None:
+        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
+        begun = attempt.begun()
+        if begun is None:
             return None
-        node, rest = made
+        node, rest = _completed(begun, budget)
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
         if len(node.text) + len(rest) > self._longest:
-            self._attempts.drained()
-            return None
-        place = _place(repetition.holder)
+            self._longer.push(rank, [attempt])
+        else:
+            self._avoid(_Repeating(attempt, node, rest, repetition), rank)
+        return None
+
+    @abstractmethod
+    def _avoid(self, found: _Repeating, rank: int) -> None:
+        """Queue attempts to get past a repetition that an attempt of this rank led to."""
+
+    def _postpone(self, found: _Repeating, rank: int) -> None:
+        """An attempt got no further: first try others as short."""
+        self._attempts.push(rank, [Attempt(found.node, None)], penalty=0.5)
+
+
+class _DirectSearch(_Search):
+    """A search that looks for the shortest element in place of a repeated one, and never takes one back.
+
+    So it finds texts of many elements with few attempts at each, unless the elements run out.
+    """
+
+    def __init__(self, start: SearchNode) -> None:
+        super().__init__(start, _MAX_GROWTH * start.state.cost + 64, is_newest_first=False)
+        self._place: _Place = ()
+        """Where the element that is looked for stands."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an element was found lately, attempts are left, and no text was too long."""
+        return bool(self._attempts) and not self._longer and self._num_in_vain <= _MAX_FRUITLESS
+
+    def _avoid(self, found: _Repeating, rank: int) -> None:
+        place = _place(found.repetition.holder)
         if not self._place or place[: len(self._place)] != self._place:
             self._attempts.drained()
             self._place, self._num_in_vain = place, 0
-        elif attempt.byte is not None:  # no further: first try others as short
-            self._attempts.push(0, [_Attempt(node, None)], penalty=0.5)
-            return None
-        before = _advanced(node, rest[: repetition.start])
-        self._attempts.push(0, deviations(before, rest[repetition.start : repetition.end + 1]))
-        return None
+        elif found.attempt.byte is not None:
+            self._postpone(found, rank)
+            return
+        self._attempts.push(rank, found.replacing())
 
 
-class _Search:
-    """A search for a completion: the attempts that get furthest go first, and the shortest among them.
+class _FurthestFirst(_Search):
+    """A search in which the attempts that get furthest go first, and the shortest among them.
 
-    Long attempts wait until no shorter ones are left, or have got no further for `patience` attempts.
+    Long attempts wait until no shorter ones are left, or have got no further for `patience` attempts: that is
+    infinite in a patient search, and finite in a hasty one.
     """
 
-    def __init__(self, state: ParserState, cursor: Cursor, patience: float) -> None:
+    def __init__(self, start: SearchNode, patience: float) -> None:
+        is_hasty = patience < math.inf  # such a search gets further in depth than in breadth
+        super().__init__(start, 1.25 * start.state.cost + 4, is_newest_first=is_hasty)
+        self._earlier = _Queue(is_newest_first=is_hasty)
+        """Attempts to write other elements before a repetition."""
         self._patience = patience
-        # In depth, a hasty search gets further.
-        queues = [_Queue(is_newest_first=patience < math.inf) for _ in range(3)]
-        self._attempts, self._longer, self._earlier = queues
-        self._attempts.push(1, [_Attempt(SearchNode(b"", state, cursor, 0), None)])
-        self._longest = 1.25 * state.cost + 4
-        self._bytes_an_attempt = _bytes_an_attempt(cursor)
-        self._furthest, self._num_in_vain = 0, 0
-        self.num_spent = 0
-        """What it has taken of the budget."""
+        self._furthest = 0
+        """The least rank so far."""
 
     @property
     def is_open(self) -> bool:
@@ -274,34 +273,21 @@ class _Search:
         return bool(self._attempts or self._longer or self._earlier)
 
     def step(self, budget: SearchBudget) -> bytes | None:
-        """Make one attempt; the completion if that is one.
-
-        Raises:
-            UnsupportedGrammar: the budget is used up.
-        """
+        """Make one attempt, and allow longer texts before it if it is time (see `_Search.step`)."""
         if not self._attempts or self._num_in_vain > self._patience:
             self._allow_more()
-        rank, attempt = self._attempts.pop()
-        self._num_in_vain += 1
-        if (made := _made(attempt, budget, self._bytes_an_attempt)) is None:
-            return None
-        node, rest = made
-        repetition = first_repetition(node.cursor, rest)
-        if repetition is None:
-            return node.text + rest
-        if len(node.text) + len(rest) > self._longest:
-            self._longer.push(rank, [attempt])
-            return None
-        start, end, _ = repetition
-        reached = -_advanced(node, rest[:end]).num_new
-        if attempt.byte is not None and rank <= reached:  # no further: first try others as short
-            self._attempts.push(rank, [_Attempt(node, None)], penalty=0.5)
-            return None
+        return super().step(budget)
+
+    def _avoid(self, found: _Repeating, rank: int) -> None:
+        start, end, _ = found.repetition
+        reached = -_advanced(found.node, found.rest[:end]).num_new
+        if found.attempt.byte is not None and rank <= reached:
+            self._postpone(found, rank)
+            return
         if reached < self._furthest:
             self._furthest, self._num_in_vain = reached, 0
-        self._earlier.push(reached, deviations(node, rest[:start]))
-        self._attempts.push(reached, deviations(_advanced(node, rest[:start]), rest[start : end + 1]))
-        return None
+        self._earlier.push(reached, deviations(found.node, found.rest[:start]))
+        self._attempts.push(reached, found.replacing())
 
     def _allow_more(self) -> None:
         """Allow longer texts and, if those do not help or nothing else is left, other elements before."""
@@ -311,21 +297,6 @@ class _Search:
         self._attempts.absorb(self._longer.drained())
         self._longest *= 2 if is_exhausted else 1.5
         self._num_in_vain = 0
-
-
-def _made(attempt: _Attempt, budget: SearchBudget, bytes_an_attempt: int) -> tuple[SearchNode, bytes] | None:
-    """Make an attempt: how far it got, and the rest that would complete it; None if it cannot begin.
-
-    Raises:
-        UnsupportedGrammar: the budget is used up.
-    """
-    budget.spend_attempts(1 + attempt.length // bytes_an_attempt)
-    node = attempt.begun()
-    return None if node is None else _completed(node, budget)
-
-
-def _bytes_an_attempt(cursor: Cursor) -> int:
-    return _MARKED_BYTES_AN_ATTEMPT if cursor.plan.marks_keys else _BYTES_AN_ATTEMPT
 
 
 _Place = tuple[tuple[int, int, bytes], ...]
@@ -347,7 +318,7 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
     place is shorter: what follows a declared key can contain the same one again, without end.
     """
     rest = node.state.completion()
-    ends = _ends_of_marked(node.cursor, rest)
+    ends = marked_key_ends(node.cursor, rest)
     if ends and (after := node.advance(rest[: ends[-1]])) is not None:
         completed = after.state.advance(rest[ends[-1] :])
         if completed is not None and completed.is_complete:
@@ -362,18 +333,8 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
         if end + len(following) > len(rest) + _OTHER_KEY:
             break
         node, rest = after, following
-        ends = _ends_of_marked(node.cursor, rest)
+        ends = marked_key_ends(node.cursor, rest)
     return node, rest
-
-
-def _ends_of_marked(cursor: Cursor, rest: bytes) -> list[int]:
-    """Where the marked keys end that `rest` completes before it repeats an element."""
-    ends: list[int] = []
-    for mark in _MARK.finditer(marked_text(cursor, rest)):
-        at = mark.start() - len(ends)
-        if rest[at : at + 1] != mark.group():  # a text between tags may have this character too
-            ends.append(at)
-    return ends
 
 
 def _advanced(node: SearchNode, text: bytes) -> SearchNode:
@@ -382,13 +343,13 @@ def _advanced(node: SearchNode, text: bytes) -> SearchNode:
     return after
 
 
-def deviations(node: SearchNode, rest: bytes) -> Iterator[_Attempt]:
+def deviations(node: SearchNode, rest: bytes) -> Iterator[Attempt]:
     """The attempts that write `rest` up to any of its bytes, and another byte there.
 
     The mark of a key is no byte of an output.
     """
     for at in range(len(rest)):
         for byte in sorted(node.state.next_bytes() - {rest[at], ord(KEY_MARK)}):
-            yield _Attempt(node, bytes([byte]))
+            yield Attempt(node, bytes([byte]))
         if at + 1 < len(rest):
             node = _advanced(node, rest[at : at + 1])

@@ -319,7 +319,7 @@ class Network:
                 return self._shared(ProseState, forbidden, b"", after, cost=after.cost)
 
     def _text(self, automaton: StringAutomaton, number: int, after: NetworkState) -> NetworkState:
-        cost = automaton.num_bytes[number] + after.cost
+        cost = automaton.byte_distance[number] + after.cost
         return self._shared(TextState, automaton, number, after, cost=cost)
 
     def _text_options(self, state: TextState) -> tuple[NetworkState, ...]:

@@ -90,10 +90,10 @@ class ParserState:
         for start in range(0, len(data), _PIECE_BYTES):
             if state is None:
                 return None
-            state = state._read(data[start : start + _PIECE_BYTES])  # noqa: SLF001 - of its own class
+            state = state._read_piece(data[start : start + _PIECE_BYTES])  # noqa: SLF001 - of its own class
         return state
 
-    def _read(self, piece: bytes) -> "ParserState | None":
+    def _read_piece(self, piece: bytes) -> "ParserState | None":
         """The state after a piece of a text; raises MatchingTooSlow."""
         latest = thread_time() + MAX_PIECE_S if len(piece) > _FEW_BYTES else math.inf
         state: ParserState | None = self
@@ -101,7 +101,7 @@ class ParserState:
         while state is not None and at < len(piece):
             if at > _FEW_BYTES and thread_time() > latest:
                 raise MatchingTooSlow(MAX_PIECE_S)
-            state, at = state._advance(piece, at)  # noqa: SLF001 - of its own class
+            state, at = state._read_some(piece, at)  # noqa: SLF001 - of its own class
         return state
 
     def completion(self) -> bytes:
@@ -117,7 +117,7 @@ class ParserState:
         """The bytes that may follow; those of prose are left out."""
         return set().union(*(states.first_bytes() for states in self.live.values()))
 
-    def _advance(self, data: bytes, at: int) -> "tuple[ParserState | None, int]":
+    def _read_some(self, data: bytes, at: int) -> "tuple[ParserState | None, int]":
         """The state after reading some bytes from `at` on, and the index of the first byte left unread."""
         if len(self.live) == 1:
             ((frame, states),) = self.live.items()
@@ -190,7 +190,7 @@ class _StackClosure:
         return ParserState(self._network, self._bottom, live) if live else None
 
     def _call(self, name: str, after: StateSet, caller: StackFrame) -> list[tuple[StackFrame, StateSet]]:
-        """Let a rule be called, and return what becomes live by that."""
+        """Call a rule, and return what becomes live, each with its frame."""
         frame = self._opened.get(name)
         if frame is None:
             frame = self._opened[name] = StackFrame()

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from compiler.errors import UnsupportedGrammar
-from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
+from compiler.guard.key_marks import marked_text
+from compiler.guard.tagged_cursor import Cursor, start_cursor
 from compiler.recogniser.exchanged_items import MAX_PLANNED, PlannedText, with_exchanged_item
-from compiler.recogniser.guarded_completion import SearchBudget, guarded_completion
+from compiler.recogniser.guarded_completion import guarded_completion
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import ParserState, initial_state
+from compiler.recogniser.search_budget import SearchBudget
 
 _GUARDED_GROWTH = 3
 """The most by which distinct keys multiply the length of a completion. Each key has a comma and two quotes,

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from compiler.guard.cursor import JsonCursor, OpenContainer
+from compiler.guard.key_marks import has_mark
 from compiler.guard.tagged_cursor import Cursor
 
 PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
@@ -45,7 +46,7 @@ def first_repetition(cursor: Cursor, rest: bytes) -> RepeatedElement | None:
 
 def _repeats(before: Cursor, after: Cursor | None) -> bool:
     """Whether what leads from one cursor to another repeats an element, or has a marked key."""
-    return after is None or after.json.num_marked > before.json.num_marked
+    return after is None or has_mark(before, after)
 
 
 def _before_repetition(cursor: Cursor, text: bytes) -> tuple[JsonCursor, int]:

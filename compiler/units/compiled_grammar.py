@@ -8,13 +8,14 @@ import xgrammar as xgr
 
 from compiler.client_grammar_matcher import ClientGrammarMatcher
 from compiler.grammar.grammar import Grammar
-from compiler.guard.guard import Guard, GuardState, accept_as_read
+from compiler.guard.guard import Guard, GuardState
+from compiler.guard.key_marks import accept_text
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recogniser.guarded_completion import SearchBudget
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import Vocabulary
 
 _BYTES_TO_READ = 1 << 16
@@ -68,6 +69,14 @@ class CompiledGrammar:
             return matcher
         return ClientGrammarMatcher(matcher, self.prepared.timed_fills, self.prepared.held_memory)
 
+    def guard_state(self) -> GuardState | None:
+        """The guard's state at the beginning; None without a guard."""
+        return None if self.guard is None else GuardState.begin(self.guard)
+
+    def guarded_matcher(self) -> "GuardedMatcher":
+        """A matcher at the beginning, with the guard if there is one."""
+        return GuardedMatcher(self.unguarded_matcher(), self.guard_state(), self.vocabulary)
+
     @cached_property
     def network(self) -> Network:
         """The grammar as the recogniser reads it."""
@@ -101,11 +110,11 @@ class GuardedMatcher:
     def __init__(
         self,
         matcher: xgr.GrammarMatcher | ClientGrammarMatcher,
-        guard: Guard | None,
+        guard_state: GuardState | None,
         vocabulary: Vocabulary,
     ) -> None:
         self._matcher = matcher
-        self._guarded = [] if guard is None else [GuardState.begin(guard)]
+        self._guarded = [] if guard_state is None else [guard_state]
         self._tokens = vocabulary.tokens
         self._accepted: list[int] = []
 
@@ -128,7 +137,7 @@ class GuardedMatcher:
             return True
         if not self._guarded:
             return bool(self._matcher.accept_string(text))
-        if not accept_as_read(self._matcher, text, self._guarded[-1].marked):
+        if not accept_text(self._matcher, text, self._guarded[-1].marked):
             return False
         guarded = self._guarded[-1].read(text)
         if guarded is None:

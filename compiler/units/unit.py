@@ -28,10 +28,9 @@ from compiler.grammar.grammar import (
     subexpressions,
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json, is_of_client_grammar
-from compiler.guard.guard import GuardState
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntax import Syntax
-from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher, forced_text
+from compiler.units.compiled_grammar import CompiledGrammar, forced_text
 from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.vocabulary import Vocabulary
 
@@ -89,11 +88,10 @@ class Unit(CompiledGrammar):
     @cached_property
     def forced_start(self) -> bytes:
         """What every sentence begins with."""
-        guard_state = None if self.guard is None else GuardState.begin(self.guard)
-        return forced_text(self.unguarded_matcher(), guard_state)
+        return forced_text(self.unguarded_matcher(), self.guard_state())
 
     def _consume(self, start: bytes) -> int | None:
-        matcher = GuardedMatcher(self.unguarded_matcher(), self.guard, self.vocabulary)
+        matcher = self.guarded_matcher()
         if matcher.read(start):
             return len(start)
         for at in range(len(start)):

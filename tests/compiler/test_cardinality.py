@@ -10,7 +10,7 @@ from vocabularies import named_vocabulary
 
 from compiler import compile_schema
 from compiler.errors import UnsupportedSchema
-from compiler.recogniser.guarded_completion import MAX_ATTEMPTS, SearchBudget
+from compiler.recogniser.search_budget import MAX_ATTEMPTS, SearchBudget
 
 FIVE = {"type": "number", "minimum": 0, "maximum": 0.04}
 HALVES = {"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 0, "maximum": 2}

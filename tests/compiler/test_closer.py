@@ -417,13 +417,14 @@ def _fewest(text: str, words: list[str]) -> int:
 )
 def test_a_grammar_with_ever_more_derivations_is_followed_in_bounded_memory(grammar):
     compiled = compile_format(ResponseFormat("grammar", grammar))
-    closer, matcher = compiled.closer(), compiled.matcher()
+    closer, matcher, recogniser = compiled.closer(), compiled.matcher(), Recogniser.of(compiled.network)
     sizes = []
     for _ in range(400):
         assert matcher.accept(ord("a"))
         assert closer.admits(ord("a"), 1000)
         closer.accepted(ord("a"))
-        sizes.append(len(closer._position.recogniser._state.live))
+        assert recogniser.advance(b"a")
+        sizes.append(len(recogniser.state.live))
     assert max(sizes) == max(sizes[:100]) < 50
     assert all(map(matcher.accept, closer.completion_ids(4)))
     assert matcher.is_completed()

@@ -273,6 +273,14 @@ def test_an_undeclared_key_is_never_a_declared_one(text, is_valid):
     assert compiled.fits(text.encode()) == is_valid
 
 
+def test_no_text_with_a_mark_is_accepted():
+    compiled = compile_schema(MARKED["optional"])
+    assert compiled.accepts('{"c": {"a": 1}}')
+    assert not compiled.accepts(f'{{"c": {{"a"{KEY_MARK}: 1}}}}'), (
+        "the grammar reads it, but no token writes it"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -18,9 +18,10 @@ from compiler.guard.cursor import JsonCursor
 from compiler.guard.seen_values import SeenValues
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.recogniser.guarded_completion import SearchBudget, _Attempt, _Queue
+from compiler.recogniser.guarded_completion import Attempt, _Queue
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.search_budget import SearchBudget
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
@@ -179,7 +180,7 @@ def test_deviations_from_a_long_text_are_made_when_they_are_tried(text):
     """A request of 100 bytes took 2.3 s for each token: all letters in the place of each of 2,000 were noted."""
     schema = {"type": "array", "uniqueItems": True, "minItems": 2, "items": {"type": "string", **text}}
     closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
-    with patch.object(_Attempt, "__init__", autospec=True, side_effect=_Attempt.__init__) as made:
+    with patch.object(Attempt, "__init__", autospec=True, side_effect=Attempt.__init__) as made:
         assert closer.minimum() == 4_007
     assert made.call_count < 100
 
