@@ -129,3 +129,27 @@ async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(
         assert (
             connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'entries%'").fetchall() == []
         )
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_nothing_is_written_into_a_file_that_was_deleted(tmp_path, caplog, is_replaced):
+    """Writes went on into the file without a name: all that was acknowledged was lost at the next start."""
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
+    await store.set("k", b"1")
+    path.rename(tmp_path / "elsewhere.db")
+    if is_replaced:
+        path.touch()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="deleted or replaced while it was open: put it back"):
+            await store.set("k", b"2")
+        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+            await store.ping()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    (tmp_path / "elsewhere.db").replace(path)
+    assert await store.get("k") == b"1"
+    path.unlink()
+    await store.close()
+    await store.set("k", b"3")
+    assert path.exists(), "an opened store makes its file"
+    await store.close()

@@ -6,6 +6,7 @@ another's operation. Times of expiry are wall-clock seconds, because other proce
 
 import asyncio
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -18,6 +19,8 @@ import aiosqlite
 
 from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable
 from toolspecs.store import hold_lease
+
+_log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 30
 INCREMENTAL = 2
@@ -103,6 +106,11 @@ RETURNING value
 """
 
 
+_FileIdentity = tuple[int, int]
+"""A device, and a file's number on it."""
+_LOST = "its file was deleted or replaced while it was open: put it back, or restart with what is there now"
+
+
 def _content(value: Any) -> bytes:
     """A value; one that another program wrote as a text or a number is none that can be read."""
     return value if isinstance(value, bytes) else b""
@@ -116,6 +124,9 @@ class SQLiteStore:
         self._name = f"sqlite://{path or ':memory:'}"
         self._clock = clock
         self._connection: aiosqlite.Connection | None = None
+        self._file: _FileIdentity | None = None
+        """The file that the connection has open."""
+        self._is_lost = False
         self._opening = asyncio.Lock()
         self._num_expiring = 0
 
@@ -235,13 +246,13 @@ class SQLiteStore:
         """Run a statement and fetch all rows at once, so that no cursor stays open over an await."""
         values["now"] = self._clock()
         with self._failures():
-            connection = self._connection or await self._open()
+            connection = await self._open()
             return list(await connection.execute_fetchall(statement, values))
 
     async def _execute_script(self, statements: str) -> None:
         """Run statements until they are done; `_execute` would stop one without rows after its first step."""
         with self._failures():
-            connection = self._connection or await self._open()
+            connection = await self._open()
             await connection.executescript(statements)
 
     @contextmanager
@@ -258,10 +269,23 @@ class SQLiteStore:
             raise StoreUnavailable(self._name, str(error)) from error
 
     async def _open(self) -> aiosqlite.Connection:
+        if self._connection is not None:
+            self._check_file()
+            return self._connection
         async with self._opening:
             if self._connection is None:
                 self._connection = await _connect(self._path)
+                self._file = _identity(self._path)
             return self._connection
+
+    def _check_file(self) -> None:
+        """Raise OSError if the open file has lost its name: nobody would ever read what is written to it."""
+        is_lost = _identity(self._path) != self._file
+        if is_lost and not self._is_lost:
+            _log.error("store %s: %s", self._name, _LOST)
+        self._is_lost = is_lost
+        if is_lost:
+            raise FileNotFoundError(_LOST)
 
 
 async def _connect(path: Path | None) -> aiosqlite.Connection:
@@ -314,6 +338,15 @@ async def _move_some(connection: aiosqlite.Connection) -> None:
         return
     for statement in ("DROP TABLE entries", *FOR_FORMER) if has_former else FOR_FORMER:
         await connection.execute_fetchall(statement)
+
+
+def _identity(path: Path | None) -> _FileIdentity | None:
+    """Which file is at the path; None if there is none, or the store is in memory."""
+    try:
+        status = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _check_place(path: Path) -> None:
