@@ -153,3 +153,45 @@ async def test_nothing_is_written_into_a_file_that_was_deleted(tmp_path, caplog,
     await store.set("k", b"3")
     assert path.exists(), "an opened store makes its file"
     await store.close()
+
+
+NOT_UTF8 = "CAST(x'6b2f61ff' AS TEXT)"
+
+
+async def test_a_key_that_is_not_utf8_is_passed_over(tmp_path):
+    """Another program wrote it, and no list of toolsets could be read any more."""
+    store = SQLiteStore(tmp_path / "s.db")
+    await store.set("k/1", b"1")
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute(f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
+    assert [key async for key in store.scan("k/")] == ["k/1"]
+    await store.close()
+
+
+@pytest.mark.parametrize("is_last_of_a_page", [False, True])
+async def test_a_scan_goes_on_after_a_key_that_is_not_utf8(tmp_path, is_last_of_a_page):
+    store = SQLiteStore(tmp_path / "s.db")
+    keys = [f"k/{number:04}" for number in range(sqlite.SCAN_COUNT - is_last_of_a_page)]
+    for key in [*keys, "k0"]:
+        await store.set(key, b"1")
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute(f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
+    assert [key async for key in store.scan("k")] == [*keys, "k0"]
+    await store.close()
+
+
+@pytest.mark.parametrize("key", [NOT_UTF8, "x'00'"])
+async def test_a_key_that_is_no_text_is_moved_as_it_is(tmp_path, monkeypatch, key):
+    """The file of an earlier version could not be opened."""
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(FORMER)
+        connection.execute(f"INSERT INTO entries VALUES ({key}, x'00', NULL)")
+        connection.execute("INSERT INTO entries VALUES ('k/1', x'31', NULL)")
+    monkeypatch.setattr(sqlite, "BYTES_AT_ONCE", 1)
+    store = SQLiteStore(path)
+    assert await store.get("k/1") == b"1"
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        moved = f"SELECT value FROM stored WHERE key = {key}"
+        assert connection.execute(moved).fetchone() == (b"\0",)

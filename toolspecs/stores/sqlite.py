@@ -39,12 +39,12 @@ CREATE TABLE IF NOT EXISTS stored (key TEXT NOT NULL PRIMARY KEY, expires_at REA
 CREATE INDEX IF NOT EXISTS stored_expiring ON stored (expires_at) WHERE expires_at IS NOT NULL;
 """
 HAS_FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries' AND type = 'table'"
-FORMER_SIZES = "SELECT key, length(value) FROM entries ORDER BY key LIMIT 1000"
+FORMER_SIZES = "SELECT length(value) FROM entries ORDER BY key LIMIT 1000"
 MOVE_FORMER = """
 INSERT OR IGNORE INTO stored (key, expires_at, value)
-SELECT key, expires_at, value FROM entries WHERE key <= :last
+SELECT key, expires_at, value FROM entries ORDER BY key LIMIT :count
 """
-DELETE_FORMER = "DELETE FROM entries WHERE key <= :last"
+DELETE_FORMER = "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY key LIMIT :count)"
 BYTES_AT_ONCE = 8_000_000
 """What one transaction moves: little, since the file grows by so much until the next one. The log is used
 anew only if no other process reads at that moment."""
@@ -82,9 +82,11 @@ WHERE key = :key AND value = :expected AND {_FRESH}
 DELETE = f"DELETE FROM stored WHERE key = :key AND {_FRESH}"
 REMOVE = f"{DELETE} AND value = :expected"
 SCAN_COUNT = 1000
+# Keys as bytes, since another program may have written some that are not UTF-8.
 SCAN = f"""
-SELECT key FROM stored
-WHERE key >= :first AND key < :prefix || char(0x10FFFF) AND key <> :after AND {_FRESH}
+SELECT CAST(key AS BLOB) FROM stored
+WHERE key >= CAST(:first AS TEXT) AND key < :prefix || char(0x10FFFF) AND key <> CAST(:after AS TEXT)
+AND {_FRESH}
 ORDER BY key LIMIT {SCAN_COUNT}
 """
 TOUCH = """
@@ -156,14 +158,15 @@ class SQLiteStore:
 
     async def scan(self, prefix: str) -> AsyncIterator[str]:
         """See `Store.scan`."""
-        after, is_whole = "", False
+        after, is_whole = b"", False
         while not is_whole:
             # One lower bound: with two, SQLite may begin at the prefix each time.
             rows = await self._execute(SCAN, prefix=prefix, first=after or prefix, after=after)
             for (key,) in rows:
-                yield key
+                with suppress(UnicodeDecodeError):  # another program wrote that key
+                    yield key.decode()
             is_whole = len(rows) < SCAN_COUNT
-            after = "" if is_whole else rows[-1][0]
+            after = b"" if is_whole else rows[-1][0]
 
     async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
         """See `Store.compare_and_set`."""
@@ -326,15 +329,15 @@ async def _move_former(connection: aiosqlite.Connection) -> None:
 async def _move_some(connection: aiosqlite.Connection) -> None:
     """Move the first entries; if there are none any more, put the view in the place of their table."""
     has_former = bool(await connection.execute_fetchall(HAS_FORMER))
-    last, num_bytes = None, 0
-    for key, size in await connection.execute_fetchall(FORMER_SIZES) if has_former else ():
+    count, num_bytes = 0, 0
+    for (size,) in await connection.execute_fetchall(FORMER_SIZES) if has_former else ():
         num_bytes += size
-        if last is not None and num_bytes > BYTES_AT_ONCE:
+        if count and num_bytes > BYTES_AT_ONCE:
             break
-        last = key
-    if last is not None:
-        await connection.execute_fetchall(MOVE_FORMER, {"last": last})
-        await connection.execute_fetchall(DELETE_FORMER, {"last": last})
+        count += 1
+    if count:
+        await connection.execute_fetchall(MOVE_FORMER, {"count": count})
+        await connection.execute_fetchall(DELETE_FORMER, {"count": count})
         return
     for statement in ("DROP TABLE entries", *FOR_FORMER) if has_former else FOR_FORMER:
         await connection.execute_fetchall(statement)
