@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -195,3 +196,37 @@ async def test_a_key_that_is_no_text_is_moved_as_it_is(tmp_path, monkeypatch, ke
     with closing(sqlite3.connect(path)) as connection:
         moved = f"SELECT value FROM stored WHERE key = {key}"
         assert connection.execute(moved).fetchone() == (b"\0",)
+
+
+SLOWLY = (
+    "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 5000000) SELECT max(i) FROM n) > 0"
+)
+
+
+async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monkeypatch):
+    """It got its error when the entries were moved: many seconds later, if they are large."""
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(FORMER)
+        connection.execute("INSERT INTO entries VALUES ('k', x'31', NULL)")
+    monkeypatch.setattr(sqlite, "MOVE_FORMER", sqlite.MOVE_FORMER.replace("ORDER", f"WHERE {SLOWLY} ORDER"))
+    store = SQLiteStore(path)
+    start = time.perf_counter()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await store.get("k")
+    left_s = time.perf_counter() - start
+    assert await store.get("k") == b"1"
+    moved_s = time.perf_counter() - start
+    assert left_s < moved_s / 4
+    await store.close()
+
+
+async def test_a_store_that_could_not_be_opened_is_tried_again(tmp_path):
+    store = SQLiteStore(tmp_path / "folder" / "s.db")
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="create it first"):
+            await store.get("k")
+    (tmp_path / "folder").mkdir()
+    assert await asyncio.gather(store.get("k"), store.get("k")) == [None, None]
+    await store.close()

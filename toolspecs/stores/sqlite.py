@@ -129,7 +129,7 @@ class SQLiteStore:
         self._file: _FileIdentity | None = None
         """The file that the connection has open."""
         self._is_lost = False
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
         self._num_expiring = 0
 
     def __repr__(self) -> str:
@@ -220,10 +220,11 @@ class SQLiteStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
-        async with self._opening:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                await connection.close()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     def _after(self, seconds: float | None) -> float | None:
         return None if seconds is None else self._clock() + seconds
@@ -272,14 +273,27 @@ class SQLiteStore:
             raise StoreUnavailable(self._name, str(error)) from error
 
     async def _open(self) -> aiosqlite.Connection:
+        """The connection. A caller that gives up waiting for it leaves at once, and others find it open.
+
+        Opening the file of an earlier version takes as long as moving its entries.
+        """
         if self._connection is not None:
             self._check_file()
-            return self._connection
-        async with self._opening:
-            if self._connection is None:
-                self._connection = await _connect(self._path)
-                self._file = _identity(self._path)
-            return self._connection
+        while self._connection is None:
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._connect())
+                self._opening.add_done_callback(self._end_opening)
+            await asyncio.shield(self._opening)
+        return self._connection
+
+    async def _connect(self) -> None:
+        self._connection = await _connect(self._path)
+        self._file = _identity(self._path)
+
+    def _end_opening(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # retrieved here, since all callers may have left
 
     def _check_file(self) -> None:
         """Raise OSError if the open file has lost its name: nobody would ever read what is written to it."""
