@@ -68,6 +68,9 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({}, {}, "port = ", ["config", "TOML"]),
         ({}, {}, 'prompt_tools = "some"', ["prompt_tools", "one of 'all', 'allowed', 'none': 'some'"]),
         ({}, {}, '[[models]]\nmodel = "a"\nalias = ["b"]', ["'models[0].alias'", "did you mean 'aliases'?"]),
+        ({}, {}, '[model]\nmodel = "a"', ["'model'", "write the table of each model as [[models]]"]),
+        ({}, {}, '[[model]]\nmodel = "a"', ["'model'", "as [[models]]"]),
+        ({}, {}, '[models]\nmodel = "a"', ["'models'", "as [[models]]"]),
         ({}, {}, '[[models]]\nsyntax = "hermes"', ["'models[0].model'", "it is required"]),
         (
             {},
