@@ -99,7 +99,7 @@ def test_a_bad_secret_is_not_printed():
 
 def test_a_bad_header_of_a_model_is_not_printed(config):
     text = '[[models]]\nmodel = "a"\nengine_headers = {Authorization = ["hunter2"]}'
-    with pytest.raises(SettingsError, match=r"models\[0\]\.engine_headers.* must be a text") as error:
+    with pytest.raises(SettingsError, match=r"engine_headers\.Authorization.* must be a text") as error:
         load(environment={}, config=config(text))
     assert "hunter2" not in str(error.value)
 
