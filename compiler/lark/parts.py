@@ -20,6 +20,7 @@ MAX_EXPANSIONS = 16
 """The most expansions of an alternative that are written out in such a grammar."""
 PART = "_PART_"
 """Stands between the name of a rule and the number of its part; names of rules have no capitals."""
+_MANY = 10**12
 _MAX_REPEATED = 50
 """From so many on, Lark itself writes counts as rules."""
 
@@ -30,7 +31,7 @@ def with_parts_apart(rule_defs: Iterable[Any], *, max_symbols: int) -> list[Any]
     Templates are left alone, as their parts may be parameters.
     """
     rules = list(rule_defs)
-    if sum(_size(tree).num_symbols for _, _, tree, _ in rules) <= max_symbols:
+    if sum(_num_symbols(tree) for _, _, tree, _ in rules) <= max_symbols:
         return rules
     apart = []
     for name, parameters, tree, options in rules:
@@ -56,14 +57,13 @@ class _Parts:
         if alternative.data == "alias":
             expansion, *name = alternative.children
             return Tree("alias", [self._replaced_in(expansion), *name])
-        if _size(alternative).num_expansions <= MAX_EXPANSIONS:
-            return alternative
-        return Tree("expansion", [self._part(child) for child in alternative.children])
+        write = self._part if _has_many(alternative) else self._inner
+        return Tree("expansion", [write(child) for child in alternative.children])
 
     def _part(self, tree: Tree[Any]) -> Tree[Any]:
         """A reference to a rule for a part; the part itself if it has one expansion."""
         if _size(tree).num_expansions == 1:
-            return tree
+            return self._inner(tree)
         name = f"{self._name}{PART}{next(self._numbers)}"
         self.trees.append((name, Tree("expansions", [Tree("expansion", [self._inner(tree)])])))
         return Tree("value", [NonTerminal(name)])
@@ -75,12 +75,17 @@ class _Parts:
                 return self.replaced(tree)
             case "maybe", (inner,):
                 return Tree("maybe", [self.replaced(inner)])
-            case "expr", (item, "?" as operator):
-                return Tree("expr", [self._inner(item), operator])
-            case "expr", (item, "~" as operator, *counts):
-                return Tree("expr", [self._part(item), operator, *counts])
+            case "expr", (item, "?", *_):
+                return Tree("expr", [self._inner(item), *tree.children[1:]])
+            case "expr", (item, *how_often):
+                is_large = _has_many(item) or _has_many(tree)
+                return Tree("expr", [self._part(item) if is_large else self._inner(item), *how_often])
             case _:
                 return tree
+
+
+def _has_many(tree: Tree[Any]) -> bool:
+    return _size(tree).num_expansions > MAX_EXPANSIONS
 
 
 class _Size(NamedTuple):
@@ -91,17 +96,28 @@ class _Size(NamedTuple):
 
     def __or__(self, other: "_Size") -> "_Size":
         """The size of a choice between two parts."""
-        return _Size(self.num_expansions + other.num_expansions, self.num_symbols + other.num_symbols)
+        return _at_most_many(self.num_expansions + other.num_expansions, self.num_symbols + other.num_symbols)
 
     def then(self, other: "_Size") -> "_Size":
         """The size of a part after another one."""
-        return _Size(
+        return _at_most_many(
             self.num_expansions * other.num_expansions,
             self.num_symbols * other.num_expansions + self.num_expansions * other.num_symbols,
         )
 
 
+def _at_most_many(*numbers: int) -> _Size:
+    """Numbers of the size of a grammar; beyond `_MANY` they are not counted, since counts may be nested."""
+    return _Size(*(min(number, _MANY) for number in numbers))
+
+
 _EMPTY, _SYMBOL = _Size(1, 0), _Size(1, 1)
+
+
+def _num_symbols(rule: Tree[Any]) -> int:
+    """The symbols of a rule, and of the rules that Lark makes of its loops: each item, once and once more."""
+    loops = [_size(loop.children[0]) for loop in rule.find_data("expr") if loop.children[1] in {"+", "*"}]
+    return _size(rule).num_symbols + sum(2 * item.num_symbols + item.num_expansions for item in loops)
 
 
 def _size_of_counts(item: _Size, low: int, high: int) -> _Size:

@@ -45,6 +45,21 @@ def test_parts_inside_parts():
     assert not accepts(grammar, "x3\nzz")
 
 
+def test_parts_inside_loops():
+    optional = " ".join(f'"{number}\\n"?' for number in range(14))
+    grammar = linked(f'start: ("x" {optional})+ ("y" {optional})*')
+    assert accepts(grammar, "x3\n5\nxx1\ny2\nyy")
+    assert not accepts(grammar, "x5\n3\n")
+    assert not accepts(grammar, "y2\n")
+
+
+def test_counts_inside_counts_are_not_multiplied_out():
+    """There are 2 ** 400 of these texts."""
+    grammar = linked('start: ((("a" | "b") ";")~20 ".")~20')
+    assert accepts(grammar, ("a;b;" * 10 + ".") * 20)
+    assert not accepts(grammar, ("a;b;" * 10 + ".") * 19)
+
+
 def test_too_many_in_a_row_are_refused_with_their_rule():
     optional = " ".join(f'"{number}\\n"?' for number in range(100))
     with pytest.raises(UnsupportedToolset) as refused:
