@@ -5,9 +5,11 @@ import random
 import pytest
 from lark_inputs import accepts, inputs, linked
 
+from compiler.argument_faults import argument_faults
 from compiler.errors import UnsupportedToolset
 from compiler.lark import lark_source, parts
 from compiler.lark.parts import with_parts_apart
+from toolspecs.tool import CustomInput, custom_tool
 
 NUM_WORDS = 40
 
@@ -88,3 +90,12 @@ def test_a_rule_for_each_part_has_the_same_texts(monkeypatch, definition):
     for seed, (one, other) in enumerate([(plain, apart), (apart, plain)]):
         for text in inputs(one, "hermes", seed, 25):
             assert accepts(other, text), text
+
+
+def test_lark_itself_reads_inputs_of_such_grammars():
+    """It never came to an end, as it multiplied the rules out, too."""
+    optional = " ".join(f'"{number};"?' for number in range(NUM_WORDS))
+    tool = custom_tool("t", "", CustomInput("lark", f"start: {optional}"))
+    assert argument_faults(tool, {"input": "1;5;39;"}) == ()
+    [fault] = argument_faults(tool, {"input": "5;1;"})
+    assert "line 1 col 3" in fault.message
