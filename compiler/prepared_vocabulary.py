@@ -17,6 +17,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.grammar.rule_cache import safe_to_cache
 from compiler.guard.candidate_tokens import GuardedTokens
 from compiler.held_memory import HeldMemory
+from compiler.kept_sets import KeptSets
 from compiler.timed_fills import TimedFills
 from compiler.token_index import TokenIndex
 from compiler.vocabulary import Vocabulary
@@ -111,6 +112,11 @@ class PreparedVocabulary:
     def held_memory(self) -> HeldMemory:
         """What bounds the memory of the matchers of clients' own grammars."""
         return HeldMemory()
+
+    @once
+    def kept_sets(self) -> KeptSets:
+        """What bounds the sets of states that the networks of all grammars keep."""
+        return KeptSets()
 
     @once
     def guarded(self) -> GuardedTokens:

@@ -58,7 +58,7 @@ class Services:
         try:
             await self.store.ping()
         except StoreError:
-            return "the store cannot be used"
+            return "the store cannot be used; the gateway's log says why"
         return ""
 
 

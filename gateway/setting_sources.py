@@ -207,6 +207,8 @@ def _convert(name: str, value: Any, source: str) -> Any:
         raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
     shown = variable_of(name) if source == ENVIRONMENT else name
     is_text = source in {COMMAND_LINE, ENVIRONMENT}
+    if (name == "models" and isinstance(value, dict)) or (name == "model" and isinstance(value, dict | list)):
+        raise SettingsError(name, source, "write the table of each model as [[models]]")
     if is_text and name in {setting.name for setting in settings_table() if setting.is_repeatable}:
         value = [
             part.strip()

@@ -12,6 +12,6 @@ A request becomes token ids once, and events once; in between there are only ids
     transcript      turns each sequence's tokens into events (`text.detokenizer`)
 
 The gateway speaks with a runtime by `protocol`, `request`, `selection`, `events`, `inspection` and `errors`,
-which need no model. It also takes a few things for itself, such as `fair_threads`. Only what chooses and
+which need no model. It also takes a few things for itself, such as `sentence_embedder`. Only what chooses and
 studies models (`gateway.served_models`, `callgate study`) imports files that load them.
 """

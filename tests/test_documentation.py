@@ -57,6 +57,13 @@ def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
     assert table.count("\n| `--") > 20
 
 
+def test_every_setting_is_explained_on_some_page():
+    text = "\n".join(path.read_text("utf-8") for path in DOCUMENTS)
+    named = set(re.findall(r"(?<![\w-])(?:--)?[\w-]+(?![\w-])", text))
+    names = [(setting.name, setting.option, setting.variable) for setting in settings_table()]
+    assert [name for name, *others in names if named.isdisjoint((name, *others))] == []
+
+
 def test_every_field_of_a_models_table_is_documented():
     section = API.partition("\n## Models and engines\n")[2].partition("\n```toml")[0]
     assert [name for name in ModelSettings.__struct_fields__ if f"`{name}`" not in section] == []

@@ -20,6 +20,7 @@ COMPILER = (
         "output_parts",
         "matcher",
         "held_memory",
+        "kept_sets",
         "timed_fills",
         "client_grammar_matcher",
         "report",

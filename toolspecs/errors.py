@@ -16,6 +16,7 @@ ToolspecsError
 │   └── DroppedRevision there was one; which are kept
 ├── QuotaExceeded       the client has stored as much as it may
 ├── StaleRevision       the precondition does not hold; the current ETag
+├── ThreadsStopped      the process is ending, and its threads take no more work
 └── StoreError
     ├── InvalidStoreURL     the URL does not name a store
     ├── StoreUnavailable    the store cannot be reached, or failed
@@ -211,6 +212,15 @@ class StaleRevision(ToolspecsError):
         self.current_etag = current_etag
         state = f"is at {current_etag}" if current_etag else "does not exist"
         super().__init__(f"toolset {toolset!r} {state}, but the request requires {shorten(expected, 100)}")
+
+
+class ThreadsStopped(ToolspecsError):
+    """The process is ending, and its threads take no more work; another process may do it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the process is ending, and takes no more work; send it to another one, or again later"
+        )
 
 
 class StoreError(ToolspecsError):

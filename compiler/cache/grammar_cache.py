@@ -35,6 +35,7 @@ from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
 from toolspecs.errors import StoreUnavailable
 from toolspecs.held_parts import HeldParts
+from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 
@@ -42,6 +43,7 @@ MAX_HELD_BYTES = 1 << 30
 """What the running answers of one client may hold. A real tool takes 0.4 MB mostly, and 12 MB at most."""
 MAX_FORMAT_BYTES = 2**20
 """The longest response format, as of a tool: its key is computed on the event loop."""
+MAX_CONTAINMENTS = 10_000
 _SOURCES = ("memory", "store", "compiled")
 _MAX_ASKED = 100
 
@@ -94,6 +96,8 @@ class GrammarCache:
         self._known_keys = KnownKeys()
         self._linked: WeakValueDictionary[GrammarRecipe, OwnGrammar] = WeakValueDictionary()
         """The grammars of running answers; another answer may use the same one."""
+        self._containments: LruCache[bool] = LruCache(MAX_CONTAINMENTS)
+        """Whether a tool covers another one, by the key of the job that found it out."""
         self._num_by_source: Counter[str] = Counter()
 
     @property
@@ -254,16 +258,25 @@ class GrammarCache:
     async def covers(
         self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None
     ) -> bool:
-        """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long."""
+        """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long.
+
+        What was found out is remembered, so that many requests that ask the same at once do not use up the
+        time of each other.
+        """
         if outer.custom and outer.custom.syntax == "lark":  # its schema admits more than its grammar
             return outer.custom == inner.custom
-        if budget and budget.is_over:
-            return False
         job, client_id = CompileJob.covers(outer, inner), budget.client_id if budget else ""
         try:
-            return await self._run_in_turn(job, prepared, client_id) == b"1"
+            key = job.key(prepared.vocabulary)
+            covers = self._containments.get(key)
+            if covers is None:
+                if budget and budget.is_over:
+                    return False
+                covers = await self._run_in_turn(job, prepared, client_id) == b"1"
+                self._containments.put(key, covers, 1)
         except UnsupportedSchema:
             return False
+        return covers
 
     async def find_faults(
         self, tool: Tool, arguments: Any, *, prepared: PreparedVocabulary, client_id: str = ""

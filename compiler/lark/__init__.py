@@ -1,7 +1,8 @@
 r"""Grammars for Lark: which texts they admit, as rules of ours.
 
-`lark_source` reads a grammar with Lark's own loader. `terminals` makes automata of its terminals, `lexing`
-finds out which terminals must not touch, and `lark_lowering` makes rules of all of it.
+`lark_source` reads a grammar with Lark's own loader, and `parts` keeps that from multiplying rules out.
+`terminals` makes automata of its terminals, `lexing` finds out which terminals must not touch, and
+`lark_lowering` makes rules of all of it.
 
 **The reading.** A lexer splits a text into terminals before any rule is tried. At each place it takes the
 longest text that any terminal matches which may stand there; this is how OpenAI reads these grammars. Lark's

@@ -16,6 +16,7 @@ from lark.load_grammar import Grammar, load_grammar
 from compiler.digraph import reachable
 from compiler.errors import UnsupportedSchema
 from compiler.lark.optional_terminals import GrammarWithOptions
+from compiler.lark.parts import PART, with_parts_apart
 from toolspecs.nearest import MAX_NAME, shorten
 
 START = "start"
@@ -75,6 +76,8 @@ _PLACES = (
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|$)|/(?:\\.|[^/\\])+(?:/|$)|(?://|#).*')
 """Texts, patterns and comments: no name in them is one of the grammar's."""
 
+_MADE_BY = re.compile(f"_star_|_plus_|{PART}")
+"""What stands in the name of a rule that was made for a part of another one, after the other's name."""
 _ALTERNATIVE = "alternative:"
 _FIRST_LINE = re.compile(r"[^\n]*")
 
@@ -115,11 +118,11 @@ class LarkSource:
                 if is_named
                 else shorten(repr(self.terminals[name].pattern.value), MAX_NAME)
             )
-        return f"rule {name.lstrip('_').split('_star_')[0].split('_plus_')[0]!r}"
+        return f"rule {_MADE_BY.split(name.lstrip('_'), maxsplit=1)[0]!r}"
 
     def _line_of(self, name: str) -> int:
         """The line in which a terminal or rule is defined, or first stands; 0 if it is not found."""
-        texts = [rf"^\s*[?!]*{re.escape(name)}\b"]
+        texts = [rf"^\s*[?!]*{re.escape(name.partition(PART)[0])}\b"]
         if name in self.terminals:
             pattern = self.terminals[name].pattern
             texts.append(re.escape(pattern.raw or pattern.value))
@@ -165,7 +168,8 @@ def load(definition: str) -> Grammar:
     read = load_grammar(definition, "the grammar", [_import_common], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
     grammar, _ = read
     _check_templates(definition, grammar.rule_defs)
-    return GrammarWithOptions(list(_apart(grammar.rule_defs)), grammar.term_defs, grammar.ignore)
+    rule_defs = with_parts_apart(grammar.rule_defs, max_symbols=MAX_SYMBOLS)
+    return GrammarWithOptions(list(_apart(rule_defs)), grammar.term_defs, grammar.ignore)
 
 
 def _import_common(_base: object, path: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.guard.string_automaton import StringAutomaton
+from compiler.kept_sets import KeptSets
 from compiler.recogniser.network_states import (
     END,
     CallState,
@@ -99,7 +100,8 @@ _PREFERRED = "a0 "
 """The characters that a completion has where any of a class will do."""
 
 MAX_KEPT = 200_000
-"""States in all sets that are kept, of which each takes about a tenth of a kilobyte."""
+"""States in all sets that are kept, of which each takes about a tenth of a kilobyte. A step from one set to
+another counts as one."""
 _SET_SIZE = 8
 """What a set takes besides, in states."""
 _MAX_SHORT_TEXT = 1024
@@ -111,8 +113,8 @@ so that writing ends. Sums of a power of two are not rounded."""
 class Network:
     """The states of one grammar, shared by all who parse with it."""
 
-    def __init__(self, grammar: Grammar) -> None:
-        """Compute what every rule costs.
+    def __init__(self, grammar: Grammar, kept: KeptSets | None = None) -> None:
+        """Compute what every rule costs. `kept` bounds what this network keeps together with others.
 
         Raises:
             UnsupportedGrammar: the grammar has no sentence.
@@ -130,7 +132,10 @@ class Network:
         """Completions of rules; a long completion mostly repeats itself."""
         self._options: dict[TextState, tuple[NetworkState, ...]] = {}
         self._sequences: dict[CharClass, tuple[tuple[ByteRange, ...], ...]] = {}
+        self._kept_together = kept or KeptSets()
         self._num_kept = 0
+        self._num_told = 0
+        """Of those, the states that are counted together with other networks'."""
 
     def forget_sets(self) -> None:
         """Forget the sets of states, if they are many; to be called between two texts.
@@ -138,11 +143,17 @@ class Network:
         An ambiguous grammar has ever more of them: each token of a long text may lead to a new one. Whoever
         is in one of them goes on from there, but builds those that follow anew.
         """
-        if self._num_kept <= MAX_KEPT:
-            return
-        forgotten, self._sets, self._num_kept = self._sets, {}, 0
+        if self._num_kept > MAX_KEPT:
+            self.forget_all_sets()
+        elif self._num_kept > self._num_told:
+            num_new, self._num_told = self._num_kept - self._num_told, self._num_kept
+            self._kept_together.add(self, num_new)
+
+    def forget_all_sets(self) -> None:
+        """Forget the sets of states."""
+        forgotten, self._sets, self._num_kept, self._num_told = self._sets, {}, 0, 0
         self._entry_sets, self._return_sets = {}, {}
-        for states in forgotten.values():
+        for states in list(forgotten.values()):  # another thread may be adding one
             states.steps = {}
 
     def entry(self, name: str) -> StateSet:
@@ -167,6 +178,7 @@ class Network:
             successors = [after for state in states.consuming for after in self._successors(state, byte)]
             closure = self._closure(successors) if successors else None
             states.steps[byte] = closure
+            self._num_kept += 1
             return closure
 
     def read_plain(self, states: StateSet, data: bytes, at: int) -> tuple[StateSet | None, int]:

@@ -80,7 +80,7 @@ class CompiledGrammar:
     @cached_property
     def network(self) -> Network:
         """The grammar as the recogniser reads it."""
-        return Network(self.grammar)
+        return Network(self.grammar, self.prepared.kept_sets)
 
     def shortest_texts(self, budget: SearchBudget) -> Sequence[bytes]:
         """Its shortest sentence; empty if no search found one that the guard allows.

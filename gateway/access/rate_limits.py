@@ -9,7 +9,9 @@ limit around the end of a window.) The next counter is read because the clocks o
 difference of up to five seconds only shortens the minute by as much.
 
 Tokens are reserved by an estimate and settled when an answer ends. While the store is down, each gateway
-enforces the whole limit alone.
+enforces the whole limit alone. If the store fails between two steps, what was added stays until its counter
+expires, after 75 seconds at most: nobody knows whether a step that failed took effect, and a subtraction that
+is repeated could admit more than the limit.
 """
 
 import asyncio

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from gateway.errors import InvalidField
 from gateway.generation.tool_vectors import MAX_WAIT_S, ToolVectors
 from gateway.generation.turn import Turn
-from runtime.fair_threads import FairThreads
 from runtime.protocol import ModelCard
+from toolspecs.fair_threads import FairThreads
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import SearchedBy, SearchedTool, Tool, ToolSearch, ToolSearchResult

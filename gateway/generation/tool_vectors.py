@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.fair_threads import FairThreads
+from toolspecs.fair_threads import FairThreads
 from toolspecs.lru_cache import LruCache
 from toolspecs.tool import Tool
 from toolspecs.tool_index import Scores, described, fit, parts_of

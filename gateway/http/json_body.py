@@ -117,7 +117,7 @@ def convert(value: Any, shape: type[T]) -> T:
             reason = f"{shown!r} is not one of its values{instead(str(actual), expected.texts)}"
         else:
             reason = plain(detail) + (f"; expected {expected}" if str(expected) else "")
-        raise InvalidField(path, reason) from error
+        raise InvalidField(_with_key(path, value), reason) from error
 
 
 def _reason_and_path(message: str) -> tuple[str, str]:
@@ -128,6 +128,16 @@ def _reason_and_path(message: str) -> tuple[str, str]:
     reason, mark, rest = message.rpartition(" - at `$")
     path = rest.removesuffix("`").lstrip(".")
     return (reason, path) if mark and len(path) <= _MAX_PATH else (message, "")
+
+
+def _with_key(path: str, value: Any) -> str:
+    """The path to an entry of a mapping of texts with its key, for which msgspec writes `[...]`."""
+    of_mapping = path.removesuffix("[...]")
+    mapping = value_at(value, of_mapping)
+    if of_mapping == path or not isinstance(mapping, dict):
+        return path
+    keys = (key for key, content in mapping.items() if not isinstance(content, str))
+    return f"{of_mapping}.{shorten(next(keys, '...'), MAX_NAME)}"
 
 
 def _with_surrogates(raw: bytes) -> Any:

@@ -99,6 +99,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     toolspecs.InvalidTools: (422, "invalid_tools"),
     toolspecs.UnreadableSource: (422, "unreadable_source"),
     toolspecs.LimitExceeded: (422, "limit_exceeded"),
+    toolspecs.ThreadsStopped: (503, "engine_stopped"),
     toolspecs.DamagedEntry: (503, "damaged_entry"),
     toolspecs.StoreFull: (507, "store_full"),
     toolspecs.StoreError: (503, "store_unavailable"),

@@ -12,7 +12,7 @@ from gateway.errors import ClientGone, EncodedBody, LargeBody, TooManyBodies
 from gateway.http.client_pace import ClientPace, ClientTurn
 from gateway.http.headers import HttpRequest
 from gateway.http.leaving_clients import unless_gone
-from runtime.fair_threads import FairThreads
+from toolspecs.fair_threads import FairThreads
 from toolspecs.json_scan import ContentLimits
 from toolspecs.thread_time import ThreadTime, during
 

@@ -37,9 +37,9 @@ from runtime.errors import (
 )
 from runtime.event_queue import EventQueue
 from runtime.events import Event
-from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
+from toolspecs.fair_threads import FairThreads
 
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from runtime.errors import DeadlineExceeded, EngineStopped, RequestRefused, TooManySequences
-from runtime.fair_threads import FairThreads
 from runtime.request import GenerationRequest, check_images
 from runtime.text.template import PromptLimit
 from runtime.text.tokenizer import LoadedTokenizer
+from toolspecs.fair_threads import FairThreads
 
 T = TypeVar("T")
 

@@ -108,8 +108,20 @@ async def test_nothing_is_compared_when_a_requests_time_is_over(vocabulary, cloc
     budget = cache.compile_budget()
     assert await cache.covers(tool("t"), tool("t"), prepared=prepare(vocabulary), budget=budget)
     clock.now += 1
-    assert not await cache.covers(tool("t"), tool("t"), prepared=prepare(vocabulary), budget=budget)
+    assert not await cache.covers(tool("t", b={}), tool("t"), prepared=prepare(vocabulary), budget=budget)
     assert len(compile_pool.jobs) == 1
+
+
+async def test_what_was_compared_is_not_compared_again(vocabulary, clock):
+    """A hundred requests for the same toolset used up the time of each other, and the last got `changed`."""
+    compile_pool = Slow(clock, 4.5)
+    cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
+    budgets = [cache.compile_budget() for _ in range(100)]
+    number, whole = tool("t", a={"type": "number"}), tool("t", a={"type": "integer"})
+    for budget in budgets:
+        assert await cache.covers(number, whole, prepared=prepare(vocabulary), budget=budget)
+        assert not await cache.covers(whole, number, prepared=prepare(vocabulary), budget=budget)
+    assert len(compile_pool.jobs) == 2
 
 
 async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):

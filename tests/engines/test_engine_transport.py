@@ -1,7 +1,6 @@
 """Connections to engines: encrypted or not, used again, closed ones noticed, and errors as httpx has them."""
 
 import asyncio
-import datetime as dt
 import socket
 import ssl
 import threading
@@ -11,10 +10,7 @@ from functools import partial
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certificates import self_signed
 from remote_engines import REQUEST
 
 from runtime.engines import host_lookups
@@ -28,25 +24,7 @@ EVENTS = b"data: 1\n\ndata: 2\n\ndata: [DONE]\n\n"
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """The files of a certificate for `localhost` that nobody else trusts, and of its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    folder = tmp_path_factory.mktemp("certificate")
-    pem = serialization.Encoding.PEM
-    (folder / "certificate.pem").write_bytes(made.public_bytes(pem))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return folder / "certificate.pem", folder / "key.pem"
+    return self_signed(tmp_path_factory.mktemp("certificate"))
 
 
 class Server:

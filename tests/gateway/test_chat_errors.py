@@ -17,6 +17,7 @@ from runtime.errors import (
     RequestRefused,
 )
 from runtime.protocol import Health
+from toolspecs.errors import ThreadsStopped
 
 ERRORS = [
     (Overloaded(2.5), 429, "rate_limit_error", "overloaded", None),
@@ -31,6 +32,7 @@ ERRORS = [
     ),
     (GenerationFailed("NaN logits"), 500, "server_error", "generation_failed", None),
     (EngineStopped(), 503, "server_error", "engine_stopped", None),
+    (ThreadsStopped(), 503, "server_error", "engine_stopped", None),
     (RuntimeError("secret detail"), 500, "server_error", "internal_error", None),
 ]
 RETRIED_AFTER = {429: "3", 503: "1"}

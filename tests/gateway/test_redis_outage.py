@@ -57,7 +57,7 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert (shown.status_code, shown.json()["etag"]) == (200, etag)
         status, reason = await readiness(client)
         assert status == 503
-        assert reason == "the store cannot be used"
+        assert reason == "the store cannot be used; the gateway's log says why"
         assert "callgate_store_ready 0.0" in (await client.get("/metrics")).text
         refused = await client.put("/v1/toolsets/weather", json={"tools": [TIME]})
         assert refused.status_code == 503

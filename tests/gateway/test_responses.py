@@ -362,3 +362,16 @@ async def test_a_schema_that_cannot_be_upheld_is_named_as_this_api_names_it(clie
 @pytest.mark.parametrize("reasoning", [{}, {"effort": None, "summary": None}])
 async def test_a_reasoning_that_asks_for_nothing_is_taken(client, reasoning):
     assert (await ask(client, reasoning=reasoning))["reasoning"]["effort"] is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "param"),
+    [({"a": "b", "order": 7}, "metadata.order"), ({"x" * 900: 7}, "metadata." + "x" * 64), (7, "metadata")],
+)
+async def test_the_key_of_wrong_metadata_is_named(client, metadata, param):
+    """It was `metadata[...]`."""
+    answer = await client.post("/v1/responses", json={"model": "tiny", "input": "Hi", "metadata": metadata})
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert error["param"].startswith(param)
+    assert len(error["param"]) < 200

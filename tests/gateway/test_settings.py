@@ -68,6 +68,9 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({}, {}, "port = ", ["config", "TOML"]),
         ({}, {}, 'prompt_tools = "some"', ["prompt_tools", "one of 'all', 'allowed', 'none': 'some'"]),
         ({}, {}, '[[models]]\nmodel = "a"\nalias = ["b"]', ["'models[0].alias'", "did you mean 'aliases'?"]),
+        ({}, {}, '[model]\nmodel = "a"', ["'model'", "write the table of each model as [[models]]"]),
+        ({}, {}, '[[model]]\nmodel = "a"', ["'model'", "as [[models]]"]),
+        ({}, {}, '[models]\nmodel = "a"', ["'models'", "as [[models]]"]),
         ({}, {}, '[[models]]\nsyntax = "hermes"', ["'models[0].model'", "it is required"]),
         (
             {},
@@ -96,7 +99,7 @@ def test_a_bad_secret_is_not_printed():
 
 def test_a_bad_header_of_a_model_is_not_printed(config):
     text = '[[models]]\nmodel = "a"\nengine_headers = {Authorization = ["hunter2"]}'
-    with pytest.raises(SettingsError, match=r"models\[0\]\.engine_headers.* must be a text") as error:
+    with pytest.raises(SettingsError, match=r"engine_headers\.Authorization.* must be a text") as error:
         load(environment={}, config=config(text))
     assert "hunter2" not in str(error.value)
 

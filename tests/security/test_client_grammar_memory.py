@@ -4,7 +4,9 @@ import random
 
 import pytest
 
+from compiler import kept_sets
 from compiler.cache.grammar_cache import MAX_FORMAT_BYTES, GrammarCache
+from compiler.cache_entry import CacheEntry
 from compiler.errors import UnsupportedSchema
 from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import CharClass, _write_class
@@ -50,6 +52,31 @@ def test_the_sets_of_an_ambiguous_grammar_are_forgotten(monkeypatch):
         most = max(most, parsed._num_kept)
     assert most < 3_000
     assert sum(len(states.consuming) for states in parsed._sets.values()) < 3_000
+
+
+def test_the_sets_of_all_grammars_are_forgotten_if_they_are_many_together(monkeypatch):
+    """Each could keep 20 MB, also when nobody used it any more, and a cache has thousands."""
+    monkeypatch.setattr(kept_sets, "MAX_KEPT_TOGETHER", 5_000)
+    prepared, rng = prepare(Vocabulary.of_bytes()), random.Random(1)
+    grammars = [ResponseFormat("grammar", f"{AMBIGUOUS} [a-{last}]") for last in "mnopqrst"]
+    networks = [CacheEntry.of_format(grammar, prepared).compiled.network for grammar in grammars]
+    for parsed in networks:
+        state = initial_state(parsed)
+        for _ in range(100):
+            state = state.advance(letters(rng, 3))
+        assert prepared.kept_sets.num_kept <= 5_000
+        assert sum(network._num_kept for network in networks) < 6_000
+    assert not networks[0]._sets
+
+
+def test_a_step_between_sets_counts_as_well(monkeypatch):
+    """A set keeps up to 256 of them, 9 kB."""
+    monkeypatch.setattr(network, "MAX_KEPT", 20)
+    parsed = Network(ebnf_grammar("root ::= [a-z]*"))
+    state = begin = initial_state(parsed)
+    for letter in b"abcdefghijklmnopqrstuvwxyz":
+        state = state.advance(bytes([letter]))
+    assert all(len(states.steps) < 20 for states in begin.live.values())
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -129,3 +130,103 @@ async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(
         assert (
             connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'entries%'").fetchall() == []
         )
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_nothing_is_written_into_a_file_that_was_deleted(tmp_path, caplog, is_replaced):
+    """Writes went on into the file without a name: all that was acknowledged was lost at the next start."""
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
+    await store.set("k", b"1")
+    path.rename(tmp_path / "elsewhere.db")
+    if is_replaced:
+        path.touch()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="deleted or replaced while it was open: put it back"):
+            await store.set("k", b"2")
+        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+            await store.ping()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    (tmp_path / "elsewhere.db").replace(path)
+    assert await store.get("k") == b"1"
+    path.unlink()
+    await store.close()
+    await store.set("k", b"3")
+    assert path.exists(), "an opened store makes its file"
+    await store.close()
+
+
+NOT_UTF8 = "CAST(x'6b2f61ff' AS TEXT)"
+
+
+async def test_a_key_that_is_not_utf8_is_passed_over(tmp_path):
+    """Another program wrote it, and no list of toolsets could be read any more."""
+    store = SQLiteStore(tmp_path / "s.db")
+    await store.set("k/1", b"1")
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute(f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
+    assert [key async for key in store.scan("k/")] == ["k/1"]
+    await store.close()
+
+
+@pytest.mark.parametrize("is_last_of_a_page", [False, True])
+async def test_a_scan_goes_on_after_a_key_that_is_not_utf8(tmp_path, is_last_of_a_page):
+    store = SQLiteStore(tmp_path / "s.db")
+    keys = [f"k/{number:04}" for number in range(sqlite.SCAN_COUNT - is_last_of_a_page)]
+    for key in [*keys, "k0"]:
+        await store.set(key, b"1")
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute(f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
+    assert [key async for key in store.scan("k")] == [*keys, "k0"]
+    await store.close()
+
+
+@pytest.mark.parametrize("key", [NOT_UTF8, "x'00'"])
+async def test_a_key_that_is_no_text_is_moved_as_it_is(tmp_path, monkeypatch, key):
+    """The file of an earlier version could not be opened."""
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(FORMER)
+        connection.execute(f"INSERT INTO entries VALUES ({key}, x'00', NULL)")
+        connection.execute("INSERT INTO entries VALUES ('k/1', x'31', NULL)")
+    monkeypatch.setattr(sqlite, "BYTES_AT_ONCE", 1)
+    store = SQLiteStore(path)
+    assert await store.get("k/1") == b"1"
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        moved = f"SELECT value FROM stored WHERE key = {key}"
+        assert connection.execute(moved).fetchone() == (b"\0",)
+
+
+SLOWLY = (
+    "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 5000000) SELECT max(i) FROM n) > 0"
+)
+
+
+async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monkeypatch):
+    """It got its error when the entries were moved: many seconds later, if they are large."""
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(FORMER)
+        connection.execute("INSERT INTO entries VALUES ('k', x'31', NULL)")
+    monkeypatch.setattr(sqlite, "MOVE_FORMER", sqlite.MOVE_FORMER.replace("ORDER", f"WHERE {SLOWLY} ORDER"))
+    store = SQLiteStore(path)
+    start = time.perf_counter()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await store.get("k")
+    left_s = time.perf_counter() - start
+    assert await store.get("k") == b"1"
+    moved_s = time.perf_counter() - start
+    assert left_s < moved_s / 4
+    await store.close()
+
+
+async def test_a_store_that_could_not_be_opened_is_tried_again(tmp_path):
+    store = SQLiteStore(tmp_path / "folder" / "s.db")
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="create it first"):
+            await store.get("k")
+    (tmp_path / "folder").mkdir()
+    assert await asyncio.gather(store.get("k"), store.get("k")) == [None, None]
+    await store.close()

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import ssl
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from certificates import self_signed
 from redis_server import running_redis
 
 from toolspecs import InvalidStoreURL, StoreUnavailable, open_store
@@ -217,3 +220,62 @@ asyncio.run(main())
 def test_a_program_that_fails_with_its_store_open_ends():
     done = subprocess.run([sys.executable, "-c", UNCLOSED], check=False, timeout=60)
     assert done.returncode == 3
+
+
+async def reason_of(url):
+    """What is said of the store at a URL, which cannot be used."""
+    store = open_store(url)
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.ping()
+    await store.close()
+    return caught.value.reason
+
+
+async def test_a_redis_without_tls_is_told_from_one_that_hangs(tmp_path, monkeypatch):
+    """It waits for the rest of the handshake, so nothing was said but `Timeout connecting to server`."""
+    pytest.importorskip("redis")
+    monkeypatch.setattr("toolspecs.stores.redis.CONNECT_TIMEOUT_S", 0.3)
+    with running_redis(tmp_path) as server:
+        reason = await reason_of(server.url.replace("redis:", "rediss:"))
+    assert reason.endswith("; if it does not use TLS, write redis:// instead of rediss://")
+
+
+async def answer_with(line, reader, writer):
+    """What a server does that understands no command: it answers with a line, if any, and hangs up."""
+    await reader.read(5)
+    writer.write(line)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "line", "remedy"),
+    [
+        ("redis", b"", "if it uses TLS, write rediss:// instead of redis://"),
+        (
+            "rediss",
+            b"-ERR unknown command\r\n",
+            "if it does not use TLS, write redis:// instead of rediss://",
+        ),
+    ],
+)
+async def test_a_url_with_the_wrong_scheme_is_told_the_other(scheme, line, remedy):
+    pytest.importorskip("redis")
+    server = await asyncio.start_server(partial(answer_with, line), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert (await reason_of(f"{scheme}://127.0.0.1:{port}")).endswith(f"; {remedy}")
+
+
+async def test_a_certificate_that_is_not_trusted_is_told(tmp_path):
+    """It was said that the operation is not permitted, which is what the number of that error means elsewhere."""
+    pytest.importorskip("redis")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = self_signed(tmp_path)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(partial(answer_with, b"-ERR\r\n"), "localhost", 0, ssl=context)
+    async with server:
+        url = f"rediss://localhost:{server.sockets[0].getsockname()[1]}"
+        reason = await reason_of(url)
+        assert "certificate is not trusted" in reason
+        assert "add ?ssl_ca_certs=FILE with the authority" in reason
+        assert "trusted" not in await reason_of(f"{url}?ssl_ca_certs={certificate}")

@@ -12,6 +12,7 @@ has one line where an outage begins and one where it ends.
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
@@ -78,6 +79,7 @@ _FULL = (
     "its memory is full, so it refuses writes: raise maxmemory, set maxmemory-policy to volatile-lru, or run"
     " `callgate store gc`"
 )
+_WITHOUT_TLS = "if it does not use TLS, write redis:// instead of rediss://"
 _GLOB = str.maketrans({char: f"\\{char}" for char in "*?[]\\"})
 
 
@@ -91,6 +93,7 @@ class RedisStore:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._name = f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
+        self._uses_tls = parts.scheme == "rediss"
         try:
             pool = BlockingConnectionPool.from_url(
                 url,
@@ -227,14 +230,28 @@ class RedisStore:
             answer = await command(*arguments, **options)
         except (RedisError, OSError) as error:
             if isinstance(error, (ConnectionLost, NoAnswer, OSError)):
-                self._outage.begin(_reason(error))
+                self._outage.begin(self._reason(error))
             if isinstance(error, NoAnswer) and self._waiting_for_answer is None:
                 self._waiting_for_answer = asyncio.create_task(self._await_answer())
             if isinstance(error, OutOfMemoryError):
                 raise StoreFull(self._name, _FULL) from error
-            raise StoreUnavailable(self._name, _reason(error)) from error
+            raise StoreUnavailable(self._name, self._reason(error)) from error
         self._outage.end()
         return answer
+
+    def _reason(self, error: Exception) -> str:
+        """What the driver says, and what it does not: that the URL may have the wrong scheme."""
+        reason, cause = _reason(error), error.__cause__ or error.__context__
+        if self._outage.has_answered:
+            return reason
+        if self._uses_tls and isinstance(
+            error, NoAnswer
+        ):  # it waits for the rest of what it takes for a command
+            return f"{reason}; {_WITHOUT_TLS}"
+        is_closed = isinstance(cause, ConnectionResetError) or "closed by server" in reason
+        if not self._uses_tls and isinstance(error, ConnectionLost) and is_closed:
+            return f"{reason}; if it uses TLS, write rediss:// instead of redis://"
+        return reason
 
     async def _await_answer(self) -> None:
         """Ping until the server answers, or the connection fails."""
@@ -258,12 +275,12 @@ class _Outage:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._has_answered = False
+        self.has_answered = False
         self._is_out = False
 
     def begin(self, reason: str) -> None:
         """The server could not be reached, or gave no answer in time."""
-        if self._has_answered and not self._is_out:
+        if self.has_answered and not self._is_out:
             _log.warning("store %s cannot be used: %s", self._name, reason)
         self._is_out = True
 
@@ -271,7 +288,7 @@ class _Outage:
         """The server has answered."""
         if self._is_out:
             _log.warning("store %s answers again", self._name)
-        self._has_answered, self._is_out = True, False
+        self.has_answered, self._is_out = True, False
 
 
 def _reason(error: Exception) -> str:
@@ -282,6 +299,11 @@ def _reason(error: Exception) -> str:
     if "WRONGPASS" in text or "invalid username-password" in text:
         return "it refuses the user or the password: correct the URL, or store_password"
     cause = error.__cause__ or error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        ways = "correct its host, or add ?ssl_ca_certs=FILE with the authority that signed it"
+        return f"its certificate is not trusted ({cause.verify_message}): {ways}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS connection can be made ({cause.reason}); {_WITHOUT_TLS}"
     if isinstance(error, ConnectionLost) and isinstance(cause, OSError) and cause.errno:
         known = (
             os.strerror(cause.errno) if cause.errno > 0 else cause.strerror

@@ -6,6 +6,7 @@ another's operation. Times of expiry are wall-clock seconds, because other proce
 
 import asyncio
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -18,6 +19,8 @@ import aiosqlite
 
 from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable
 from toolspecs.store import hold_lease
+
+_log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 30
 INCREMENTAL = 2
@@ -36,12 +39,12 @@ CREATE TABLE IF NOT EXISTS stored (key TEXT NOT NULL PRIMARY KEY, expires_at REA
 CREATE INDEX IF NOT EXISTS stored_expiring ON stored (expires_at) WHERE expires_at IS NOT NULL;
 """
 HAS_FORMER = "SELECT 1 FROM sqlite_schema WHERE name = 'entries' AND type = 'table'"
-FORMER_SIZES = "SELECT key, length(value) FROM entries ORDER BY key LIMIT 1000"
+FORMER_SIZES = "SELECT length(value) FROM entries ORDER BY key LIMIT 1000"
 MOVE_FORMER = """
 INSERT OR IGNORE INTO stored (key, expires_at, value)
-SELECT key, expires_at, value FROM entries WHERE key <= :last
+SELECT key, expires_at, value FROM entries ORDER BY key LIMIT :count
 """
-DELETE_FORMER = "DELETE FROM entries WHERE key <= :last"
+DELETE_FORMER = "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY key LIMIT :count)"
 BYTES_AT_ONCE = 8_000_000
 """What one transaction moves: little, since the file grows by so much until the next one. The log is used
 anew only if no other process reads at that moment."""
@@ -79,9 +82,11 @@ WHERE key = :key AND value = :expected AND {_FRESH}
 DELETE = f"DELETE FROM stored WHERE key = :key AND {_FRESH}"
 REMOVE = f"{DELETE} AND value = :expected"
 SCAN_COUNT = 1000
+# Keys as bytes, since another program may have written some that are not UTF-8.
 SCAN = f"""
-SELECT key FROM stored
-WHERE key >= :first AND key < :prefix || char(0x10FFFF) AND key <> :after AND {_FRESH}
+SELECT CAST(key AS BLOB) FROM stored
+WHERE key >= CAST(:first AS TEXT) AND key < :prefix || char(0x10FFFF) AND key <> CAST(:after AS TEXT)
+AND {_FRESH}
 ORDER BY key LIMIT {SCAN_COUNT}
 """
 TOUCH = """
@@ -103,6 +108,11 @@ RETURNING value
 """
 
 
+_FileIdentity = tuple[int, int]
+"""A device, and a file's number on it."""
+_LOST = "its file was deleted or replaced while it was open: put it back, or restart with what is there now"
+
+
 def _content(value: Any) -> bytes:
     """A value; one that another program wrote as a text or a number is none that can be read."""
     return value if isinstance(value, bytes) else b""
@@ -116,7 +126,10 @@ class SQLiteStore:
         self._name = f"sqlite://{path or ':memory:'}"
         self._clock = clock
         self._connection: aiosqlite.Connection | None = None
-        self._opening = asyncio.Lock()
+        self._file: _FileIdentity | None = None
+        """The file that the connection has open."""
+        self._is_lost = False
+        self._opening: asyncio.Task[None] | None = None
         self._num_expiring = 0
 
     def __repr__(self) -> str:
@@ -145,14 +158,15 @@ class SQLiteStore:
 
     async def scan(self, prefix: str) -> AsyncIterator[str]:
         """See `Store.scan`."""
-        after, is_whole = "", False
+        after, is_whole = b"", False
         while not is_whole:
             # One lower bound: with two, SQLite may begin at the prefix each time.
             rows = await self._execute(SCAN, prefix=prefix, first=after or prefix, after=after)
             for (key,) in rows:
-                yield key
+                with suppress(UnicodeDecodeError):  # another program wrote that key
+                    yield key.decode()
             is_whole = len(rows) < SCAN_COUNT
-            after = "" if is_whole else rows[-1][0]
+            after = b"" if is_whole else rows[-1][0]
 
     async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
         """See `Store.compare_and_set`."""
@@ -206,10 +220,11 @@ class SQLiteStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
-        async with self._opening:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                await connection.close()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     def _after(self, seconds: float | None) -> float | None:
         return None if seconds is None else self._clock() + seconds
@@ -235,13 +250,13 @@ class SQLiteStore:
         """Run a statement and fetch all rows at once, so that no cursor stays open over an await."""
         values["now"] = self._clock()
         with self._failures():
-            connection = self._connection or await self._open()
+            connection = await self._open()
             return list(await connection.execute_fetchall(statement, values))
 
     async def _execute_script(self, statements: str) -> None:
         """Run statements until they are done; `_execute` would stop one without rows after its first step."""
         with self._failures():
-            connection = self._connection or await self._open()
+            connection = await self._open()
             await connection.executescript(statements)
 
     @contextmanager
@@ -258,10 +273,36 @@ class SQLiteStore:
             raise StoreUnavailable(self._name, str(error)) from error
 
     async def _open(self) -> aiosqlite.Connection:
-        async with self._opening:
-            if self._connection is None:
-                self._connection = await _connect(self._path)
-            return self._connection
+        """The connection. A caller that gives up waiting for it leaves at once, and others find it open.
+
+        Opening the file of an earlier version takes as long as moving its entries.
+        """
+        if self._connection is not None:
+            self._check_file()
+        while self._connection is None:
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._connect())
+                self._opening.add_done_callback(self._end_opening)
+            await asyncio.shield(self._opening)
+        return self._connection
+
+    async def _connect(self) -> None:
+        self._connection = await _connect(self._path)
+        self._file = _identity(self._path)
+
+    def _end_opening(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # retrieved here, since all callers may have left
+
+    def _check_file(self) -> None:
+        """Raise OSError if the open file has lost its name: nobody would ever read what is written to it."""
+        is_lost = _identity(self._path) != self._file
+        if is_lost and not self._is_lost:
+            _log.error("store %s: %s", self._name, _LOST)
+        self._is_lost = is_lost
+        if is_lost:
+            raise FileNotFoundError(_LOST)
 
 
 async def _connect(path: Path | None) -> aiosqlite.Connection:
@@ -302,18 +343,27 @@ async def _move_former(connection: aiosqlite.Connection) -> None:
 async def _move_some(connection: aiosqlite.Connection) -> None:
     """Move the first entries; if there are none any more, put the view in the place of their table."""
     has_former = bool(await connection.execute_fetchall(HAS_FORMER))
-    last, num_bytes = None, 0
-    for key, size in await connection.execute_fetchall(FORMER_SIZES) if has_former else ():
+    count, num_bytes = 0, 0
+    for (size,) in await connection.execute_fetchall(FORMER_SIZES) if has_former else ():
         num_bytes += size
-        if last is not None and num_bytes > BYTES_AT_ONCE:
+        if count and num_bytes > BYTES_AT_ONCE:
             break
-        last = key
-    if last is not None:
-        await connection.execute_fetchall(MOVE_FORMER, {"last": last})
-        await connection.execute_fetchall(DELETE_FORMER, {"last": last})
+        count += 1
+    if count:
+        await connection.execute_fetchall(MOVE_FORMER, {"count": count})
+        await connection.execute_fetchall(DELETE_FORMER, {"count": count})
         return
     for statement in ("DROP TABLE entries", *FOR_FORMER) if has_former else FOR_FORMER:
         await connection.execute_fetchall(statement)
+
+
+def _identity(path: Path | None) -> _FileIdentity | None:
+    """Which file is at the path; None if there is none, or the store is in memory."""
+    try:
+        status = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _check_place(path: Path) -> None:

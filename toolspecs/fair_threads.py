@@ -12,6 +12,8 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
+from toolspecs.errors import ThreadsStopped
+
 T = TypeVar("T")
 
 
@@ -33,6 +35,7 @@ class FairThreads:
         self._waiting: dict[str, dict[int, _Job]] = {}
         """The jobs of each client by number, the first to be done first."""
         self._running: Counter[str] = Counter()
+        self._is_stopped = False
 
     def num_of(self, client_id: str) -> int:
         """How many pieces of work of a client are running or waiting."""
@@ -40,18 +43,26 @@ class FairThreads:
             return len(self._waiting.get(client_id, ())) + self._running[client_id]
 
     def submit(self, client_id: str, work: Callable[[], T]) -> Future[T]:
-        """Run `work` in a thread. It counts for its client until it ends, even if the future is cancelled."""
+        """Run `work` in a thread. It counts for its client until it ends, even if the future is cancelled.
+
+        Raises:
+            ThreadsStopped: after `shutdown`.
+        """
         future: Future[T] = Future()
         number = next(self._numbers)
         with self._lock:
+            if self._is_stopped:
+                raise ThreadsStopped
             self._waiting.setdefault(client_id, {})[number] = _Job(future, work)
+            self._threads.submit(self._serve)
         # By number: a future that refers to its job keeps the work's arguments until garbage is collected.
         future.add_done_callback(partial(self._forget, client_id, number))
-        self._threads.submit(self._serve)
         return future
 
     def shutdown(self) -> None:
-        """Accept no more work."""
+        """Accept no more work; what waits is still done."""
+        with self._lock:
+            self._is_stopped = True
         self._threads.shutdown(wait=False)
 
     def _forget(self, client_id: str, number: int, future: Future[Any]) -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import gc
+import threading
 import weakref
 from contextlib import suppress
 from functools import partial
 
 import pytest
 
-from runtime.fair_threads import FairThreads
+from toolspecs.errors import ThreadsStopped
+from toolspecs.fair_threads import FairThreads
 
 TIMEOUT_S = 30
 
@@ -90,3 +92,15 @@ def test_so_it_is_for_work_that_is_cancelled_before_it_begins(threads):
 
     assert asyncio.run(ask_and_leave())
     assert threads.num_of("a") == 0
+
+
+def test_work_that_comes_after_the_end_is_refused_and_what_waits_is_done(threads):
+    """It was a bare RuntimeError of the standard library, and the work counted for its client for good."""
+    begin = threading.Event()
+    waiting = [threads.submit("a", begin.wait) for _ in range(4)]
+    threads.shutdown()
+    with pytest.raises(ThreadsStopped, match="send it to another one, or again later"):
+        threads.submit("b", int)
+    assert threads.num_of("b") == 0
+    begin.set()
+    assert [future.result(TIMEOUT_S) for future in waiting] == [True] * 4
