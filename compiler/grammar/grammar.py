@@ -250,27 +250,33 @@ def to_ebnf(grammar: Grammar) -> str:
 
 def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
     match expr:
+        case RuleRef(name) | GuardedText(_, RuleRef(name)):
+            return names[name]
         case Literal(text):
-            return " ".join(map(_quoted, _MISREAD.split(text)))
+            return _write_text(text)
+        case Concatenation(items):
+            return " ".join(
+                [f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in items]
+            )
+        case Choice(options):
+            return " | ".join([_write(option, names) for option in options])
         case CharClass(ranges):
             return _write_class(ranges)
         case Repeat(item, low, high):
             return _write(item, names) + _write_count(low, high)
-        case Concatenation(items):
-            return " ".join(
-                f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in items
-            )
-        case Choice(options):
-            return " | ".join(_write(o, names) for o in options)
-        case RuleRef(name) | GuardedText(_, RuleRef(name)):
-            return names[name]
         case Prose(excludes):
             texts = ", ".join(map(_quoted, excludes))
             return f"TagDispatch(loop_after_dispatch=false, excludes=({texts}))"
 
 
+def _write_text(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return _quoted(text)
+    return " ".join(map(_quoted, _MISREAD.split(text)))
+
+
 def _quoted(text: str) -> str:
-    return '"' + "".join(_escape(ord(char), in_class=False) for char in text) + '"'
+    return f'"{text.translate(_ESCAPES)}"'
 
 
 def _write_count(low: int, high: int | None) -> str:
@@ -299,6 +305,16 @@ def _escape(code: int, *, in_class: bool) -> str:
     if code < 0x10000:
         return f"\\u{code:04x}"
     return f"\\U{code:08x}"
+
+
+class _Escapes(dict[int, str]):
+    """How characters are written in quotes, by code point."""
+
+    def __missing__(self, code: int) -> str:
+        return _escape(code, in_class=False)
+
+
+_ESCAPES = _Escapes((code, _escape(code, in_class=False)) for code in range(0x80))
 
 
 def check_characters(text: str, pointer: str) -> None:
