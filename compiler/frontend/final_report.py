@@ -49,7 +49,7 @@ def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int)
     Raises:
         UnsupportedSchema: the report would repeat too many parts.
     """
-    schemas = dict(source_map.subschemas())
+    schemas = source_map.subschemas
     ignored = {pointer: ignored_by_draft(schema, draft) for pointer, schema in schemas.items()}
     verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), ignored)
     references = source_map.references

@@ -20,6 +20,8 @@ from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
     children,
+    inside,
+    references_of,
 )
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES, absolute
@@ -65,6 +67,9 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     '/not/$dynamicRef'
     >>> find_cycle({"items": {"$ref": "#"}}, {})
     """
+    contents = (document, *documents.values())
+    if not any(any(references_of(schema)) for content in contents for schema in inside(content)):
+        return None
     schemas = _LinkedSchemas(document, documents)
     graph: dict[str, list[str]] = {}
     keywords: dict[tuple[str, str], str] = {}

@@ -219,10 +219,12 @@ def subexpressions(expr: Expr) -> Iterator[Expr]:
         part = pending.pop()
         yield part
         match part:
-            case Concatenation(inner) | Choice(inner):
-                pending += reversed(inner)
-            case GuardedText(_, widened):
-                pending.append(widened)
+            case Concatenation():
+                pending += part.items[::-1]
+            case Choice():
+                pending += part.options[::-1]
+            case GuardedText():
+                pending.append(part.widened)
 
 
 def to_ebnf(grammar: Grammar) -> str:
@@ -249,23 +251,25 @@ def to_ebnf(grammar: Grammar) -> str:
 
 
 def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
-    match expr:
-        case RuleRef(name) | GuardedText(_, RuleRef(name)):
-            return names[name]
-        case Literal(text):
-            return _write_text(text)
-        case Concatenation(items):
+    match expr:  # patterns with arguments would take half as long again
+        case RuleRef():
+            return names[expr.name]
+        case GuardedText():
+            return names[expr.widened.name]
+        case Literal():
+            return _write_text(expr.text)
+        case Concatenation():
             return " ".join(
-                [f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in items]
+                [f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in expr.items]
             )
-        case Choice(options):
-            return " | ".join([_write(option, names) for option in options])
-        case CharClass(ranges):
-            return _write_class(ranges)
-        case Repeat(item, low, high):
-            return _write(item, names) + _write_count(low, high)
-        case Prose(excludes):
-            texts = ", ".join(map(_quoted, excludes))
+        case Choice():
+            return " | ".join([_write(option, names) for option in expr.options])
+        case CharClass():
+            return _write_class(expr.ranges)
+        case Repeat():
+            return _write(expr.item, names) + _write_count(expr.low, expr.high)
+        case Prose():
+            texts = ", ".join(map(_quoted, expr.excludes))
             return f"TagDispatch(loop_after_dispatch=false, excludes=({texts}))"
 
 

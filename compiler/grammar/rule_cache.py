@@ -167,8 +167,10 @@ def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
         for option in _options(body):
             for item in _items(option):
                 match item:
-                    case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                        references[node].add(name)
+                    case RuleRef():
+                        references[node].add(item.name)
+                    case GuardedText():
+                        references[node].add(item.widened.name)
                     case Choice():
                         inner = len(references)
                         references[inner] = set()
