@@ -4,7 +4,7 @@ The specification's words: an *assertion* can fail a value, an *annotation* cann
 subschemas, an in-place applicator to the same value as the schema that holds it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from compiler.report import IGNORED
@@ -113,10 +113,10 @@ _DRAFT_NAMES = {SchemaDraft.DRAFT_2019_09: "2019-09", SchemaDraft.DRAFT_2020_12:
 
 def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The direct subschemas of the schema at `pointer`, with their pointers."""
-    return ((child(pointer, *path), inner) for path, inner in _held(schema))
+    return ((child(pointer, *path), inner) for path, inner in held(schema))
 
 
-def _held(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def held(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """The direct subschemas of a schema, each after its path."""
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
@@ -157,7 +157,12 @@ def inside(document: Any) -> Iterator[dict[str, Any]]:
         schema = stack.pop()
         if isinstance(schema, dict):
             yield schema
-            stack += reversed([inner for _, inner in _held(schema)])
+            stack += reversed([inner for _, inner in held(schema)])
+
+
+def have_references(documents: Iterable[Any]) -> bool:
+    """Whether any schema in some documents refers to one."""
+    return any(any(references_of(schema)) for document in documents for schema in inside(document))
 
 
 def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

@@ -20,8 +20,7 @@ from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
     children,
-    inside,
-    references_of,
+    have_references,
 )
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES, absolute
@@ -67,8 +66,7 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     '/not/$dynamicRef'
     >>> find_cycle({"items": {"$ref": "#"}}, {})
     """
-    contents = (document, *documents.values())
-    if not any(any(references_of(schema)) for content in contents for schema in inside(content)):
+    if not have_references((document, *documents.values())):
         return None
     schemas = _LinkedSchemas(document, documents)
     graph: dict[str, list[str]] = {}
