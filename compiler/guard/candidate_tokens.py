@@ -27,6 +27,8 @@ _NOT_ONLY_CHARACTERS = re.compile(rb'[\[\]{},"\\]')
 """What a token has that can end, begin or separate elements, or begin an escape; most tokens have none."""
 _WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
 _SEPARATORS = (b",", b":")
+_BLANKS_BEFORE = (b"", b" ")
+"""What may precede the rest of an element outside of a string."""
 _KEY_MARK = KEY_MARK.encode()
 _NUM_WORDS_LOOKED_AT = 4
 """Words of a row, of 32 tokens each, of which one token is compared with what was seen."""
@@ -254,7 +256,7 @@ class CandidateTokens:
             yield tokens.items_inside
         if seen or cursor.marked_keys:
             yield tokens.quoted if cursor.escape else tokens.escaped
-        if any(_fills(element, cursor) for element in seen):
+        if _filling(seen, cursor):
             yield tokens.escaping
 
     def _sets_outside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
@@ -273,15 +275,16 @@ class CandidateTokens:
 
         Also those that write a part of it if it can run out.
         """
-        in_string = cursor.in_string
+        in_string, filling = cursor.in_string, _filling(seen, cursor)
+        blanks = (b"",) if in_string else _BLANKS_BEFORE
         for element in seen:
-            if element.can_run_out or (in_string and _fills(element, cursor)):
+            if element.can_run_out or element in filling:
                 # In a full string, the last character, perhaps not whole, leads to the end of the element.
                 parts = self._writing_part(element.rest, in_string=in_string)
                 yield from (token_id for token_id in parts if allows(row, token_id))
             if element.can_run_out or (not in_string and element.rest.startswith(b'"')):
                 continue  # the tokens that write it whole are in `whole_strings` or `_whole_keys`
-            for blank in _blanks_before(in_string=in_string):
+            for blank in blanks:
                 yield from self._beginning(blank + element.rest, row)
 
     def _whole_keys(self, cursor: JsonCursor) -> Iterator[int]:
@@ -298,9 +301,8 @@ class CandidateTokens:
     def _writing_part(self, text: bytes, *, in_string: bool) -> Iterator[int]:
         """The tokens that begin a canonical spelling, with or without blanks after separators."""
         index = self._tokens.index
-        pending = [
-            (blank, 0, in_string, 0, len(index.spellings)) for blank in _blanks_before(in_string=in_string)
-        ]
+        blanks = (b"",) if in_string else _BLANKS_BEFORE
+        pending = [(blank, 0, in_string, 0, len(index.spellings)) for blank in blanks]
         while pending:
             written, at, inside, low, high = pending.pop()
             low, high = index.narrow(written, low, high)
@@ -318,17 +320,16 @@ class CandidateTokens:
                 pending.append((written + char + b" ", at + 1, inside, low, high))
 
 
-def _fills(element: SeenElement, cursor: JsonCursor) -> bool:
-    """Whether the string at the cursor has room for the rest of a seen element, and for no character more."""
-    remaining = cursor.remaining
-    if remaining is None or remaining.num_left >= len(element.rest):
-        return False
-    return num_characters_begun(element.rest, cursor.escape) == remaining.num_left
-
-
-def _blanks_before(*, in_string: bool) -> tuple[bytes, ...]:
-    """The blanks that may precede the rest of an element."""
-    return (b"",) if in_string else (b"", b" ")
+def _filling(seen: list[SeenElement], cursor: JsonCursor) -> list[SeenElement]:
+    """The seen elements for whose rest the string at the cursor has room, and for no character more."""
+    if cursor.remaining is None:
+        return []
+    num_left = cursor.remaining.num_left
+    return [
+        element
+        for element in seen
+        if num_left < len(element.rest) and num_characters_begun(element.rest, cursor.escape) == num_left
+    ]
 
 
 def _is_escaped(text: bytes, at: int) -> bool:
