@@ -72,40 +72,35 @@ def cyclic_components(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[set[N
 def strongly_connected_components(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
     """The sets of nodes that paths lead to from one another, in topological order; every node is in one.
 
-    The algorithm is Kosaraju's and Sharir's (1981): two searches in depth, the second one backwards.
+    The algorithm is Gabow's (2000): one search in depth. `roots` are those nodes of the path to where it is
+    that no node after them is known to lead back to or beyond.
 
     >>> strongly_connected_components({1: [2], 2: [1, 3], 3: [3]})
     [{1, 2}, {3}]
     """
-    predecessors: dict[NodeT, list[NodeT]] = {node: [] for node in successors}
-    for node, targets in successors.items():
-        for target in targets:
-            predecessors[target].append(node)
     components: list[set[NodeT]] = []
     assigned: set[NodeT] = set()
-
-    def unassigned_predecessors(node: NodeT) -> Iterable[NodeT]:
-        return (source for source in predecessors[node] if source not in assigned)
-
-    for node in reversed(_post_order(successors)):
-        if node not in assigned:
-            component = reachable([node], unassigned_predecessors)
-            assigned |= component
-            components.append(component)
-    return components
-
-
-def _post_order(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[NodeT]:
-    """All nodes in the order in which a search in depth leaves them."""
-    order: dict[NodeT, None] = {}
-    seen: set[NodeT] = set()
+    number: dict[NodeT, int] = {}
+    unassigned: list[NodeT] = []
+    roots: list[NodeT] = []
     stack = [(node, False) for node in successors]
     while stack:
         node, is_left = stack.pop()
         if is_left:
-            order[node] = None
-        elif node not in seen:
-            seen.add(node)
+            if node == roots[-1]:
+                component = {node}
+                while (last := unassigned.pop()) != node:
+                    component.add(last)
+                components.append(component)
+                assigned |= component
+                roots.pop()
+        elif node not in number:
+            number[node] = len(number)
+            unassigned.append(node)
+            roots.append(node)
             stack.append((node, True))
-            stack += ((target, False) for target in successors[node] if target not in seen)
-    return list(order)
+            stack += ((target, False) for target in successors[node])
+        elif node not in assigned:
+            while number[roots[-1]] > number[node]:
+                roots.pop()
+    return components[::-1]

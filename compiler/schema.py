@@ -71,7 +71,9 @@ def lower_schema(
         if (pointer := defined.original(refusal.pointer)) == refusal.pointer:
             raise
         raise UnsupportedSchema(pointer, refusal.keyword, refusal.reason, refusal.suggestion) from refusal
-    entries = (replace(entry, pointer=defined.original(entry.pointer)) for entry in lowered.report)
+    entries = lowered.report.entries
+    if defined.written_at:
+        entries = tuple(replace(entry, pointer=defined.original(entry.pointer)) for entry in entries)
     return replace(lowered, report=EnforcementReport((*dialect_notes(schema, read), *entries)))
 
 

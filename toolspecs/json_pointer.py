@@ -13,7 +13,9 @@ def child(pointer: str, *path: str | int) -> str:
     >>> child("/properties", "a/b", "items")
     '/properties/a~1b/items'
     """
-    return "".join((pointer, *(f"/{_escaped(key)}" for key in path)))
+    for key in path:
+        pointer += f"/{_escaped(key)}"
+    return pointer
 
 
 def shown_pointer(base: str, path: Iterable[str | int]) -> str:

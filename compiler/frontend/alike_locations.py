@@ -10,7 +10,6 @@ the same places. A schema is only equal to itself if a reference leads to it or 
 values of references stay where these lead.
 """
 
-import json
 from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -68,7 +67,7 @@ class AlikeLocations:
     def _parts(self, pointer: str, schema: Any) -> Iterator[Hashable]:
         """What a schema says, keyword by keyword."""
         if not isinstance(schema, dict):
-            yield json.dumps(schema)
+            yield repr(schema)
             return
         for keyword, value in schema.items():
             if keyword in DESCRIPTIONS:
@@ -81,13 +80,13 @@ class AlikeLocations:
             elif keyword in SINGLE:
                 yield self._content(child(pointer, keyword))
             else:
-                yield json.dumps(value)
+                yield repr(value)
 
     @cached_property
     def _around_targets(self) -> set[str]:
         """The pointers of the places to which references lead, and of all that these are inside of."""
         pointers: set[str] = set()
-        for pointer, schema in self._source_map.subschemas():
+        for pointer, schema in self._source_map.subschemas.items():
             for _, uri in references_of(schema):
                 target = self._source_map.references.target(pointer, uri)
                 while target is not None and target not in pointers:

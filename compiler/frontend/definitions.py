@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.folded_patterns import unfolded
-from compiler.frontend.keywords import IDENTIFIERS, inside, located, references_of, split_uri
+from compiler.frontend.keywords import IDENTIFIERS, have_references, inside, located, references_of, split_uri
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES
 from toolspecs.json_pointer import child, pointer_keys
@@ -73,14 +73,16 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
         UnsupportedSchema: a document cannot be read (`compiler.frontend.depth`), or a reference leads to such
             a schema, and some are relative to one below a root.
     """
-    return _with_valid_references(_with_moved_schemas(document, documents))
-
-
-def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
     contents = (document, *documents.values())
     for content in contents:
         check_depth(content)
         check_text(content)
+    if not have_references(contents):
+        return DefinedSchema(document, documents)
+    return _with_valid_references(_with_moved_schemas(document, documents))
+
+
+def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
     references = References(document, documents)
     schemas = dict(located(document))
     for uri, content in documents.items():
@@ -100,7 +102,7 @@ def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedS
                 reached = dict(located(references.at(target), target))
                 pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
                 schemas |= reached
-    if not moved or not all(_can_hold_definitions(content) for content in contents):
+    if not moved or not all(map(_can_hold_definitions, (document, *documents.values()))):
         return DefinedSchema(document, documents)
     moved_in = {split_uri(place)[0]: place for place in moved}
     for pointer, schema in schemas.items():

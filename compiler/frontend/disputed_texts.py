@@ -52,7 +52,7 @@ def not_valid_for_all(schemas: Collection[AppliedSchema], draft: int) -> TextsBy
         is_taken = not is_known(name, oldest) or _is_valid_for_one(name, text)
         return is_taken and not is_valid_for_all(name, text)
 
-    return _by_format(_formats(schemas), _texts(schemas), disputed)
+    return _by_format(_formats(schemas), schemas, disputed)
 
 
 def valid_for_some(schemas: Collection[AppliedSchema], draft: int) -> TextsByFormat:
@@ -72,7 +72,7 @@ def valid_for_some(schemas: Collection[AppliedSchema], draft: int) -> TextsByFor
 
     negative = _negative_formats(schemas, draft)
     formats = {name: steps for name, steps in _formats(schemas).items() if name in negative}
-    return _by_format(formats, _texts(schemas), disputed)
+    return _by_format(formats, schemas, disputed)
 
 
 def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[str, str], list[str]]:
@@ -86,13 +86,15 @@ def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[st
     {('/oneOf/0', 'const'): ["'24:00' (time)"], ('/oneOf/1', 'format'): ["'24:00'"]}
     """
     narrow, wide = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
+    if not narrow and not wide:
+        return {}
     texts, formats = _texts(schemas), _negative_formats(schemas, draft)
     disputed_by: dict[str, list[str]] = defaultdict(list)
     for name, disputed in wide.items():
         for text in disputed:
             disputed_by[text].append(name)
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for each in schemas if narrow or wide else ():
+    for each in schemas:
         name, step = str(each.schema.get("format")), each.last_step
         asked = {*narrow.get(name, ()), *(wide.get(name, ()) if step in formats.get(name, ()) else ())}
         told[each.pointer, "format"] += [repr(t) for t in sorted(asked) if _can_meet(texts[t], {step})]
@@ -134,7 +136,12 @@ def _disputed_in(schema: Mapping[str, Any], disputed: TextsByFormat) -> tuple[st
     return disputed.get(name, ())
 
 
-def _by_format(formats: _LastSteps, texts: _LastSteps, disputed: Callable[[str, str], bool]) -> TextsByFormat:
+def _by_format(
+    formats: _LastSteps, schemas: Collection[AppliedSchema], disputed: Callable[[str, str], bool]
+) -> TextsByFormat:
+    if not formats:
+        return {}
+    texts = _texts(schemas)
     texts_by_format = {
         name: tuple(sorted(text for text in texts if _can_meet(texts[text], steps) and disputed(name, text)))
         for name, steps in sorted(formats.items())

@@ -6,7 +6,6 @@ enforced as well as that keyword is.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from compiler.digraph import reachable
@@ -50,7 +49,7 @@ def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int)
     Raises:
         UnsupportedSchema: the report would repeat too many parts.
     """
-    schemas = dict(source_map.subschemas())
+    schemas = source_map.subschemas
     ignored = {pointer: ignored_by_draft(schema, draft) for pointer, schema in schemas.items()}
     verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), ignored)
     references = source_map.references
@@ -127,7 +126,8 @@ def _narrowed(found: _Verdict, note: str) -> _Verdict:
 
 def _shortened(entry: ReportEntry) -> ReportEntry:
     """An entry whose size does not depend on how long the names around it are."""
-    return replace(entry, pointer=short_pointer(entry.pointer), note=shorten(entry.note, _MAX_NOTE))
+    pointer, note = short_pointer(entry.pointer), shorten(entry.note, _MAX_NOTE)
+    return ReportEntry(pointer, entry.keyword, entry.verdict, note)
 
 
 def _ignored(keyword: str, value: object) -> str:

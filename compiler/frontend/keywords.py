@@ -4,7 +4,7 @@ The specification's words: an *assertion* can fail a value, an *annotation* cann
 subschemas, an in-place applicator to the same value as the schema that holds it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from compiler.report import IGNORED
@@ -30,26 +30,30 @@ IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
 """Those that hold schemas by name."""
 IN_PLACE_APPLICATORS = frozenset({*IN_PLACE_LISTS, *IN_PLACE, *IN_PLACE_MAPS, "not"})
 """All keywords whose subschemas are applied to the same value."""
-SINGLE = (
-    *IN_PLACE,
-    "not",
-    "items",
-    "additionalItems",
-    "additionalProperties",
-    *UNEVALUATED,
-    "propertyNames",
-    "contains",
+SINGLE = frozenset(
+    {
+        *IN_PLACE,
+        "not",
+        "items",
+        "additionalItems",
+        "additionalProperties",
+        *UNEVALUATED,
+        "propertyNames",
+        "contains",
+    }
 )
 """All keywords that hold one schema."""
-LISTS = (*IN_PLACE_LISTS, "prefixItems", "items")
+LISTS = frozenset({*IN_PLACE_LISTS, "prefixItems", "items"})
 """Those that hold a list of schemas."""
 DEFINITIONS = ("$defs", "definitions")
-MAPS = tuple(SCHEMAS_BY_NAME)
+MAPS = SCHEMAS_BY_NAME
 """Those that hold schemas by name, definitions included."""
 
 ASSERTIONS = frozenset(
     {
-        *(SINGLE + LISTS + MAPS),
+        *SINGLE,
+        *LISTS,
+        *MAPS,
         *REFERENCES,
         "type",
         "enum",
@@ -109,13 +113,18 @@ _DRAFT_NAMES = {SchemaDraft.DRAFT_2019_09: "2019-09", SchemaDraft.DRAFT_2020_12:
 
 def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The direct subschemas of the schema at `pointer`, with their pointers."""
+    return ((child(pointer, *path), inner) for path, inner in held(schema))
+
+
+def held(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The direct subschemas of a schema, each after its path."""
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
-            yield from ((child(pointer, keyword, key), inner) for key, inner in value.items())
+            yield from (((keyword, key), inner) for key, inner in value.items())
         elif keyword in LISTS and isinstance(value, list):
-            yield from ((child(pointer, keyword, str(i)), inner) for i, inner in enumerate(value))
+            yield from (((keyword, index), inner) for index, inner in enumerate(value))
         elif keyword in SINGLE:
-            yield child(pointer, keyword), value
+            yield (keyword,), value
 
 
 def references_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -142,8 +151,18 @@ def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any
 
 
 def inside(document: Any) -> Iterator[dict[str, Any]]:
-    """A schema and all its subschemas in document order."""
-    return (schema for _, schema in located(document))
+    """A schema and all its subschemas in document order, as `located` has them."""
+    stack = [document]
+    while stack:
+        schema = stack.pop()
+        if isinstance(schema, dict):
+            yield schema
+            stack += reversed([inner for _, inner in held(schema)])
+
+
+def have_references(documents: Iterable[Any]) -> bool:
+    """Whether any schema in some documents refers to one."""
+    return any(any(references_of(schema)) for document in documents for schema in inside(document))
 
 
 def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

@@ -13,12 +13,12 @@ from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
-    children,
+    held,
     inside,
     references_of,
     resolve,
 )
-from toolspecs.json_pointer import pointer_keys
+from toolspecs.json_pointer import child
 
 LastStep = tuple[str, str] | None
 """A keyword and, after `properties`, the key; None if the step is not known. The whole instance has none."""
@@ -60,10 +60,10 @@ def applied_schemas(document: Any, documents: Mapping[str, Any]) -> list[Applied
         if not is_known or id(schema) in targets:
             last_step = None
         found.append(AppliedSchema(pointer, schema, last_step, is_negative))
-        for at, inner in reversed(list(children(pointer, schema))):
-            keyword, *keys = pointer_keys(at.removeprefix(pointer))
+        for path, inner in reversed(list(held(schema))):
+            keyword, *keys = map(str, path)
             step = _step_below(keyword, "".join(keys), last_step)
-            stack.append((at, inner, step, is_negative or keyword in NEGATIVE))
+            stack.append((child(pointer, *path), inner, step, is_negative or keyword in NEGATIVE))
     return found
 
 

@@ -20,6 +20,7 @@ from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
     children,
+    have_references,
 )
 from compiler.frontend.references import References
 from toolspecs.bundle import REFERENCES, absolute
@@ -65,6 +66,8 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     '/not/$dynamicRef'
     >>> find_cycle({"items": {"$ref": "#"}}, {})
     """
+    if not have_references((document, *documents.values())):
+        return None
     schemas = _LinkedSchemas(document, documents)
     graph: dict[str, list[str]] = {}
     keywords: dict[tuple[str, str], str] = {}

@@ -8,6 +8,7 @@ costs order and wording, not soundness.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -274,23 +275,24 @@ class SourceMap:
                 child(pointer, keyword) for keyword in keywords if isinstance(schema.get(keyword), dict)
             )
 
-    def subschemas(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Every schema of the document in document order, then those that only references lead to."""
-        seen: set[str] = set()
+    @cached_property
+    def subschemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The schemas of the document by pointer, in its order, then those that only references lead to."""
+        schemas: dict[str, Mapping[str, Any]] = {}
         starts = [""]
         while starts:
-            if (start := starts.pop()) in seen:
+            if (start := starts.pop()) in schemas:
                 continue
             for pointer, schema in located(self.at(start), start):
-                if pointer not in seen:
-                    seen.add(pointer)
-                    yield pointer, schema
-                    starts += [target for target in self._targets(pointer, schema) if target not in seen]
+                if pointer not in schemas:
+                    schemas[pointer] = schema
+                    starts += [target for target in self._targets(pointer, schema) if target not in schemas]
+        return schemas
 
     def owners(self) -> Mapping[str, list[tuple[str, str]]]:
         """By the pointer of each schema the keywords that hold it or refer to it, each with its pointer."""
         owners: dict[str, list[tuple[str, str]]] = {}
-        for pointer, schema in self.subschemas():
+        for pointer, schema in self.subschemas.items():
             for keyword, value in schema.items():
                 if keyword in REFERENCES and isinstance(value, str):
                     inner = self._in_place(pointer, keyword, value)

@@ -219,10 +219,12 @@ def subexpressions(expr: Expr) -> Iterator[Expr]:
         part = pending.pop()
         yield part
         match part:
-            case Concatenation(inner) | Choice(inner):
-                pending += reversed(inner)
-            case GuardedText(_, widened):
-                pending.append(widened)
+            case Concatenation():
+                pending += part.items[::-1]
+            case Choice():
+                pending += part.options[::-1]
+            case GuardedText():
+                pending.append(part.widened)
 
 
 def to_ebnf(grammar: Grammar) -> str:
@@ -249,28 +251,36 @@ def to_ebnf(grammar: Grammar) -> str:
 
 
 def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
-    match expr:
-        case Literal(text):
-            return " ".join(map(_quoted, _MISREAD.split(text)))
-        case CharClass(ranges):
-            return _write_class(ranges)
-        case Repeat(item, low, high):
-            return _write(item, names) + _write_count(low, high)
-        case Concatenation(items):
+    match expr:  # patterns with arguments would take half as long again
+        case RuleRef():
+            return names[expr.name]
+        case GuardedText():
+            return names[expr.widened.name]
+        case Literal():
+            return _write_text(expr.text)
+        case Concatenation():
             return " ".join(
-                f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in items
+                [f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in expr.items]
             )
-        case Choice(options):
-            return " | ".join(_write(o, names) for o in options)
-        case RuleRef(name) | GuardedText(_, RuleRef(name)):
-            return names[name]
-        case Prose(excludes):
-            texts = ", ".join(map(_quoted, excludes))
+        case Choice():
+            return " | ".join([_write(option, names) for option in expr.options])
+        case CharClass():
+            return _write_class(expr.ranges)
+        case Repeat():
+            return _write(expr.item, names) + _write_count(expr.low, expr.high)
+        case Prose():
+            texts = ", ".join(map(_quoted, expr.excludes))
             return f"TagDispatch(loop_after_dispatch=false, excludes=({texts}))"
 
 
+def _write_text(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return _quoted(text)
+    return " ".join(map(_quoted, _MISREAD.split(text)))
+
+
 def _quoted(text: str) -> str:
-    return '"' + "".join(_escape(ord(char), in_class=False) for char in text) + '"'
+    return f'"{text.translate(_ESCAPES)}"'
 
 
 def _write_count(low: int, high: int | None) -> str:
@@ -299,6 +309,16 @@ def _escape(code: int, *, in_class: bool) -> str:
     if code < 0x10000:
         return f"\\u{code:04x}"
     return f"\\U{code:08x}"
+
+
+class _Escapes(dict[int, str]):
+    """How characters are written in quotes, by code point."""
+
+    def __missing__(self, code: int) -> str:
+        return _escape(code, in_class=False)
+
+
+_ESCAPES = _Escapes((code, _escape(code, in_class=False)) for code in range(0x80))
 
 
 def check_characters(text: str, pointer: str) -> None:

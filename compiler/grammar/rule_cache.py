@@ -15,6 +15,7 @@ tests/compiler/test_rule_cache.py shows the fault, and compares masks.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count
 
@@ -44,27 +45,28 @@ def safe_to_cache(grammar: Grammar) -> Grammar:
     unhashed = _unhashed(grammar.rules)
     if not unhashed:
         return grammar
-    rules = _NamedChoices(grammar.rules, unhashed).rules
-    rewriting = _Rewriting(rules)
+    named = _NamedChoices(grammar.rules, unhashed)
+    rewriting = _Rewriting(named.rules, named.unhashed)
     rewritten = {
-        name: replace(rule, body=rewriting.rewritten(rule.body, RuleRef(name)))
-        for name, rule in rules.items()
+        name: Rule(rewriting.rewritten(named.rules[name].body, RuleRef(name)), named.rules[name].lookahead)
+        for name in named.unhashed
     }
-    return replace(grammar, rules=rewritten)
+    return replace(grammar, rules={**named.rules, **rewritten})
 
 
 class _NamedChoices:
     """Rules in which the choices inside of concatenations are rules too, as xgrammar makes them.
 
     Only those are that refer to a rule without a hash. With a name, one that leads back to itself is
-    rewritten once.
+    rewritten once. `unhashed` are the names of all rules without a hash, these new ones included.
     """
 
     def __init__(self, rules: Mapping[str, Rule], unhashed: set[_Node]) -> None:
-        self._unhashed = unhashed
         self.rules = dict(rules)
+        self.unhashed = {name for name in rules if name in unhashed}
         for name, rule in rules.items():
-            self.rules[name] = replace(rule, body=self._named(rule.body, name))
+            if name in unhashed:
+                self.rules[name] = Rule(self._named(rule.body, name), rule.lookahead)
 
     def _named(self, body: Expr, name: str) -> Expr:
         """The body of a rule with references to the choices inside it."""
@@ -84,22 +86,23 @@ class _NamedChoices:
         inner_name = next(other for n in count(1) if (other := f"{name}_{n}") not in self.rules)
         self.rules[inner_name] = Rule(inner)  # so that the name is taken
         self.rules[inner_name] = Rule(self._named(inner, inner_name))
+        self.unhashed.add(inner_name)
         return RuleRef(inner_name)
 
     def _has_no_hash(self, expr: Expr) -> bool:
         """Whether an item refers to a rule without a hash, or is a choice that does."""
         match expr:
             case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                return name in self._unhashed
+                return name in self.unhashed
             case Choice(inner) | Concatenation(inner):
                 return any(map(self._has_no_hash, inner))
         return False
 
 
 class _Rewriting:
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rules: Mapping[str, Rule], unhashed: AbstractSet[str]) -> None:
         self._rules = rules
-        self._unhashed = _unhashed(rules)
+        self._unhashed = unhashed
 
     def rewritten(self, body: Expr, itself: RuleRef) -> Expr:
         """A body whose only reference to a rule without a hash is not at a start.
@@ -161,13 +164,16 @@ def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
     pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
     while pending:
         node, body = pending.pop()
-        for item in (item for option in _options(body) for item in _items(option)):
-            match item:
-                case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                    references[node].add(name)
-                case Choice():
-                    inner = len(references)
-                    references[inner] = set()
-                    references[node].add(inner)
-                    pending.append((inner, item))
+        for option in _options(body):
+            for item in _items(option):
+                match item:
+                    case RuleRef():
+                        references[node].add(item.name)
+                    case GuardedText():
+                        references[node].add(item.widened.name)
+                    case Choice():
+                        inner = len(references)
+                        references[inner] = set()
+                        references[node].add(inner)
+                        pending.append((inner, item))
     return references

@@ -5,7 +5,7 @@ is known from the bytes of the token and from what the cursor has seen.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 
@@ -27,6 +27,8 @@ _NOT_ONLY_CHARACTERS = re.compile(rb'[\[\]{},"\\]')
 """What a token has that can end, begin or separate elements, or begin an escape; most tokens have none."""
 _WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
 _SEPARATORS = (b",", b":")
+_BLANKS_BEFORE = (b"", b" ")
+"""What may precede the rest of an element outside of a string."""
 _KEY_MARK = KEY_MARK.encode()
 _NUM_WORDS_LOOKED_AT = 4
 """Words of a row, of 32 tokens each, of which one token is compared with what was seen."""
@@ -142,6 +144,15 @@ class GuardedTokens:
         """How many characters the tokens add to a string."""
         return TokenLengths(self._texts, self.vocabulary.width)
 
+    @cached_property
+    def beginning(self) -> Callable[[bytes], TokenSet | None]:
+        """From a text to the tokens that begin with it, None if there is none; the last results are kept."""
+        return lru_cache(_MAX_CACHED_SETS)(self._find_beginning)
+
+    def _find_beginning(self, text: bytes) -> TokenSet | None:
+        token_ids = [token_id for at in range(*self.index.narrow(text)) for token_id in self.index.ids[at]]
+        return TokenSet(np.array(token_ids, np.int64), self.vocabulary.width) if token_ids else None
+
 
 def _completes_something(token: bytes) -> bool:
     """Whether a token that begins outside a string may complete anything; to open a string does not count."""
@@ -163,16 +174,14 @@ class CandidateTokens:
         self._tokens = tokens
         self._spellings = tokens.vocabulary.tokens
         self._has_items = has_items
-        self._beginning = lru_cache(_MAX_CACHED_SETS)(self._find_beginning)
 
     def allowed(self, row: Row, cursor: Cursor) -> Candidates:
         """The candidates that a row allows."""
         json = cursor.json
         seen = list(json.seen_elements())
         in_sets = chain.from_iterable(tokens.allowed(row) for tokens in self._sets(json, seen))
-        candidates = chain(self._writing(seen, json), self._whole_keys(json))
-        writing = (token_id for token_id in candidates if allows(row, token_id))
-        for token_id in dict.fromkeys(chain(in_sets, writing)):
+        whole_keys = (token_id for token_id in self._whole_keys(json) if allows(row, token_id))
+        for token_id in dict.fromkeys(chain(in_sets, self._writing(row, seen, json), whole_keys)):
             yield token_id, cursor.advance(self._spellings[token_id])
 
     def completing_marked(self, row: Row, cursor: JsonCursor) -> Iterator[tuple[int, bytes]]:
@@ -187,15 +196,13 @@ class CandidateTokens:
             if not key.startswith(written):
                 continue
             rest = key[len(written) :]
-            tokens = self._beginning(rest)
-            for token_id in tokens.allowed(row) if tokens else ():
+            for token_id in self._beginning(rest, row):
                 yield token_id, rest + _KEY_MARK + self._spellings[token_id][len(rest) :]
 
-    def _find_beginning(self, text: bytes) -> TokenSet | None:
-        """The tokens that begin with a text; None if there is none."""
-        index = self._tokens.index
-        token_ids = [token_id for at in range(*index.narrow(text)) for token_id in index.ids[at]]
-        return TokenSet(np.array(token_ids, np.int64), self._tokens.vocabulary.width) if token_ids else None
+    def _beginning(self, text: bytes, row: Row) -> Sequence[int]:
+        """The tokens that a row allows and that begin with a text."""
+        tokens = self._tokens.beginning(text) if len(text) <= self._tokens.index.longest else None
+        return tokens.allowed(row) if tokens else ()
 
     def are_all_allowed(self, row: Row, cursor: Cursor) -> bool:
         """Whether a row allows candidates only."""
@@ -206,7 +213,7 @@ class CandidateTokens:
             tokens.remove(others)
         if json.in_string and self._allows_another_text(others, seen):
             return False
-        for token_id in self._writing(seen, json):
+        for token_id in self._writing(others, seen, json):
             forbid(others, token_id)
         return not others.any()
 
@@ -249,7 +256,7 @@ class CandidateTokens:
             yield tokens.items_inside
         if seen or cursor.marked_keys:
             yield tokens.quoted if cursor.escape else tokens.escaped
-        if any(_fills(element, cursor) for element in seen):
+        if _filling(seen, cursor):
             yield tokens.escaping
 
     def _sets_outside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
@@ -263,21 +270,22 @@ class CandidateTokens:
         if seen or cursor.marked_keys:
             yield tokens.escaped
 
-    def _writing(self, seen: list[SeenElement], cursor: JsonCursor) -> Iterator[int]:
-        """The tokens that write on a seen element up to its end; also a part of it if it can run out."""
-        in_string, index = cursor.in_string, self._tokens.index
+    def _writing(self, row: Row, seen: list[SeenElement], cursor: JsonCursor) -> Iterator[int]:
+        """The tokens that a row allows and that write on a seen element up to its end.
+
+        Also those that write a part of it if it can run out.
+        """
+        in_string, filling = cursor.in_string, _filling(seen, cursor)
+        blanks = (b"",) if in_string else _BLANKS_BEFORE
         for element in seen:
-            if element.can_run_out:
-                yield from self._writing_part(element.rest, in_string=in_string)
-                continue
-            if not in_string and element.rest.startswith(b'"'):
-                continue  # the tokens that write it are in `whole_strings` or `_whole_keys`
-            if in_string and _fills(element, cursor):
-                # The last character, perhaps not whole, leads to the end of the element.
-                yield from self._writing_part(element.rest, in_string=True)
-            for blank in _blanks_before(in_string=in_string):
-                for at in range(*index.narrow(blank + element.rest)):
-                    yield from index.ids[at]
+            if element.can_run_out or element in filling:
+                # In a full string, the last character, perhaps not whole, leads to the end of the element.
+                parts = self._writing_part(element.rest, in_string=in_string)
+                yield from (token_id for token_id in parts if allows(row, token_id))
+            if element.can_run_out or (not in_string and element.rest.startswith(b'"')):
+                continue  # the tokens that write it whole are in `whole_strings` or `_whole_keys`
+            for blank in blanks:
+                yield from self._beginning(blank + element.rest, row)
 
     def _whole_keys(self, cursor: JsonCursor) -> Iterator[int]:
         """The tokens that open, outside of any string, a key that the object has or that is marked."""
@@ -293,9 +301,8 @@ class CandidateTokens:
     def _writing_part(self, text: bytes, *, in_string: bool) -> Iterator[int]:
         """The tokens that begin a canonical spelling, with or without blanks after separators."""
         index = self._tokens.index
-        pending = [
-            (blank, 0, in_string, 0, len(index.spellings)) for blank in _blanks_before(in_string=in_string)
-        ]
+        blanks = (b"",) if in_string else _BLANKS_BEFORE
+        pending = [(blank, 0, in_string, 0, len(index.spellings)) for blank in blanks]
         while pending:
             written, at, inside, low, high = pending.pop()
             low, high = index.narrow(written, low, high)
@@ -313,17 +320,16 @@ class CandidateTokens:
                 pending.append((written + char + b" ", at + 1, inside, low, high))
 
 
-def _fills(element: SeenElement, cursor: JsonCursor) -> bool:
-    """Whether the string at the cursor has room for the rest of a seen element, and for no character more."""
-    remaining = cursor.remaining
-    if remaining is None or remaining.num_left >= len(element.rest):
-        return False
-    return num_characters_begun(element.rest, cursor.escape) == remaining.num_left
-
-
-def _blanks_before(*, in_string: bool) -> tuple[bytes, ...]:
-    """The blanks that may precede the rest of an element."""
-    return (b"",) if in_string else (b"", b" ")
+def _filling(seen: list[SeenElement], cursor: JsonCursor) -> list[SeenElement]:
+    """The seen elements for whose rest the string at the cursor has room, and for no character more."""
+    if cursor.remaining is None:
+        return []
+    num_left = cursor.remaining.num_left
+    return [
+        element
+        for element in seen
+        if num_left < len(element.rest) and num_characters_begun(element.rest, cursor.escape) == num_left
+    ]
 
 
 def _is_escaped(text: bytes, at: int) -> bool:

@@ -9,6 +9,7 @@ spelling (`compiler.lowering.constraints.Context.is_distinct`).
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from compiler.guard.growing_text import GrowingText
@@ -97,6 +98,8 @@ class JsonCursor(NamedTuple):
     container: OpenContainer | None = None
     scalar: GrowingText | None = None
     """The canonical spelling of the scalar so far; only the quote of a string that is not compared."""
+    in_string: bool = False
+    """The scalar is a string."""
     escape: bytes = b""
     """An escape that is not complete."""
     expects_element: bool = False
@@ -126,11 +129,6 @@ class JsonCursor(NamedTuple):
     def _text(self) -> GrowingText:
         """The text of the container; empty outside of any that is recorded."""
         return _NOTHING if self.container is None else self.container.text
-
-    @property
-    def in_string(self) -> bool:
-        """Whether this is inside a string."""
-        return self.scalar is not None and self.scalar.startswith(b'"')
 
     def advance(self, text: bytes) -> "JsonCursor | None":
         """The cursor after more text; None if an element repeats there, or a string cannot keep its bound.
@@ -183,7 +181,7 @@ class JsonCursor(NamedTuple):
         return (self if is_same else after), at
 
     def _after_string(self, scalar: GrowingText) -> "JsonCursor | None":
-        ended = self._replace(scalar=None, remaining=None, is_after_character=False)
+        ended = self._replace(scalar=None, in_string=False, remaining=None, is_after_character=False)
         value = bytes(scalar) + b'"'
         return ended.after_key(value) if self.is_key else ended.after_value(self._text + value)
 
@@ -256,7 +254,9 @@ class JsonCursor(NamedTuple):
         is_key = self.expects_element and self.container is not None and self.container.is_object
         bound = None if is_key or not self.plan.bounds else self.plan.bound_at(self._value_states())
         remaining = bound and bound.start
-        return self._replace(scalar=_QUOTE, is_key=is_key, remaining=remaining, expects_element=False)
+        return self._replace(
+            scalar=_QUOTE, in_string=True, is_key=is_key, remaining=remaining, expects_element=False
+        )
 
     def _open(self, *, is_object: bool) -> "JsonCursor":
         parent, states = self.container, self._value_states()
@@ -358,19 +358,20 @@ class JsonCursor(NamedTuple):
     @property
     def can_run_out(self) -> bool:
         """Whether the elements of any open container can run out."""
-        return any(container.can_run_out for container in self.containers)
+        return self.plan.can_run_out and any(container.can_run_out for container in self.containers)
 
     def seen_elements(self) -> Iterator[SeenElement]:
         """The elements that the text would repeat if it went on as they do.
 
         Where a comma would have to come first, so that none has begun, only elements that can run out.
         """
-        for element in self._seen_elements():
-            yield from element.after_escape(self.escape) if self.escape else (element,)
+        elements = self._seen_elements()
+        if not self.escape:
+            return elements
+        return chain.from_iterable(element.after_escape(self.escape) for element in elements)
 
     def _seen_elements(self) -> Iterator[SeenElement]:
         """As `seen_elements`, with the character that an incomplete escape has begun still to be written."""
-        written = self._text + bytes(self.scalar or b"")
         for container in self.containers:
             is_innermost = container is self.container
             if container.forbids_repeats and container.seen.size:
@@ -378,7 +379,7 @@ class JsonCursor(NamedTuple):
                     for seen in container.seen.beginning_with(b"") if container.can_run_out else ():
                         yield SeenElement(b"," + seen, container.can_run_out, is_begun=False)
                 elif not container.is_object or (is_innermost and (self.is_key or self.scalar is None)):
-                    begun = written.since(len(container.text))
+                    begun = self._text.since(len(container.text)) + bytes(self.scalar or b"")
                     for seen in container.seen.beginning_with(begun):
                         yield SeenElement(seen[len(begun) :], container.can_run_out, is_begun=True)
             if not container.is_recorded:  # no container around compares what is in this one

@@ -45,12 +45,12 @@ class Guard:
         """Remove from a row what repeats an element, at once or later; `cursor` is where `matcher` is."""
         if not self._forbids_repeats:
             return
-        dead_ends = self._dead_ends(matcher)
+        dead_ends = self._dead_ends(matcher) if self._has_dead_ends else None
         for token_id, after in self._candidates.allowed(row, cursor):
             is_allowed = (
                 after is not None
                 and reads_token(matcher, self._spellings[token_id], cursor, after)
-                and not (self._has_dead_ends and dead_ends.is_after(token_id, cursor, after))
+                and (dead_ends is None or not dead_ends.is_after(token_id, cursor, after))
             )
             if not is_allowed:
                 forbid(row, token_id)

@@ -29,7 +29,11 @@ class SeenValues:
 
     def __contains__(self, value: bytes) -> bool:
         """Whether the value is among these."""
-        return any(_is_in(value, run) for run in self._runs)
+        for run in self._runs:
+            at = bisect_left(run, value)
+            if at < len(run) and run[at] == value:
+                return True
+        return False
 
     def __eq__(self, other: object) -> bool:
         """Whether others are the same values, in whichever order they were added."""
@@ -62,8 +66,3 @@ class SeenValues:
 
     def _sorted(self) -> list[bytes]:
         return sorted(chain(*self._runs))
-
-
-def _is_in(value: bytes, run: tuple[bytes, ...]) -> bool:
-    at = bisect_left(run, value)
-    return at < len(run) and run[at] == value

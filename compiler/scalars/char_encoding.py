@@ -43,6 +43,7 @@ def as_json(ranges: Ranges) -> Sequence[Expr]:
     return (*(as_is(unescaped) if unescaped else ()), *_escapes(charset.intersection(ranges, ESCAPED)))
 
 
+@lru_cache(maxsize=64)
 def any_json_char(rest: Expr) -> Expr:
     """One character of a JSON string in any encoding, then `rest`.
 

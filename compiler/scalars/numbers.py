@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeVar
 
 from compiler.doubles import agreed_integer_maximum, agreed_integer_minimum, is_large
@@ -235,6 +236,7 @@ def _positive() -> Expr:
     return concat(_NON_ZERO, Repeat(_DIGIT, 0, MAX_DIGITS - 1))
 
 
+@cache
 def _decimal(*, is_signed: bool) -> Expr:
     """Any decimal, with limits on its digits and an exponent that cannot overflow."""
     fraction = concat(Literal("."), Repeat(_DIGIT, 1, MAX_FRACTION))
