@@ -1,13 +1,18 @@
 """A search for the model's most likely valid output (branch and bound)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import torch
 
 from runtime.decoding.members import OneAfterAnother, is_finished, log_likelihood, weight_of
 from runtime.scheduling.sequence import MakeMember, PopulationHost, Sequence
 from runtime.scheduling.weights import MIN_MASS
 from runtime.selection import SelectionStrategy
 from runtime.written_token import SampledToken, other_token
+
+LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
+"""Tokens that are less likely than this may have the probability 0 in float32, and are not seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,9 @@ class MostLikely(OneAfterAnother):
     up once it cannot surpass the best either. When no branch is left, no valid output is more likely than
     the best: it is proven.
 
+    The likelihood is that of the whole distribution. `top_p`, `top_k` and `min_p` are for draws: they would
+    leave out tokens that valid outputs need.
+
     At most `size` outputs are begun, so no more branches are kept than may still be begun.
     """
 
@@ -47,7 +55,8 @@ class MostLikely(OneAfterAnother):
         """The most likely whole output."""
         self._branches: list[_Branch] = []
         self._passed_over = -math.inf
-        """The largest log likelihood of a branch that was not kept."""
+        """The largest log likelihood of an output that was not looked for."""
+        first.sampling = replace(first.sampling, top_p=1.0, top_k=None, min_p=0.0)
         first.num_runners_up = size
 
     def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
@@ -62,25 +71,27 @@ class MostLikely(OneAfterAnother):
                 self._add_copy(twin, sequence)
                 chosen = other_token(token, token_id, logprob, weight.allowed_mass)
                 self._branches.append(_Branch(log_mass + logprob, twin, chosen))
-        if len(runners_up) == sequence.num_runners_up:  # there may be more, which are at most as likely
-            self._passed_over = max(self._passed_over, log_mass + runners_up[-1][1])
+        # There may be more, which are at most as likely as the last.
+        has_all = len(runners_up) < sequence.num_runners_up
+        self._pass_over(log_mass + (LOG_LEAST if has_all else runners_up[-1][1]))
 
     def advance(self, host: PopulationHost) -> Sequence | None:
         """Once an output is whole or given up, continue with the most likely branch, or select the best."""
         current = self._current
         if is_finished(current):
             self._best = current if self._best is None else max(self._best, current, key=log_likelihood)
-        elif self._best is None or self._is_promising(current):
+        elif self._best is None or (self._may_win(current) and not self._is_late()):
             return None
         else:
+            if self._may_win(current):  # there is no time for it
+                self._pass_over(log_likelihood(current))
             host.drop(current)
             current.release()
         for branch in [branch for branch in self._branches if branch.log_likelihood <= self._to_surpass]:
             self._forget(branch, host)
         assert self._best is not None, "the first output is always finished"
         if not self._branches or not self._num_left or self._is_late():
-            is_proven = not self._branches and self._passed_over <= self._to_surpass
-            return self._select(self._best, self._num_begun, is_exact=is_proven)
+            return self._select(self._best, self._num_begun, is_exact=self._is_proven(self._best))
         self._write(max(self._branches, key=_likelihood_of), host)
         return None
 
@@ -89,13 +100,17 @@ class MostLikely(OneAfterAnother):
         """The log likelihood of the best whole output."""
         return -math.inf if self._best is None else log_likelihood(self._best)
 
-    def _is_promising(self, branch: Sequence) -> bool:
+    def _may_win(self, branch: Sequence) -> bool:
         """Whether a branch that is being written may become the best output.
 
         It has written nothing if its first token did not fit the budget.
         """
-        is_likely = log_likelihood(branch) > self._to_surpass
-        return is_likely and branch.num_written > 0 and not self._is_late()
+        return log_likelihood(branch) > self._to_surpass and branch.num_written > 0
+
+    def _is_proven(self, best: Sequence) -> bool:
+        """Whether no valid output is more likely than the best, whose own likelihood must be known for that."""
+        is_left = bool(self._branches) or self._passed_over > self._to_surpass
+        return not is_left and not weight_of(best).is_raised
 
     def _write(self, branch: _Branch, host: PopulationHost) -> None:
         """Write an output that branches off."""
@@ -113,13 +128,17 @@ class MostLikely(OneAfterAnother):
             return True
         least = min(self._branches, key=_likelihood_of, default=None)
         if least is None or log_likelihood <= least.log_likelihood:
-            self._passed_over = max(self._passed_over, log_likelihood)
+            self._pass_over(log_likelihood)
             return False
         self._forget(least, host)
         return True
 
+    def _pass_over(self, log_likelihood: float) -> None:
+        """Note that an output of at most this likelihood is not looked for."""
+        self._passed_over = max(self._passed_over, log_likelihood)
+
     def _forget(self, branch: _Branch, host: PopulationHost) -> None:
-        self._passed_over = max(self._passed_over, branch.log_likelihood)
+        self._pass_over(branch.log_likelihood)
         self._branches.remove(branch)
         self.members.remove(branch.sequence)
         del self._written[branch.sequence]

@@ -41,6 +41,8 @@ class Weight:
     """What resampling has added to `log_product` (`runtime.decoding.particles`)."""
     log_likelihood: float = 0.0
     """The logarithm of the product of all `q`: how likely the output is for the model."""
+    is_raised: bool = False
+    """Whether a factor of the likelihood counts as `MIN_MASS` although it is less."""
 
     @property
     def log_relative(self) -> float:
@@ -51,20 +53,25 @@ class Weight:
         """Count one more token, which was forced; `probability` is the model's own."""
         self.num_counted += 1
         self._multiply(probability)
-        self.log_likelihood += _log(probability)
+        self._count_likelihood(probability)
 
     def count_drawn(self) -> None:
         """Count one more token, which was drawn in the step of `allowed_mass`."""
         self.num_counted += 1
         self.num_drawn += 1
         self._multiply(self.allowed_mass)
-        self.log_likelihood += _log(self.allowed_mass) + _log(self.drawn_probability)
+        self._count_likelihood(self.allowed_mass)
+        self._count_likelihood(self.drawn_probability)
         if self.log_shared is None:
             self.log_shared = self.log_product
 
     def copy(self) -> "Weight":
         """Another one with the same factors."""
         return replace(self)
+
+    def _count_likelihood(self, factor: float) -> None:
+        self.log_likelihood += _log(factor)
+        self.is_raised |= factor < MIN_MASS
 
     def _multiply(self, factor: float) -> None:
         self.log_product += _log(factor)

@@ -12,6 +12,7 @@ from selected import distribution, run, selected, selected_sequence
 from compiler import compile_schema
 from runtime.errors import GenerationFailed
 from runtime.inspection import Candidate, Cause, Inspection
+from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
 from runtime.written_token import SampledToken, other_token
 
@@ -162,6 +163,61 @@ def test_once_half_of_the_time_has_passed_the_best_so_far_is_selected(monkeypatc
     assert [bytes(output.sequence.output_ids[1:3]) for output in outputs] == [b"aa"]
     assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (1, False)
     assert engine.pool.num_free == engine.pool.num_usable
+
+
+def test_a_likely_branch_that_is_left_for_want_of_time_is_no_proof(monkeypatch):
+    engine = toy_model.toy_engine()
+    sequence = search(16, deadline=time.monotonic() + 7200)
+    engine.add(sequence)
+    while sequence.status is not SequenceStatus.FINISHED:
+        engine.step()
+    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert [bytes(output.sequence.output_ids[1:3]) for output in outputs] == [b"aa"]
+    assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (2, False)
+
+
+UNLIKELY = {
+    "": {'"': 0.0},
+    '"': {"a": -0.5, "b": -1.0},
+    '"a': {"a": -80.0, "x": 0.0},
+    '"b': {"b": -60.0, "x": 0.0},
+    '"aa': {'"': 0.0},
+    '"bb': {'"': 0.0},
+}
+"""The logits after each output."""
+
+
+class UnlikelyModel(toy_model.ToyModel):
+    """A model that hardly ever writes a word of the grammar."""
+
+    def run(self, batch):
+        logits = super().run(batch)
+        for row, entry in zip(logits, batch.rows, strict=True):
+            prompt = len(entry.sequence.prompt_ids)
+            output = bytes(i % 256 for i in entry.sequence.token_ids[prompt : entry.position + 1])
+            row.fill_(-math.inf)
+            for letter, value in UNLIKELY.get(output.decode(), {}).items():
+                row[ord(letter)] = value
+            if output.decode() not in UNLIKELY:
+                row[toy_model.STOP] = 0.0
+        return logits
+
+
+@pytest.mark.parametrize("jumps", [True, False])
+def test_what_counts_as_more_likely_than_it_is_proves_nothing(jumps):
+    """No factor counts as less than `MIN_MASS`: `aa` seems to be the most likely word, but `bb` is."""
+    engine = toy_model.toy_engine(jumps=jumps)
+    engine.runner = UnlikelyModel()
+    (output,) = run(engine, [search(16, grammar=compile_schema({"enum": ["aa", "bb"]}))]).values()
+    assert not output.sequence.selection.is_exact
+
+
+def test_truncation_does_not_keep_the_best_output_from_being_found():
+    """At temperature 0, a mask finds all tokens too; a model's authors often recommend to leave some out."""
+    (output,) = selected(Selection("particles", 16), 1, temperature=0.0, top_k=1, top_p=0.5, min_p=0.5)
+    assert bytes(output.sequence.output_ids[1:3]) == b"bb"
+    assert output.sequence.selection.is_exact
 
 
 def test_a_branch_that_fails_ends_its_choice():
