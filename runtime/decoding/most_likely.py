@@ -108,7 +108,7 @@ class MostLikely(OneAfterAnother):
         return log_likelihood(branch) > self._to_surpass and branch.num_written > 0
 
     def _is_proven(self, best: Sequence) -> bool:
-        """Whether no valid output is more likely than the best, whose own likelihood must be known for that."""
+        """Whether no valid output is more likely than the best, whose likelihood must be known for that."""
         is_left = bool(self._branches) or self._passed_over > self._to_surpass
         return not is_left and not weight_of(best).is_raised
 
