@@ -25,7 +25,7 @@ from typing import Annotated
 import msgspec
 
 from toolspecs.errors import DamagedEntry, ForbiddenToolset
-from toolspecs.store import Store
+from toolspecs.store import Store, commit
 from toolspecs.toolset import RevisionSummary
 
 HEADS = "toolset/head/"
@@ -205,8 +205,7 @@ class ToolsetLogs:
         if record.summary.number > MAX_NUMBER:
             raise DamagedEntry(HEADS + record.summary.name, "no revision can follow its number")
         key, content = record_key(record.summary.name, record.summary.number), encode_record(record)
-        # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
-        if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
+        if await commit(self._store, key, None, content):
             await self._move_head(record)
             return True
         return False
