@@ -144,6 +144,26 @@ async def test_a_revision_that_a_request_named_is_kept(store, clock):
         await fresh.get("t", 3)
 
 
+async def test_many_toolsets_take_no_more_scans_than_one(store, clock, monkeypatch):
+    """Redis looks at all keys of all tenants in each scan: 100 toolsets beside 300,000 keys took 45 s."""
+    scanned, scan = [], store.scan
+
+    def counting(prefix):
+        scanned.append(prefix)
+        return scan(prefix)
+
+    monkeypatch.setattr(store, "scan", counting)
+    num_scans = []
+    for num_toolsets in (1, 20):
+        for number in range(num_toolsets):
+            for content in range(3):
+                await catalog_of(store, clock).put(toolset(f"t{number}", content))
+        scanned.clear()
+        await collector_of(store, clock, revisions=1).collect()
+        num_scans.append(len(scanned))
+    assert num_scans[0] == num_scans[1]
+
+
 async def test_a_deleted_toolset_can_be_restored_for_a_while(store, clock):
     catalog = catalog_of(store, clock)
     await catalog.put(toolset("t", 1))
