@@ -4,7 +4,8 @@ The records of a log are numbered from 1: `toolset/record/<name>/<number>`. A wr
 creating the next record where there is none yet, so one writer wins each number, and the record of a number
 never changes. `toolset/head/<name>` is a copy of the last record. If a writer dies between writing the record
 and moving the head, the head lags behind by one, and the next writer moves it. A head that cannot be read is
-rebuilt from the records.
+rebuilt from the records. `toolset/named` has other bytes whenever a head of a new name was written, so that
+readers know whether the names they have read are still all.
 
 A record names its content by the digest (`toolspecs/toolset_contents.py`). The oldest records are dropped in
 time. `toolset/dropped/<name>` holds the number of the first record that is kept.
@@ -17,18 +18,21 @@ an entry that cannot be used raises `DamagedEntry`.
 import json
 import logging
 import re
+import secrets
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 
-from toolspecs.errors import DamagedEntry, ForbiddenToolset
+from toolspecs.errors import DamagedEntry, ForbiddenToolset, StoreError
 from toolspecs.store import Store, commit
 from toolspecs.toolset import RevisionSummary
 
 HEADS = "toolset/head/"
+NAMED = "toolset/named"
 RECORDS = "toolset/record/"
 DROPPED = "toolset/dropped/"
 USED = "toolset/used/"
@@ -110,8 +114,15 @@ class ToolsetLogs:
         self._store = store
 
     async def names(self) -> list[str]:
-        """The names that have a log, sorted; names of deleted toolsets are among them."""
+        """The names that have a log, sorted; names of deleted toolsets are among them.
+
+        Redis looks at all its keys for this, those of other tenants included.
+        """
         return sorted([key.removeprefix(HEADS) async for key in self._store.scan(HEADS)])
+
+    async def state_of_names(self) -> bytes | None:
+        """Bytes that differ once a toolset of a new name was created; those of an earlier version may not."""
+        return await self._store.get(NAMED)
 
     async def head(self, name: str) -> Record | None:
         """The last record, for readers, by one small read; raises `DamagedEntry`."""
@@ -228,6 +239,11 @@ class ToolsetLogs:
             head = None
         if head is None or head.summary.number < record.summary.number:
             await self._store.compare_and_set(HEADS + name, content, encode_record(record))
+        if content is None:
+            with suppress(
+                StoreError
+            ):  # the record is committed; readers find the new name some seconds later
+                await self._store.set(NAMED, secrets.token_bytes(8))
 
 
 def _decode(key: str, name: str, content: bytes | None) -> Record | None:
