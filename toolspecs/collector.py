@@ -162,7 +162,7 @@ class Collector:
         if newest is None:
             raise DamagedEntry(RECORDS + name, "none of its records can be read")
         first = self._first_kept(newest, started)
-        used = await self._used(name, [number for number in numbers if number < first])
+        used = await self._logs.used_among(name, [number for number in numbers if number < first])
         is_any_old = any(number < first and number not in used for number in numbers)
         if not is_dry_run and (is_any_old or 1 not in numbers):
             await self._note_dropped(name, first)
@@ -180,13 +180,6 @@ class Collector:
         if not newest.is_deleted:
             references.count(newest.owner, Usage(num_toolsets=1))
         return num_dropped
-
-    async def _used(self, name: str, numbers: Sequence[int]) -> set[int]:
-        """Those of these revisions that requests named lately."""
-        used: set[int] = set()
-        for at in range(0, len(numbers), READ_AT_ONCE):
-            used |= await self._logs.used_among(name, numbers[at : at + READ_AT_ONCE])
-        return used
 
     async def _newest(self, name: str, numbers: Sequence[int]) -> Record | None:
         """The last record that can be read, in the log or as its head.

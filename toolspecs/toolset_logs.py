@@ -38,6 +38,10 @@ DROPPED = "toolset/dropped/"
 USED = "toolset/used/"
 
 USED_FOR_S = 30 * 24 * 3600
+MARKS_AT_ONCE = 500
+"""Marks of used revisions that are read together."""
+MANY_REVISIONS = 20_000
+"""Up to so many, the mark of each is asked for. Beyond, marks are looked for among all keys of the store."""
 MAX_NUMBER = 10**10 - 1
 """The highest number of a revision, which keys have room for."""
 _DIGITS = re.compile("[0-9]{1,10}")
@@ -203,15 +207,21 @@ class ToolsetLogs:
         await self._store.set(f"{USED}{name}/{number}", b"", USED_FOR_S)
 
     async def used_among(self, name: str, numbers: Sequence[int]) -> set[int]:
-        """Those of these revisions that requests named lately, read in one round trip."""
-        marks = await self._store.get_many([f"{USED}{name}/{number}" for number in numbers])
-        return {number for number, mark in zip(numbers, marks, strict=True) if mark is not None}
+        """Those of these revisions that requests named lately."""
+        used: set[int] = set()
+        for at in range(0, len(numbers), MARKS_AT_ONCE):
+            together = numbers[at : at + MARKS_AT_ONCE]
+            marks = await self._store.get_many([f"{USED}{name}/{number}" for number in together])
+            used |= {number for number, mark in zip(together, marks, strict=True) if mark is not None}
+        return used
 
-    async def used(self, name: str) -> list[int]:
-        """The numbers of the revisions that requests named lately. Redis looks at all its keys for this."""
+    async def used_before(self, name: str, first: int) -> list[int]:
+        """The numbers below `first` of the revisions that requests named lately, sorted."""
+        if first <= MANY_REVISIONS:
+            return sorted(await self.used_among(name, range(1, first)))
         prefix = f"{USED}{name}/"
         numbers = [number_in(key.removeprefix(prefix)) async for key in self._store.scan(prefix)]
-        return sorted(number for number in numbers if number)
+        return sorted(number for number in numbers if number and number < first)
 
     async def append(self, record: Record) -> bool:
         """Commit the record after the last one, by its number; False if another writer was first.
@@ -319,10 +329,10 @@ class RestrictedLogs(ToolsetLogs):
         self._check(name)
         return await super().first_kept(name)
 
-    async def used(self, name: str) -> list[int]:
-        """See `ToolsetLogs.used`."""
+    async def used_before(self, name: str, first: int) -> list[int]:
+        """See `ToolsetLogs.used_before`."""
         self._check(name)
-        return await super().used(name)
+        return await super().used_before(name, first)
 
     async def append(self, record: Record) -> bool:
         """See `ToolsetLogs.append`."""

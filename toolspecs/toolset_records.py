@@ -152,7 +152,7 @@ class ToolsetRecords:
         num_missing = 0
         last = head.summary.number if before is None else min(before - 1, head.summary.number)
         first = await self._logs.first_kept(name)
-        older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
+        older = await self._logs.used_before(name, first)
         numbers = chain(range(last, first - 1, -1), (number for number in reversed(older) if number <= last))
         while together := tuple(islice(numbers, min(READ_AT_ONCE, limit + 1 - len(items)))):
             records = await self._logs.records(name, together)

@@ -21,6 +21,7 @@ from toolspecs import (
     Tool,
     Toolset,
     UnknownRevision,
+    toolset_logs,
 )
 from toolspecs.quota import Usage, UsageCounters
 from toolspecs.toolset_contents import CONTENTS
@@ -128,7 +129,9 @@ async def test_shared_contents_stay_while_anybody_has_them(store, clock):
     assert (await collector_of(store, clock, revisions=1).collect()).num_contents == 1
 
 
-async def test_a_revision_that_a_request_named_is_kept(store, clock):
+@pytest.mark.parametrize("many", [3, toolset_logs.MANY_REVISIONS])
+async def test_a_revision_that_a_request_named_is_kept(store, clock, monkeypatch, many):
+    monkeypatch.setattr(toolset_logs, "MANY_REVISIONS", many)
     catalog = catalog_of(store, clock)
     for number in range(1, 9):
         await catalog.put(toolset("t", number))
@@ -136,6 +139,8 @@ async def test_a_revision_that_a_request_named_is_kept(store, clock):
     clock.pass_by(hours=2)
     await collector_of(store, clock, revisions=3).collect()
     fresh = catalog_of(store, clock)
+    if many > 3:
+        monkeypatch.setattr(store, "scan", None)  # Redis would look at the keys of all tenants
     assert (await fresh.get("t", 2)).toolset == toolset("t", 2)
     assert [item.number for item in (await fresh.revisions("t")).items] == [8, 7, 6, 2]
     first = await fresh.revisions("t", limit=3)
