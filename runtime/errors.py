@@ -80,8 +80,8 @@ class RequestRefused(RuntimeFault):
 class PromptTooLong(RequestRefused):
     """The prompt fills the model's context. `at_least`: the number of its tokens is a lower bound.
 
-    `num_reserved` tokens of the context are for the output; `context_length` is without them. `remedy` is what
-    would shorten the prompt.
+    `num_reserved` tokens of the context are for the output; `context_length` is without them. `remedy` is
+    what would shorten the prompt.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class BudgetTooSmall(RequestRefused):
 def unfit_budget(
     max_tokens: int, minimum: int, num_prompt_tokens: int, context_length: int
 ) -> BudgetTooSmall | PromptTooLong:
-    """Why the shortest valid output, of `minimum` tokens, does not fit into `max_tokens` or into the context."""
+    """Why the shortest valid output, of `minimum` tokens, does not fit: `max_tokens`, or the context."""
     if max_tokens < minimum or context_length <= minimum:
         return BudgetTooSmall(max_tokens, minimum)
     return PromptTooLong(num_prompt_tokens, context_length - minimum, num_reserved=minimum)
