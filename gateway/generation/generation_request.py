@@ -51,7 +51,11 @@ def generation_request(
     lookup: GrammarLookup | None,
     revisions: Iterable[Revision],
 ) -> GenerationRequest:
-    """The generation request of a turn with joined tools; `lookup` has its grammar, if it has one."""
+    """The generation request of a turn with joined tools; `lookup` has its grammar, if it has one.
+
+    Where calls are required, no text is the answer in the format: models that frame prose may write some first.
+    """
+    must_call = turn.tool_choice is not None and turn.tool_choice.mode is ChoiceMode.REQUIRED
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
@@ -71,7 +75,7 @@ def generation_request(
         selection=turn.selection,
         is_streamed=turn.is_streamed,
         is_inspected=turn.is_inspected,
-        text_is_json=turn.answers_in_json,
+        text_is_json=turn.answers_in_json and not must_call,
     )
 
 
