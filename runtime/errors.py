@@ -100,7 +100,8 @@ class PromptTooLong(RequestRefused):
         reserved = f" without {num_reserved} for the shortest valid output" if num_reserved else ""
         super().__init__(
             # Anthropic's clients look for these words, and then summarize the conversation.
-            f"the prompt is too long: {size} tokens > {context_length} maximum, the context of this model{reserved}"
+            f"the prompt is too long: {size} tokens > {context_length} maximum, the context of this model"
+            + reserved
             + (f"; {remedy}" if remedy else ""),
             "messages",
         )

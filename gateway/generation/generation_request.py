@@ -53,7 +53,8 @@ def generation_request(
 ) -> GenerationRequest:
     """The generation request of a turn with joined tools; `lookup` has its grammar, if it has one.
 
-    Where calls are required, no text is the answer in the format: models that frame prose may write some first.
+    Where calls are required, no text is the answer in the format: models that frame prose may write some
+    first.
     """
     must_call = turn.tool_choice is not None and turn.tool_choice.mode is ChoiceMode.REQUIRED
     return GenerationRequest(
