@@ -71,7 +71,7 @@ class Transcript:
             choice,
             token_bytes,
             syntax=constraint.syntax if constraint else None,
-            stop=request.stop,
+            stop=() if request.must_call else request.stop,
             types_of=constraint.parameter_types if constraint else None,
             hidden_ids=() if constraint else request.stop_token_ids,
             is_inspected=request.is_inspected,

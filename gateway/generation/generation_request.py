@@ -76,6 +76,7 @@ def generation_request(
         selection=turn.selection,
         is_streamed=turn.is_streamed,
         is_inspected=turn.is_inspected,
+        must_call=must_call,
         text_is_json=turn.answers_in_json and not must_call,
     )
 

@@ -196,6 +196,7 @@ async def test_text_before_required_calls_is_not_in_the_format(client, runtime):
             callgate={"inspect": True},
         )
         assert runtime.requests[-1].text_is_json is is_json
+        assert runtime.requests[-1].must_call is not is_json
 
 
 def test_a_custom_tool_has_no_schema_of_its_client():

@@ -338,6 +338,18 @@ async def test_a_stop_string_ends_a_forced_text(runtime):
     await settled(runtime)
 
 
+async def test_a_stop_string_does_not_end_the_prose_before_a_required_call(make_runtime):
+    runtime = make_runtime(syntax="harmony")
+    options = {"constraint": await linked(runtime, "required"), "stop": (" ", "e", "a"), "max_tokens": 80}
+
+    async def numbers_of_calls(**more):
+        asked = [request(f"r{seed}", seed=seed, **options, **more) for seed in range(8)]
+        return {len(calls_of(await events_of(runtime, each))) for each in asked}
+
+    assert await numbers_of_calls(must_call=True) == {1}
+    assert 0 in await numbers_of_calls()
+
+
 async def test_log_probabilities_of_forced_tokens_spell_the_text(runtime):
     (card,) = await runtime.models()
     schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
