@@ -92,6 +92,8 @@ class Transcript:
         """The events that one more token settles."""
         parts = token.parts
         if token.sampled.token_id in self._hidden_ids:
+            if self._places is not None:
+                self._places.end_with(token)
             return []
         if parts is None:
             parts = (TextPart(self._token_bytes[token.sampled.token_id]),)
