@@ -14,7 +14,7 @@ AJV := build/ajv/node_modules/ajv
 # Tests start many processes, which need not compile each module again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo serve test coverage test-corpus test-clients test-engines chaos fuzz lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
+.PHONY: demo serve test coverage test-corpus test-clients test-engines chaos fuzz fuzz-requests lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -84,6 +84,9 @@ fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=
 		npm install --silent --no-audit --no-fund --prefix build/ajv ajv@8.20.0 ajv-formats@3.0.1 ajv-draft-04@1.0.0; fi
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(or $(MINUTES),10) \
 		--jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED))
+
+fuzz-requests: $(READY) ## requests with any features together, to an engine with random weights, for MINUTES=10; FIRST=1000 begins at another round
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m request_fuzz --minutes $(or $(MINUTES),10) --first $(or $(FIRST),0)
 
 chaos: $(READY) $(SCHEMATHESIS)/.ready ## break things under load for MINUTES=8, and call the API with made-up requests; ONLY="redis-killed soak" chooses, TIMES=5 repeats each
 	PYTHONPATH=.:tests:tests/gateway:tests/engines OMP_NUM_THREADS=1 $(BIN)/python -m chaos \

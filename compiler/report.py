@@ -82,10 +82,13 @@ class EnforcementReport:
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """The result of compiling one tool: its report, the size of its unit, and how long compiling took."""
+    """The result of compiling one tool: its report, the size of its unit, and how long compiling took.
+
+    `compile_ms` is None for who must not learn whether the unit was compiled before.
+    """
 
     name: str
     digest: str
     report: EnforcementReport
     grammar_bytes: int
-    compile_ms: float
+    compile_ms: float | None

@@ -166,7 +166,7 @@ def _service_views(
         return Catalog(store, quota=quota, decoded=decoded)
 
     def services_of(catalog: Catalog, visible: Runtime, grant: Grant) -> Services:
-        registry = Registry(catalog, grammars, runtime)
+        registry = Registry(catalog, grammars, runtime, tells_compile_times=grant.tenant is None)
         completions = Completions(
             ToolFinder(catalog, searcher.of_tenant(grant.tenant)),
             grammars,

@@ -47,6 +47,9 @@ LINGER_S = 5.0
 MAX_UNREAD_BYTES = 128 << 20
 """The most unread bytes of answers on all connections together; one answer may have megabytes."""
 
+AHEAD_BYTES = 64 * 1024
+"""What a client may send of its next requests before its last one is answered."""
+
 BACKLOG = 256
 """Connections that the system queues until they are accepted; all are accepted at once."""
 
@@ -193,6 +196,19 @@ class LimitedProtocol(H11Protocol):
         """Close the connection after its answer, unless it is being closed."""
         if not self.transport.is_closing():
             super().shutdown()
+
+    def handle_events(self) -> None:
+        """Take what came.
+
+        Read on where a client sends its next request before the last one is answered, because only who reads
+        learns that the client has gone. uvicorn would stop reading.
+        """
+        super().handle_events()
+        num_ahead = len(self.conn.trailing_data[0]) if self.conn.their_state is h11.DONE else 0
+        if num_ahead > AHEAD_BYTES:
+            self.transport.abort()
+        elif num_ahead:
+            self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """The client reads more slowly than the gateway sends."""

@@ -202,7 +202,12 @@ class _Choice:
             num_written_tokens=sum(stats.num_output_tokens for stats in self.stats),
             broken=tuple(self.broken),
         )
-        stats = replace(event.stats, num_prompt_tokens=self.num_prompt_tokens, selection=selection)
+        stats = replace(
+            event.stats,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_cached_tokens=self.stats[0].num_cached_tokens,  # a later prompt also has the draft
+            selection=selection,
+        )
         return replace(event, stats=stats)
 
 

@@ -19,7 +19,6 @@ from runtime.decoding.step_sampler import StepSampler
 from runtime.decoding.token_writer import Output, TokenWriter
 from runtime.device import is_out_of_memory
 from runtime.errors import (
-    BudgetTooSmall,
     DeadlineExceeded,
     GenerationFailed,
     GrammarTooSlow,
@@ -27,6 +26,7 @@ from runtime.errors import (
     PromptTooLong,
     RuntimeFault,
     Unforeseen,
+    unfit_budget,
 )
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
@@ -127,7 +127,7 @@ class Engine:
         them together with the prompt.
 
         Raises:
-            PromptTooLong: the prompt fills the context.
+            PromptTooLong: the prompt leaves no room for an output.
             BudgetTooSmall: the budget is below the shortest valid output.
             Overloaded: the queue is full, or the client has too many sequences.
         """
@@ -144,15 +144,16 @@ class Engine:
         may call this first, before the engine's thread calls `add`.
 
         Raises:
-            PromptTooLong: the prompt fills the context.
+            PromptTooLong: the prompt leaves no room for an output.
             BudgetTooSmall: the budget is below the shortest valid output.
         """
         num_left = self.context_length - len(sequence.prompt_ids)
         if num_left < 1:
             raise PromptTooLong(len(sequence.prompt_ids), self.context_length)
-        sequence.max_tokens = min(sequence.max_tokens, num_left)
-        if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
-            raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
+        asked, closer = sequence.max_tokens, sequence.closer
+        sequence.max_tokens = min(asked, num_left)
+        if closer is not None and not closer.fits(sequence.max_tokens):
+            raise unfit_budget(asked, closer.minimum(), len(sequence.prompt_ids), self.context_length)
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence and the others of its population, free their pages, and release the others."""

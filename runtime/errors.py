@@ -80,19 +80,29 @@ class RequestRefused(RuntimeFault):
 class PromptTooLong(RequestRefused):
     """The prompt fills the model's context. `at_least`: the number of its tokens is a lower bound.
 
-    `remedy` is what would shorten it.
+    `num_reserved` tokens of the context are for the output; `context_length` is without them. `remedy` is
+    what would shorten the prompt.
     """
 
     def __init__(
-        self, num_prompt_tokens: int, context_length: int, *, at_least: bool = False, remedy: str = ""
+        self,
+        num_prompt_tokens: int,
+        context_length: int,
+        *,
+        at_least: bool = False,
+        num_reserved: int = 0,
+        remedy: str = "",
     ) -> None:
         self.at_least = at_least
         self.num_prompt_tokens = num_prompt_tokens
         self.context_length = context_length
+        self.num_reserved = num_reserved
         size = f"at least {num_prompt_tokens}" if at_least else f"{num_prompt_tokens}"
+        reserved = f" without {num_reserved} for the shortest valid output" if num_reserved else ""
         super().__init__(
             # Anthropic's clients look for these words, and then summarize the conversation.
             f"the prompt is too long: {size} tokens > {context_length} maximum, the context of this model"
+            + reserved
             + (f"; {remedy}" if remedy else ""),
             "messages",
         )
@@ -109,6 +119,15 @@ class BudgetTooSmall(RequestRefused):
             f"{minimum}",
             "max_tokens",
         )
+
+
+def unfit_budget(
+    max_tokens: int, minimum: int, num_prompt_tokens: int, context_length: int
+) -> BudgetTooSmall | PromptTooLong:
+    """Why the shortest valid output, of `minimum` tokens, does not fit: `max_tokens`, or the context."""
+    if max_tokens < minimum or context_length <= minimum:
+        return BudgetTooSmall(max_tokens, minimum)
+    return PromptTooLong(num_prompt_tokens, context_length - minimum, num_reserved=minimum)
 
 
 class GrammarTooSlow(RequestRefused):

@@ -162,6 +162,8 @@ class GenerationRequest:
     """Asks for an `InspectedToken` for each token (`runtime.inspection`)."""
     text_is_json: bool = False
     """Whether the grammar makes JSON of all text that is not a thought, so that its tokens have paths."""
+    must_call: bool = False
+    """Whether every output has a call. Then stop strings do not end the prose that may come before it."""
     draft: Draft | None = field(default=None, compare=False)
     """With a draft, nothing is masked: the constraint only tells text from calls, and the draft records
     whether the output is valid. Such a request has one choice."""

@@ -71,7 +71,7 @@ class Transcript:
             choice,
             token_bytes,
             syntax=constraint.syntax if constraint else None,
-            stop=request.stop,
+            stop=() if request.must_call else request.stop,
             types_of=constraint.parameter_types if constraint else None,
             hidden_ids=() if constraint else request.stop_token_ids,
             is_inspected=request.is_inspected,
@@ -92,6 +92,8 @@ class Transcript:
         """The events that one more token settles."""
         parts = token.parts
         if token.sampled.token_id in self._hidden_ids:
+            if self._places is not None:
+                self._places.end_with(token)
             return []
         if parts is None:
             parts = (TextPart(self._token_bytes[token.sampled.token_id]),)

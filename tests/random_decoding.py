@@ -75,11 +75,14 @@ def check_masks(
 ) -> None:
     """Each mask along some tokens allows what the matcher accepts; taking some tokens back restores it.
 
-    A token that is `avoided` is drawn only where nothing else is allowed.
+    A fork that goes on changes nothing. A token that is `avoided` is drawn only where nothing else is allowed.
     """
     masks: list[np.ndarray] = []
     while len(masks) < num_tokens and not matcher.is_terminated():
         masks.append(allowed_ids(matcher, vocabulary))
+        twin = matcher.fork()
+        assert np.array_equal(allowed_ids(twin, vocabulary), masks[-1])
+        assert twin.accept(int(rng.choice(masks[-1])))
         for token_id in range(vocabulary.width):
             is_accepted = matcher.accept(token_id)
             assert is_accepted == (token_id in masks[-1]), token_id

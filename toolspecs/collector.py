@@ -162,7 +162,7 @@ class Collector:
         if newest is None:
             raise DamagedEntry(RECORDS + name, "none of its records can be read")
         first = self._first_kept(newest, started)
-        used = frozenset(await self._logs.used(name))
+        used = await self._logs.used_among(name, [number for number in numbers if number < first])
         is_any_old = any(number < first and number not in used for number in numbers)
         if not is_dry_run and (is_any_old or 1 not in numbers):
             await self._note_dropped(name, first)

@@ -82,6 +82,15 @@ class Store(Protocol):
         """Close every connection. Using the store afterwards opens it again."""
 
 
+async def commit(store: Store, key: str, expected: bytes | None, value: bytes) -> bool:
+    """`compare_and_set` with a value that no other caller writes; returns whether the key holds it now.
+
+    A driver that lost the answer to its first attempt repeats it. The repeated attempt fails, because the
+    first one took effect, so the value is looked for.
+    """
+    return await store.compare_and_set(key, expected, value) or await store.get(key) == value
+
+
 class LeaseStore(Protocol):
     """What a store implements for `hold_lease`; the random `token` identifies the holder."""
 

@@ -4,7 +4,8 @@ The records of a log are numbered from 1: `toolset/record/<name>/<number>`. A wr
 creating the next record where there is none yet, so one writer wins each number, and the record of a number
 never changes. `toolset/head/<name>` is a copy of the last record. If a writer dies between writing the record
 and moving the head, the head lags behind by one, and the next writer moves it. A head that cannot be read is
-rebuilt from the records.
+rebuilt from the records. `toolset/named` has other bytes whenever a head of a new name was written, so that
+readers know whether the names they have read are still all.
 
 A record names its content by the digest (`toolspecs/toolset_contents.py`). The oldest records are dropped in
 time. `toolset/dropped/<name>` holds the number of the first record that is kept.
@@ -17,23 +18,30 @@ an entry that cannot be used raises `DamagedEntry`.
 import json
 import logging
 import re
+import secrets
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 
-from toolspecs.errors import DamagedEntry, ForbiddenToolset
-from toolspecs.store import Store
+from toolspecs.errors import DamagedEntry, ForbiddenToolset, StoreError
+from toolspecs.store import Store, commit
 from toolspecs.toolset import RevisionSummary
 
 HEADS = "toolset/head/"
+NAMED = "toolset/named"
 RECORDS = "toolset/record/"
 DROPPED = "toolset/dropped/"
 USED = "toolset/used/"
 
 USED_FOR_S = 30 * 24 * 3600
+MARKS_AT_ONCE = 500
+"""Marks of used revisions that are read together."""
+MANY_REVISIONS = 20_000
+"""Up to so many, the mark of each is asked for. Beyond, marks are looked for among all keys of the store."""
 MAX_NUMBER = 10**10 - 1
 """The highest number of a revision, which keys have room for."""
 _DIGITS = re.compile("[0-9]{1,10}")
@@ -110,8 +118,15 @@ class ToolsetLogs:
         self._store = store
 
     async def names(self) -> list[str]:
-        """The names that have a log, sorted; names of deleted toolsets are among them."""
+        """The names that have a log, sorted; names of deleted toolsets are among them.
+
+        Redis looks at all its keys for this, those of other tenants included.
+        """
         return sorted([key.removeprefix(HEADS) async for key in self._store.scan(HEADS)])
+
+    async def state_of_names(self) -> bytes | None:
+        """Bytes that differ once a toolset of a new name was created; those of an earlier version may not."""
+        return await self._store.get(NAMED)
 
     async def head(self, name: str) -> Record | None:
         """The last record, for readers, by one small read; raises `DamagedEntry`."""
@@ -191,11 +206,22 @@ class ToolsetLogs:
         """Note that a request named this revision, so that it is kept for now."""
         await self._store.set(f"{USED}{name}/{number}", b"", USED_FOR_S)
 
-    async def used(self, name: str) -> list[int]:
-        """The numbers of the revisions that requests named lately."""
+    async def used_among(self, name: str, numbers: Sequence[int]) -> set[int]:
+        """Those of these revisions that requests named lately."""
+        used: set[int] = set()
+        for at in range(0, len(numbers), MARKS_AT_ONCE):
+            together = numbers[at : at + MARKS_AT_ONCE]
+            marks = await self._store.get_many([f"{USED}{name}/{number}" for number in together])
+            used |= {number for number, mark in zip(together, marks, strict=True) if mark is not None}
+        return used
+
+    async def used_before(self, name: str, first: int) -> list[int]:
+        """The numbers below `first` of the revisions that requests named lately, sorted."""
+        if first <= MANY_REVISIONS:
+            return sorted(await self.used_among(name, range(1, first)))
         prefix = f"{USED}{name}/"
         numbers = [number_in(key.removeprefix(prefix)) async for key in self._store.scan(prefix)]
-        return sorted(number for number in numbers if number)
+        return sorted(number for number in numbers if number and number < first)
 
     async def append(self, record: Record) -> bool:
         """Commit the record after the last one, by its number; False if another writer was first.
@@ -205,8 +231,7 @@ class ToolsetLogs:
         if record.summary.number > MAX_NUMBER:
             raise DamagedEntry(HEADS + record.summary.name, "no revision can follow its number")
         key, content = record_key(record.summary.name, record.summary.number), encode_record(record)
-        # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
-        if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
+        if await commit(self._store, key, None, content):
             await self._move_head(record)
             return True
         return False
@@ -224,6 +249,11 @@ class ToolsetLogs:
             head = None
         if head is None or head.summary.number < record.summary.number:
             await self._store.compare_and_set(HEADS + name, content, encode_record(record))
+        if content is None:
+            with suppress(
+                StoreError
+            ):  # the record is committed; readers find the new name some seconds later
+                await self._store.set(NAMED, secrets.token_bytes(8))
 
 
 def _decode(key: str, name: str, content: bytes | None) -> Record | None:
@@ -299,10 +329,10 @@ class RestrictedLogs(ToolsetLogs):
         self._check(name)
         return await super().first_kept(name)
 
-    async def used(self, name: str) -> list[int]:
-        """See `ToolsetLogs.used`."""
+    async def used_before(self, name: str, first: int) -> list[int]:
+        """See `ToolsetLogs.used_before`."""
         self._check(name)
-        return await super().used(name)
+        return await super().used_before(name, first)
 
     async def append(self, record: Record) -> bool:
         """See `ToolsetLogs.append`."""

@@ -36,7 +36,7 @@ _MARK_AGAIN_S = 24 * 3600
 """How often a catalog notes that requests name a revision."""
 
 _NAMES_FOR_S = 5.0
-"""How long the names of all toolsets are cached for error messages: there may be very many of them."""
+"""How long the names of all toolsets are cached, unless one is known to have been added."""
 
 READ_AT_ONCE = 500
 """Heads, or records, that a listing reads together."""
@@ -61,13 +61,13 @@ class ToolsetRecords:
         self._logs = ToolsetLogs(store)
         self._stale_cache = StaleCache()
         self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
-        self._names: tuple[float, Sequence[str]] = (-math.inf, ())
+        self._names = _Names(self._logs)
 
     def restricted_to(self, names: Collection[str]) -> "ToolsetRecords":
         """A view of only the toolsets with these names; of others, it raises `ForbiddenToolset`."""
         view = copy.copy(self)
         view._logs = RestrictedLogs(self._store, names)  # noqa: SLF001 - of this class
-        view._names = (-math.inf, ())  # noqa: SLF001
+        view._names = _Names(view._logs)  # noqa: SLF001
         return view
 
     async def append(self, record: Record) -> bool:
@@ -75,7 +75,6 @@ class ToolsetRecords:
         is_first = await self._logs.append(record)
         if is_first:
             self._stale_cache.put(ToolsetReference(record.summary.name, None), record)
-            self._names = (-math.inf, ())
         else:
             await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
         return is_first
@@ -132,7 +131,7 @@ class ToolsetRecords:
         part = search.casefold()
         names = [
             name
-            for name in await self._logs.names()
+            for name in await self._names.read()
             if (after is None or name > after) and part in name.casefold()
         ]
         for at in range(0, len(names), READ_AT_ONCE):
@@ -153,7 +152,7 @@ class ToolsetRecords:
         num_missing = 0
         last = head.summary.number if before is None else min(before - 1, head.summary.number)
         first = await self._logs.first_kept(name)
-        older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
+        older = await self._logs.used_before(name, first)
         numbers = chain(range(last, first - 1, -1), (number for number in reversed(older) if number <= last))
         while together := tuple(islice(numbers, min(READ_AT_ONCE, limit + 1 - len(items)))):
             records = await self._logs.records(name, together)
@@ -222,19 +221,31 @@ class ToolsetRecords:
         """The error for a missing toolset: names its deletion, or other toolsets, the most similar first."""
         if deletion is not None:
             return DeletedToolset(name, deletion.summary.number - 1, deletion.summary.created_at)
-        names = await self._recent_names()
+        names = await self._names.read()
         near = near_matches(name, names, _MAX_SUGGESTIONS)
         suggested = list(dict.fromkeys([*near, *names[:_MAX_SUGGESTIONS]]))[:_MAX_SUGGESTIONS]
         heads = await self._listed_heads(suggested)
         return UnknownToolset(name, [head.summary.name for head in heads])
 
-    async def _recent_names(self) -> Sequence[str]:
-        """The names of all toolsets, sorted, from a cache of a few seconds."""
-        read_at, names = self._names
-        if time.monotonic() >= read_at + _NAMES_FOR_S:
-            names = await self._logs.names()
-            self._names = (time.monotonic(), names)
-        return names
+
+class _Names:
+    """The names of all toolsets, sorted, which one of many readers at once finds: there may be very many."""
+
+    def __init__(self, logs: ToolsetLogs) -> None:
+        self._logs = logs
+        self._reading = asyncio.Lock()
+        self._names: Sequence[str] = ()
+        self._state: bytes | None = None
+        self._read_at = -math.inf
+
+    async def read(self) -> Sequence[str]:
+        """All names; those that an earlier version, or a writer that died, added lately may be missing."""
+        async with self._reading:
+            state = await self._logs.state_of_names()
+            if state != self._state or time.monotonic() >= self._read_at + _NAMES_FOR_S:
+                self._names = await self._logs.names()
+                self._state, self._read_at = state, time.monotonic()
+            return self._names
 
 
 class StaleCache:

@@ -103,6 +103,10 @@ class BeforeThought(Position):
             return answer
         return replace(answer, parts=(*self.pending_parts(), *answer.parts))
 
+    def fork(self) -> "BeforeThought":
+        """This position, for another matcher to go on from: the answer's matcher advances in place."""
+        return replace(self, answer=self.answer.fork())
+
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token."""
         if token_id != self.thought.begin_id and isinstance(self.answer, InAnswer):

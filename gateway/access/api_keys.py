@@ -35,7 +35,7 @@ from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
 from toolspecs.namespaces import NamespacedStore
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.store import Store
+from toolspecs.store import Store, commit
 from toolspecs.toolset import Page
 
 RECORDS = "apikey/record/"
@@ -153,6 +153,7 @@ class ApiKeys:
         self._store = store
         self._clock = clock
         self._cache: LruCache[_CachedRecord] = LruCache(MAX_KEYS)
+        self._num_forgotten = 0
 
     async def create(self, terms: KeyTerms) -> MadeKey:
         """Make a key; raises InvalidField, TooManyKeys."""
@@ -165,7 +166,7 @@ class ApiKeys:
         record = KeyRecord(key_id, terms, now, (KeySecret(_digest(text.encode())),))
         if terms.tenant:
             await self._store.set(TENANTS + terms.tenant, b"")
-        is_new = await self._store.compare_and_set(RECORDS + key_id, None, msgspec.json.encode(record))
+        is_new = await commit(self._store, RECORDS + key_id, None, msgspec.json.encode(record))
         assert is_new, "64 random bits are not drawn twice"
         return MadeKey(record, text)
 
@@ -194,9 +195,11 @@ class ApiKeys:
         return record
 
     async def revoke(self, key_id: str) -> None:
-        """Remove a key; raises UnknownKey."""
-        if not _KEY_ID.fullmatch(key_id) or not await self._store.delete(RECORDS + key_id):
+        """Remove a key, also one whose record is damaged; raises UnknownKey."""
+        if not _KEY_ID.fullmatch(key_id) or await self._store.get(RECORDS + key_id) is None:
             raise UnknownKey(shorten(key_id, MAX_NAME))
+        # What this returns says nothing: a driver that lost the answer to its first attempt repeats it.
+        await self._store.delete(RECORDS + key_id)
         self._forget(key_id)
 
     async def rotate(self, key_id: str, grace_s: float = DEFAULT_GRACE_S) -> MadeKey:
@@ -210,7 +213,7 @@ class ApiKeys:
             ends_at = self._clock() + timedelta(seconds=grace_s)
             last = KeySecret(record.secrets[0].digest, ends_at)
             rotated = msgspec.structs.replace(record, secrets=(KeySecret(_digest(text.encode())), last))
-            if await self._store.compare_and_set(RECORDS + key_id, content, msgspec.json.encode(rotated)):
+            if await commit(self._store, RECORDS + key_id, content, msgspec.json.encode(rotated)):
                 self._forget(key_id)
                 return MadeKey(rotated, text)
 
@@ -234,6 +237,7 @@ class ApiKeys:
         cached = self._cache.get(key_id)
         if cached is not None and now - cached.read_at < FRESH_S:
             return cached.record
+        num_forgotten = self._num_forgotten
         try:
             record = _decoded(key_id, await self._store.get(RECORDS + key_id))
         except StoreUnavailable as error:
@@ -241,8 +245,8 @@ class ApiKeys:
                 raise KeysUnavailable from error
             return cached.record
         if record is None:
-            self._forget(key_id)
-        else:
+            self._cache.drop(key_id)
+        elif num_forgotten == self._num_forgotten:  # else it may have been revoked while it was read
             self._cache.put(key_id, _CachedRecord(record, now), 1)
         return record
 
@@ -258,6 +262,8 @@ class ApiKeys:
         return [key.removeprefix(RECORDS) async for key in self._store.scan(RECORDS)]
 
     def _forget(self, key_id: str) -> None:
+        """Cache a key's record no longer, nor what is being read of it: the record has changed."""
+        self._num_forgotten += 1
         self._cache.drop(key_id)
 
 

@@ -106,7 +106,7 @@ class _ToolReply(msgspec.Struct):
     name: str
     entries: list[_Enforcement] | None
     grammar_bytes: int
-    compile_ms: float
+    compile_ms: float | None
 
 
 class CheckReply(msgspec.Struct):
@@ -242,4 +242,5 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
         if entry.verdict == "narrowed"
     ]
     pointers = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
-    return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", pointers
+    compiled = "" if report.compile_ms is None else f"{report.compile_ms:.0f} ms"
+    return f"{report.grammar_bytes / 1024:.0f} KB", compiled, pointers

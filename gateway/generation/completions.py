@@ -265,5 +265,9 @@ def _with_remedy(error: PromptTooLong, shown: tuple[Tool, ...], found: FoundTool
     )
     reason = f"it shows {len(shown)} tools {whose}; {remedy}"
     return PromptTooLong(
-        error.num_prompt_tokens, error.context_length, at_least=error.at_least, remedy=reason
+        error.num_prompt_tokens,
+        error.context_length,
+        at_least=error.at_least,
+        num_reserved=error.num_reserved,
+        remedy=reason,
     )

@@ -48,7 +48,12 @@ def shown_tools(
 def generation_request(
     turn: Turn, model: ModelCard, found: FoundTools, lookup: GrammarLookup | None
 ) -> GenerationRequest:
-    """The generation request of a turn with its tools; `lookup` has its grammar, if it has one."""
+    """The generation request of a turn with its tools; `lookup` has its grammar, if it has one.
+
+    Where calls are required, no text is the answer in the format: models that frame prose may write some
+    first.
+    """
+    must_call = found.tool_choice.mode is ChoiceMode.REQUIRED
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
@@ -68,7 +73,8 @@ def generation_request(
         selection=turn.selection,
         is_streamed=turn.is_streamed,
         is_inspected=turn.is_inspected,
-        text_is_json=turn.answers_in_json,
+        must_call=must_call,
+        text_is_json=turn.answers_in_json and not must_call,
     )
 
 

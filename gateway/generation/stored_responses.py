@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from compiler.cache.single_flight import to_the_end
 from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
 from gateway.http.json_body import DEFAULT_LIMITS
 from gateway.http.request_bodies import ReadingTurn
@@ -32,7 +33,7 @@ from toolspecs.errors import StoreError, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.store import Store
+from toolspecs.store import Store, commit
 from toolspecs.toolset_contents import compress, decompress
 
 T = TypeVar("T")
@@ -118,17 +119,22 @@ class StoredResponses:
         content = await asyncio.to_thread(_packed, response, items, self._contents)
         if content is None or len(content) > self._max_bytes:
             return False
-        entry = (response["id"], len(content), time.time() + self._lifetime_s)
         try:
-            dropped = await self._change_list(owner, lambda entries: self._newest([*entries, entry]))
-            if dropped is None:
-                return False
-            await self._store.set(_key(owner, response["id"]), content, self._lifetime_s)
-            for response_id in dropped:
-                await self._store.delete(_key(owner, response_id))
+            # A client that leaves on the way must not leave entries that no list counts.
+            return await to_the_end(self._put(owner, response["id"], content))
         except StoreError as error:
             _log.warning("response %s is not stored: %s", response["id"], error)
             return False
+
+    async def _put(self, owner: str, response_id: str, content: bytes) -> bool:
+        """List and store an entry in the place of those that it pushes out; False if it cannot be listed."""
+        entry = (response_id, len(content), time.time() + self._lifetime_s)
+        dropped = await self._change_list(owner, lambda entries: self._newest([*entries, entry]))
+        if dropped is None:
+            return False
+        for dropped_id in dropped:  # first, so that a full store has room
+            await self._store.delete(_key(owner, dropped_id))
+        await self._store.set(_key(owner, response_id), content, self._lifetime_s)
         return True
 
     async def load(self, owner: str, response_id: str, turn: ReadingTurn) -> StoredResponse:
@@ -226,7 +232,7 @@ class StoredResponses:
                 now = time.time()
                 entries = [entry for entry in _listed(before) if entry[2] > now]
                 changed = change(entries)
-                if await self._store.compare_and_set(key, before, json.dumps(changed).encode()):
+                if await commit(self._store, key, before, json.dumps(changed).encode()):
                     kept = {response_id for response_id, _, _ in changed}
                     return [response_id for response_id, _, _ in entries if response_id not in kept]
         return None

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,7 +22,8 @@ from msgspec import inspect
 from gateway.errors import InvalidField, MalformedBody, UnknownField, UnreadableBody
 from gateway.http.plain_reasons import missing_field, plain
 from toolspecs.errors import TooDeep, TooManyValues
-from toolspecs.json_scan import ContentLimits, scan
+from toolspecs.json_pointer import shown_pointer
+from toolspecs.json_scan import ContentLimits, count_keys, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
 
 T = TypeVar("T")
@@ -31,6 +33,10 @@ DEFAULT_LIMITS = ContentLimits()
 INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
 """What the arguments of one call, a JSON text inside a body, may hold; chat templates recurse into them."""
 
+_MAX_PLACE = 1_000
+"""Characters of a pointer that an error names."""
+MAX_SEARCHED = 1_000_000
+"""Bytes of a text in which the place of a repeated key is looked for; other threads wait meanwhile."""
 _MAX_PATH = 300
 """The longest path into a body; what is longer is a client's text that looks like a path."""
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"\[\]{},:]+')
@@ -73,6 +79,52 @@ def read_json(
         if keeps_surrogates and (value := _with_surrogates(raw)) is not None:
             return value
         raise _located(raw, str(error)) from error
+
+
+def check_keys(raw: bytes, value: Any) -> None:
+    """Raise InvalidField if an object of the text `raw` has a key twice: its `value` has only the last one.
+
+    In a schema, a keyword would be lost without a word.
+    """
+    num_kept, values = 0, [value]
+    while values:
+        inner = values.pop()
+        if isinstance(inner, dict):
+            num_kept += len(inner)
+            values.extend(inner.values())
+        elif isinstance(inner, list):
+            values.extend(inner)
+    if count_keys(raw) == num_kept:
+        return
+    if len(raw) > MAX_SEARCHED:
+        raise InvalidField("", "an object of the body has a key twice; write each key once")
+    path: list[str | int] = []
+    key = _repeated_key(json.loads(raw.removeprefix(BOM_UTF8), object_pairs_hook=_Members), path)
+    place = shorten(shown_pointer("", path) or "/", _MAX_PLACE)
+    shown_key = shorten(key or "", MAX_NAME)
+    raise InvalidField("", f"the object at {place} has the key {shown_key!r} twice; write one")
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of an object as they are written."""
+
+
+def _repeated_key(value: Any, path: list[str | int]) -> str | None:
+    """A key that the first object with a repeated key has twice; `path` then leads to that object."""
+    members: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, _Members):
+        [(key, number)] = Counter(key for key, _ in value).most_common(1) or [("", 0)]
+        if number > 1:
+            return key
+        members = value
+    elif isinstance(value, list):
+        members = enumerate(value)
+    for step, inner in members:
+        path.append(step)
+        if (found := _repeated_key(inner, path)) is not None:
+            return found
+        path.pop()
+    return None
 
 
 def read_inner_json(text: str) -> Any:

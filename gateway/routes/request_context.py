@@ -16,7 +16,7 @@ from gateway.errors import InvalidField
 from gateway.http.deadline import ARRIVED
 from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import Holding, holding_of
-from gateway.http.json_body import read_json
+from gateway.http.json_body import check_keys, read_json
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.request_bodies import ReadingTurn
 from gateway.services import Services
@@ -63,10 +63,15 @@ class RequestContext:
         return await self.read_held(partial(read_json, is_optional=is_optional, limits=limits))
 
     async def read_registry_body(self, *, is_optional: bool = False) -> Any:
-        """As `read_body`, of a body that may hold a toolset."""
+        """As `read_body`, of a body that may hold a toolset; no object of it has a key twice."""
         bodies = self.services.bodies
-        reader = partial(read_json, keeps_surrogates=True, is_optional=is_optional, limits=bodies.contents)
-        return await self.read_held(reader, max_bytes=bodies.max_toolset_bytes)
+
+        def read(raw: bytes) -> Any:
+            value = read_json(raw, keeps_surrogates=True, is_optional=is_optional, limits=bodies.contents)
+            check_keys(raw, value)
+            return value
+
+        return await self.read_held(read, max_bytes=bodies.max_toolset_bytes)
 
     async def read_held(self, reader: Callable[[bytes], WorkT], *, max_bytes: int | None = None) -> WorkT:
         """The result of `reader` on the body, a JSON text; it counts as held until the request is answered.

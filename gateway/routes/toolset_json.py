@@ -97,7 +97,7 @@ def _report_json(report: ToolReport, *, has_entries: bool) -> JSON:
         "name": report.name,
         "digest": report.digest,
         "grammar_bytes": report.grammar_bytes,
-        "compile_ms": round(report.compile_ms, 3),
+        "compile_ms": None if report.compile_ms is None else round(report.compile_ms, 3),
         "entries": entries if has_entries else None,
     }
 

@@ -128,16 +128,19 @@ class SourceAccess:
 def origin_of_url(url: str) -> str:
     """The web origin of a URL: scheme, host, and a port that is not the default; empty if it has none.
 
+    A host whose `xn--` spelling stands for no text is none.
+
     >>> origin_of_url("HTTPS://Tools.example:443/mcp"), origin_of_url("http://[fd00::5]:8080/a")
     ('https://tools.example', 'http://[fd00::5]:8080')
     """
     try:
         parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+        name = parsed.host
+    except (httpx.InvalidURL, UnicodeError):
         return ""
     is_own = parsed.port in {None, {"http": 80, "https": 443}.get(parsed.scheme)}
     port = "" if is_own else f":{parsed.port}"
-    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    host = f"[{name}]" if ":" in name else name
     return f"{parsed.scheme}://{host}{port}" if host else ""
 
 

@@ -32,12 +32,14 @@ from runtime.engines.sent_grammars import (
 )
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import (
+    BudgetTooSmall,
     EngineStopped,
     GenerationFailed,
     Overloaded,
     PromptTooLong,
     RequestRefused,
     TooManySequences,
+    unfit_budget,
 )
 from runtime.event_queue import EventQueue
 from runtime.events import Event, PromptRendered
@@ -327,7 +329,8 @@ class RemoteRuntime:
         num_left = context_length - len(prompt_ids)
         if num_left < 1:
             raise PromptTooLong(len(prompt_ids), context_length)
-        max_tokens = min(request.max_tokens or self._settings.default_max_tokens, num_left)
+        asked = request.max_tokens or self._settings.default_max_tokens
+        max_tokens = min(asked, num_left)
         check_details(request, max_tokens)
         syntax = request.constraint.syntax if request.constraint else None
         is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
@@ -337,7 +340,10 @@ class RemoteRuntime:
             )
             for choice in range(request.num_choices)
         ]
-        outputs[0].check_budget()
+        try:
+            outputs[0].check_budget()
+        except BudgetTooSmall as error:
+            raise unfit_budget(asked, error.minimum, len(prompt_ids), context_length) from error
         if request.draft is not None:
             [output] = outputs
             output.follow(request.draft)

@@ -1,6 +1,6 @@
 """Client shares: how the clients of one engine share its batches and its memory.
 
-Sequences of one client (`client_id`) start in the order of arrival. Between clients, five rules hold:
+Sequences of one client (`client_id`) start in the order of arrival. Between clients, six rules hold:
 
 - The client that has had fewest tokens (`FairShares`) starts its next sequence first.
 - A step's prefill is divided equally between the clients that have prompts to compute.
@@ -8,6 +8,7 @@ Sequences of one client (`client_id`) start in the order of arrival. Between cli
 - If a batch is full, a client with at least two sequences more than the waiting client loses its youngest.
 - If pages are short, the client that holds most loses its youngest sequence. For a new sequence this happens
   only if that client holds more than twice what the new sequence's client would hold.
+- No new sequence takes a place or pages from a client that has had no more tokens than its own.
 
 A client can also lose a sequence because it has had many more tokens than the waiting client. So clients take
 turns even if there are more of them than fit into a batch. With a single client, none of this has an effect.
@@ -120,7 +121,8 @@ class ClientShares:
             return None
         candidate = max(reversed(others), key=lambda s: (held[s.client_id], self._served(s)))
         ahead = self._served(candidate) - self._served(waiting)
-        has_more = held[candidate.client_id] > limit
+        # Otherwise it would start again at once, before `waiting`, and lose its pages again in the next step.
+        has_more = ahead > 0 and held[candidate.client_id] > limit
         return candidate if has_more or ahead > TURN_TOKENS + len(candidate.token_ids) / 2 else None
 
     @staticmethod

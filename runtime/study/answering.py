@@ -10,7 +10,7 @@ from runtime.decoding.sampling import draw_seed
 from runtime.draft import Draft
 from runtime.drafting import shown_draft
 from runtime.engine import Engine
-from runtime.errors import BudgetTooSmall, RuntimeFault
+from runtime.errors import BudgetTooSmall, PromptTooLong, RuntimeFault
 from runtime.events import FinishReason
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
@@ -264,7 +264,7 @@ class _Running:
     def _run(self, sequence: Sequence, number: int, exchange: Exchange) -> None:
         try:
             self._engine.add(sequence)
-        except BudgetTooSmall as refusal:
+        except (BudgetTooSmall, PromptTooLong) as refusal:
             self._continue(number, exchange, (sequence, refusal))
         else:
             self.open[sequence] = (number, exchange)

@@ -6,6 +6,7 @@ of a key or of a tag, waits for the next one that settles something, and gets th
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 from compiler.output_parts import CallEnd, OutputPart, TextPart
@@ -149,6 +150,11 @@ class PlaceReader:
         """The place of a token that settles nothing."""
         self._is_thought = False
         self._waiting: list[WrittenToken] = []
+        self._end: WrittenToken | None = None
+
+    def end_with(self, token: WrittenToken) -> None:
+        """Read a token that ends the answer, and is no part of it although it spells text."""
+        self._end = token
 
     def read(
         self, token: WrittenToken, parts: Iterable[OutputPart], events: Iterable[Event]
@@ -172,7 +178,10 @@ class PlaceReader:
 
     def finish(self, events: Iterable[Event]) -> list[InspectedToken]:
         """The tokens that still wait, at the end of the answer, which has settled the last events."""
-        return self._release(list(self._places((), events)) or [self._around])
+        placed = self._release(list(self._places((), events)) or [self._around])
+        if self._end is None:
+            return placed
+        return [*placed, replace(self._inspected(self._end, TokenPlace("end")), text="")]
 
     def _places(self, parts: Iterable[OutputPart], events: Iterable[Event]) -> Iterator[TokenPlace]:
         """The places of what was settled, in order."""

@@ -22,7 +22,7 @@ from compiler.guard.candidate_tokens import GuardedTokens
 from runtime.engines import delivery, verified_output
 from runtime.engines.remote import RemoteRuntime
 from runtime.engines.verified_output import VerifiedOutput
-from runtime.errors import DeadlineExceeded, RequestRefused
+from runtime.errors import BudgetTooSmall, DeadlineExceeded, PromptTooLong, RequestRefused
 from runtime.events import FinishReason, TextDelta
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
@@ -51,6 +51,23 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode):
             (*_,) = assert_valid(events, request)
             if mode == "required":
                 assert all(calls_of(events, choice) for choice in range(3))
+
+
+async def test_a_prompt_that_leaves_no_room_for_the_shortest_output_is_too_long(text):
+    stand_in = StandIn(text, context_length=200)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar("required")
+        least = lookup.grammar.closer().minimum()
+
+        def asked(num_prompt_tokens, max_tokens):
+            prompt = (7,) * num_prompt_tokens
+            return remote.request(lookup, prompt=prompt, messages=(), max_tokens=max_tokens)
+
+        assert await events_of(remote, asked(200 - least, 150))
+        with pytest.raises(PromptTooLong, match=f"without {least} for the shortest valid output"):
+            await events_of(remote, asked(201 - least, 150))
+        with pytest.raises(BudgetTooSmall, match=f"max_tokens is {least - 1}, .* at least {least}"):
+            await events_of(remote, asked(201 - least, least - 1))
 
 
 @pytest.mark.parametrize("place", [0, 1, 9, 30])

@@ -1,5 +1,6 @@
 """API keys of the store: made, used, rotated and revoked; what is stored of them, and what an outage leaves."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -99,6 +100,67 @@ async def test_a_rotated_key_is_good_for_a_while(keys, clock):
     assert [bool(await keys.find(text)) for text in texts] == [False, True, True]
     clock.passes(60)
     assert [bool(await keys.find(text)) for text in texts] == [False, False, True]
+
+
+class RepeatingStore:
+    """A store whose driver loses the first answer to each change, and repeats the change."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        async def twice(*arguments):
+            await getattr(self._store, name)(*arguments)
+            return await getattr(self._store, name)(*arguments)
+
+        return twice if name in {"compare_and_set", "delete"} else getattr(self._store, name)
+
+
+async def test_a_change_that_the_driver_repeats_is_made_once(store, clock):
+    """A rotated key ended at once, a new one was not returned, and a revocation found no such key."""
+    keys = ApiKeys(RepeatingStore(store), clock)
+    first = await keys.create(terms())
+    second = await keys.rotate(first.record.key_id, grace_s=60)
+    for made in (first, second):
+        assert (await keys.find(made.text.encode())).key_id == first.record.key_id
+    await keys.revoke(first.record.key_id)
+    assert await keys.find(second.text.encode()) is None
+
+
+class PausingStore:
+    """A store that gives what it has read later, while `pauses` is set."""
+
+    def __init__(self, store):
+        self._store = store
+        self.pauses = False
+        self.has_read, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def get(self, key):
+        is_paused, content = self.pauses, await self._store.get(key)
+        if is_paused:
+            self.has_read.set()
+            await self.goes_on.wait()
+        return content
+
+
+@pytest.mark.parametrize("change", [ApiKeys.revoke, lambda keys, key_id: keys.rotate(key_id, 0)])
+async def test_a_key_that_changes_while_it_is_read_is_not_cached(store, clock, change):
+    """This gateway took a key that it had just revoked for five seconds, or ten minutes of an outage."""
+    pausing = PausingStore(store)
+    keys = ApiKeys(pausing, clock)
+    made = await keys.create(terms())
+    pausing.pauses = True
+    finding = asyncio.create_task(keys.find(made.text.encode()))
+    await pausing.has_read.wait()
+    pausing.pauses = False
+    await change(keys, made.record.key_id)
+    pausing.goes_on.set()
+    await finding
+    clock.passes(1)
+    assert await keys.find(made.text.encode()) is None
 
 
 async def test_another_gateway_learns_of_a_revocation_within_seconds(keys, store, clock):

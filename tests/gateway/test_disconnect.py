@@ -1,12 +1,14 @@
 """A client that goes away stops the runtime; over a real server, as only that knows."""
 
 import asyncio
+import json
 import threading
+from contextlib import suppress
 
 import httpx
 import pytest
 from fake_runtime import STATS, FakeRuntime
-from serving import served, wait_for
+from serving import connection_to, exchange, served, wait_for
 
 from gateway.app import create_app
 from gateway.generation import stored_responses
@@ -14,6 +16,7 @@ from gateway.http.leaving_clients import unless_gone
 from runtime.events import Finished, FinishReason, TextDelta
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+POST = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
 END = Finished(0, FinishReason.STOP, STATS)
 
 
@@ -51,6 +54,36 @@ def test_leaving_while_nothing_is_sent_aborts(settings, script, is_streamed):
         [request] = client.get("/v1/requests").json()["requests"]
         assert request["error"] == "ClientGone"
         assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("num_ahead", [20_000, 300_000])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_leaving_behind_a_second_request_aborts(settings, is_streamed, num_ahead):
+    """The gateway read no further, so it did not learn that the client had gone until the answer was whole."""
+    runtime = FakeRuntime([300.0, END])
+    first, second = json.dumps(BODY | {"stream": is_streamed}), "x" * num_ahead
+    with served(create_app(settings, runtime=runtime)) as client:
+        with connection_to(client) as connection:
+            connection.sendall(f"{POST}{len(first)}\r\n\r\n{first}".encode())
+            wait_for(lambda: runtime.requests)
+            with suppress(ConnectionError):
+                connection.sendall(f"{POST}{len(second)}\r\n\r\n{second}".encode())
+        wait_for(lambda: runtime.num_aborted == 1)
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_order(settings):
+    runtime = FakeRuntime([0.2, *FakeRuntime().script])
+    body = json.dumps(BODY)
+    chat = f"{POST}{len(body)}\r\n\r\n{body}"
+    version = "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with served(create_app(settings, runtime=runtime)) as client:
+        answers = exchange(client, chat + version + chat + version * 200 + last)
+    assert answers.count("HTTP/1.1 200 OK") == 204
+    marks = ('"chat.completion"', '"version"', '"chat.completion"')
+    places = [answers.index(marks[0]), answers.index(marks[1]), answers.rindex(marks[2])]
+    assert places == sorted(places)
+    assert answers.endswith('{"status":"ok"}')
 
 
 def test_a_whole_answer_aborts_nothing_and_the_end_closes_the_runtime(settings):

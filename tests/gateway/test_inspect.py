@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from chat import ask, body, stream
 from fake_runtime import call, text
+from sample_tools import WEATHER
 from test_selection import REQUESTS
 
 from gateway.generation.inspected_tokens import InspectedTokens
@@ -180,6 +181,22 @@ async def test_an_answer_in_json_has_the_place_in_the_schema_of_its_format(clien
     (token,) = told["callgate"]["tokens"]
     assert token["place"]["schema"] is None
     assert not runtime.requests[-1].text_is_json
+
+
+async def test_text_before_required_calls_is_not_in_the_format(client, runtime):
+    runtime.script = text("So: }")
+    formatted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    for choice, is_json in (("auto", True), ("required", False), (named, False)):
+        await ask(
+            client,
+            tools=[WEATHER],
+            tool_choice=choice,
+            response_format=formatted,
+            callgate={"inspect": True},
+        )
+        assert runtime.requests[-1].text_is_json is is_json
+        assert runtime.requests[-1].must_call is not is_json
 
 
 def test_a_custom_tool_has_no_schema_of_its_client():

@@ -278,6 +278,43 @@ async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch
     assert [key async for key in store.scan("response:")] == []
 
 
+class SlowStore:
+    """A store whose every operation takes a moment, so that its caller can leave meanwhile."""
+
+    def __init__(self, store):
+        self._store = store
+        self.num_called = 0
+
+    def __getattr__(self, name):
+        async def slowly(*arguments):
+            self.num_called += 1
+            await asyncio.sleep(0.01)
+            return await getattr(self._store, name)(*arguments)
+
+        return slowly
+
+
+@pytest.mark.parametrize("num_done", range(5))
+async def test_a_client_that_leaves_while_its_response_is_stored_leaves_none_behind(
+    store, monkeypatch, num_done
+):
+    """What was dropped from the list stayed in the store, and what was never stored counted in the list."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
+    for number in range(2):
+        assert await StoredResponses(store, lifetime_s=60).save("o", response(number), [])
+    slow = SlowStore(store)
+    saving = asyncio.create_task(StoredResponses(slow, lifetime_s=60).save("o", response(2), []))
+    while slow.num_called <= num_done and not saving.done():
+        await asyncio.sleep(0.001)
+    for _ in range(3):  # as the scope of a stream does
+        saving.cancel()
+        await asyncio.sleep(0)
+    await asyncio.gather(saving, return_exceptions=True)
+    await asyncio.sleep(0.2)
+    listed = {entry[0] for entry in json.loads(await store.get("responses:o"))}
+    assert {key.rpartition(":")[2] async for key in store.scan("response:o:")} == listed
+
+
 async def test_responses_of_one_owner_at_once_are_all_listed(store):
     stored = StoredResponses(store, lifetime_s=60)
     ids = [f"resp_{number:032x}" for number in range(60)]

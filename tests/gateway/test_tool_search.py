@@ -184,10 +184,11 @@ async def test_a_toolset_that_always_shows_a_tool_which_it_has_not_is_refused(cl
 
 async def test_a_prompt_that_is_too_long_names_the_toolset_and_suggests_searching(client, runtime):
     assert (await client.put("/v1/toolsets/office", json={"tools": TOOLS})).status_code == 201
-    runtime.script = [PromptTooLong(30_000, 4096)]
+    runtime.script = [PromptTooLong(30_000, 4096, num_reserved=12)]
     refused = await client.post("/v1/chat/completions", json=body(toolset="office"))
     assert refused.status_code == 400
     message = refused.json()["error"]["message"]
+    assert "without 12 for the shortest valid output" in message
     assert "it shows 7 tools of the toolset 'office'" in message
     assert '"tool_search": {"limit": 20}' in message
     refused = await client.post("/v1/chat/completions", json=body(toolset="office", tool_search={"limit": 5}))

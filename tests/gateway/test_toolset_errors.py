@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from sample_tools import TIME, WEATHER, chat_tool
 
+from gateway.http import json_body
+
 URL = "/v1/toolsets/weather"
 
 
@@ -29,6 +31,39 @@ async def test_every_bad_tool_is_named_at_once_and_nothing_changes(client, weath
         assert errors[1]["keyword"] == "pattern"
         assert all(e["reason"] for e in errors)
     assert (await client.get(URL)).json()["revision"] == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "key"),
+    [
+        ('{"maximum": 5, "maximum": 500}', "/tools/0/inputSchema/properties/a~1b", "maximum"),
+        (
+            '{"enum": [1, {"x": [{"b": 1, "c": 2, "\\u0062": 3}]}]}',
+            "/tools/0/inputSchema/properties/a~1b/enum/1/x/0",
+            "b",
+        ),
+        ('{"const": "\\ud800", "const": ": \\": {"}', "/tools/0/inputSchema/properties/a~1b", "const"),
+    ],
+)
+async def test_a_key_that_stands_twice_is_refused(client, written, place, key):
+    """The last one counted, so `maximum` was 500, or 5 for who reads the first."""
+    tool = f'{{"name": "f", "inputSchema": {{"type": "object", "properties": {{"a/b": {written}}}}}}}'
+    for method, url, body in (
+        ("PUT", URL, f'{{"tools": [{tool}]}}'),
+        ("POST", f"{URL}/check", f'\ufeff{{"tools": [{tool}]}}'),
+        ("PUT", f"{URL}/tools/f", tool),
+    ):
+        answer = await client.request(method, url, content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["type"]) == (400, "urn:callgate:invalid-field")
+        shown = place if '"tools"' in body else place.removeprefix("/tools/0")
+        assert answer.json()["detail"] == f"the object at {shown} has the key {key!r} twice; write one"
+
+
+async def test_in_a_large_body_a_repeated_key_is_not_looked_for(client, monkeypatch):
+    monkeypatch.setattr(json_body, "MAX_SEARCHED", 50)
+    body = '{"tools": [], "documents": {"https://a.example": {"title": "a", "title": ""}}}'
+    answer = await client.put(URL, content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["detail"] == "an object of the body has a key twice; write each key once"
 
 
 async def test_a_bad_single_tool_changes_nothing(client, weather):

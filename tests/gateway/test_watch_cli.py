@@ -96,6 +96,17 @@ def test_files_are_watched_where_they_are_named(run, gateway, tmp_path):
     assert (changed.exit_code, "Call me." in changed.stdout) == (1, True)
 
 
+def test_a_location_that_is_no_url_ends_nothing(run, gateway, shop):
+    """`callgate tools watch` ended with a traceback, whatever else it watched; anybody could register it."""
+    tools = [{"name": "ship", "inputSchema": {"type": "object"}}]
+    body = {"listing": {"kind": "openapi", "location": "http://xn--/", "tools": tools}}
+    gateway.post("/v1/toolsets/odd/import", json=body).raise_for_status()
+    shop[URL] = served_document(CHANGED)
+    result = run("tools", "watch", "odd", "the-shop", "--once")
+    assert (result.exit_code, "1 tool differs" in result.stdout) == (1, True)
+    assert "http://xn--/" in result.stderr
+
+
 def test_what_cannot_be_polled_is_told(run, gateway):
     python = {"kind": "python", "location": "shop", "tools": []}
     tools = [{"name": "ship", "inputSchema": {"type": "object"}}]

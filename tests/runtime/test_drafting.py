@@ -52,6 +52,16 @@ async def test_what_is_broken_is_written_anew_with_the_draft_in_view(make_runtim
         assert "<tool_call>" in second[1].content
 
 
+async def test_the_cached_tokens_are_those_of_the_prompt_that_is_counted(runtime):
+    """The second prompt also has the draft, which is cached when the same request comes again."""
+    constraint = await linked(runtime, "required")
+    asked = request(constraint=constraint, selection=DRAFT, max_tokens=200)
+    for name in ("first", "again"):
+        stats = (await events_of(runtime, replace(asked, request_id=name)))[-1].stats
+        assert stats.selection.num_draws == 2
+    assert 0 < stats.num_cached_tokens <= stats.num_prompt_tokens == len(await runtime.prompt_ids(asked))
+
+
 async def test_a_valid_draft_is_the_answer(runtime):
     """Text is valid where no call is required, for as long as it has no markers."""
     constraint = await linked(runtime, "auto")

@@ -19,7 +19,7 @@ from compiler.syntaxes import find_syntax
 from runtime import embedded as embedded_module
 from runtime.embedded import run_in_short_lived_thread
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, RequestRefused, TooManySequences
-from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
+from runtime.events import Finished, FinishReason, InspectedToken, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.text import prompts
 from runtime.text.prompts import NUM_TEMPLATE_THREADS
@@ -249,6 +249,11 @@ async def test_text_ends_at_a_stop_token_which_is_no_part_of_it(runtime):
     assert whole.startswith(text_of(events))
     assert len(text_of(events)) < len(whole)
     assert events[-1].reason is FinishReason.STOP
+    inspected = await events_of(runtime, dataclasses.replace(asked, is_inspected=True))
+    tokens = [event for event in inspected if isinstance(event, InspectedToken)]
+    assert len(tokens) == events[-1].stats.num_output_tokens
+    assert (tokens[-1].text, tokens[-1].place.part) == ("", "end")
+    assert tokens[-1].token_id in ends
 
 
 async def test_text_does_not_end_before_its_least_tokens(runtime):
@@ -336,6 +341,18 @@ async def test_a_stop_string_ends_a_forced_text(runtime):
     assert events[-1].reason is FinishReason.STOP
     assert events[-1].stats.num_forced_tokens > 0
     await settled(runtime)
+
+
+async def test_a_stop_string_does_not_end_the_prose_before_a_required_call(make_runtime):
+    runtime = make_runtime(syntax="harmony")
+    options = {"constraint": await linked(runtime, "required"), "stop": (" ", "e", "a"), "max_tokens": 80}
+
+    async def numbers_of_calls(**more):
+        asked = [request(f"r{seed}", seed=seed, **options, **more) for seed in range(8)]
+        return {len(calls_of(await events_of(runtime, each))) for each in asked}
+
+    assert await numbers_of_calls(must_call=True) == {1}
+    assert 0 in await numbers_of_calls()
 
 
 async def test_log_probabilities_of_forced_tokens_spell_the_text(runtime):

@@ -3,7 +3,7 @@
 import pytest
 from scripted import Appends, Digits, Spells
 
-from runtime.errors import BudgetTooSmall, Unforeseen
+from runtime.errors import BudgetTooSmall, PromptTooLong, Unforeseen
 from runtime.events import FinishReason
 from runtime.request import Sampling
 
@@ -81,6 +81,22 @@ def test_a_budget_below_the_minimum_is_refused(make_engine, make_sequence):
     with pytest.raises(BudgetTooSmall) as refused:
         make_engine().add(make_sequence("x", 3, closer=Appends("1234")))
     assert (refused.value.max_tokens, refused.value.minimum) == (3, 4)
+
+
+def test_a_prompt_that_leaves_no_room_for_the_shortest_output_is_too_long(make_engine, make_sequence):
+    engine = make_engine(context_length=10)
+    engine.add(make_sequence("123456", 9, closer=Appends("1234")))
+    with pytest.raises(PromptTooLong) as refused:
+        engine.add(make_sequence("1234567", 9, closer=Appends("1234")))
+    assert (refused.value.num_prompt_tokens, refused.value.context_length) == (7, 6)
+    assert str(refused.value) == (
+        "the prompt is too long: 7 tokens > 6 maximum, the context of this model without 4 for the shortest"
+        " valid output"
+    )
+    for prompt, max_tokens, shortest in (("1234567", 3, "1234"), ("1", 9, "0123456789")):
+        with pytest.raises(BudgetTooSmall) as refused:
+            engine.add(make_sequence(prompt, max_tokens, closer=Appends(shortest)))
+        assert (refused.value.max_tokens, refused.value.minimum) == (max_tokens, len(shortest))
 
 
 def test_without_a_closer_the_budget_cuts(make_engine, make_sequence, finish):

@@ -189,6 +189,19 @@ def test_two_clients_that_need_all_memory_both_end():
     assert crowd.engine.scheduler.num_preempted < 10
 
 
+@pytest.mark.parametrize("num_later", [1, 6])
+def test_a_prompt_of_many_steps_that_needs_nearly_all_pages_ends_beside_another_client(num_later):
+    """If it gave its pages, it would start again at once, because its client has had fewer tokens."""
+    crowd = Crowd(page_size=16, num_pages=18, max_sequences=3, max_batch_tokens=8)
+    long = crowd.add("first", 4, prompt=240)
+    crowd.step(3)
+    later = [crowd.add("second", 20, prompt=60) for _ in range(num_later)]
+    assert crowd.steps_until_done(long, most=400) < 400
+    for sequence in later:
+        crowd.steps_until_done(sequence, most=400)
+    assert crowd.engine.scheduler.num_preempted < 10
+
+
 def test_one_client_has_a_bounded_number_of_sequences():
     crowd = Crowd(max_sequences_per_client=20)
     for _ in range(20):

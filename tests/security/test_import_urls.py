@@ -324,6 +324,16 @@ def test_commands_have_their_credentials_from_the_environment():
         source_credentials({"CALLGATE_SOURCE_CLIENT_ID": "id"})
 
 
+@pytest.mark.parametrize("url", ["http://xn--/a", "https://a.xn--80/", "http://xn--a-/"])
+@pytest.mark.parametrize("kind", ["openapi", "mcp"])
+async def test_a_host_that_stands_for_no_name_is_refused(settings, runtime, url, kind):
+    """It answered 500."""
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        answer = await client.post("/v1/toolsets/x/import", json={kind: {"url": url}})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:callgate:unreadable-source")
+    assert "xn--" in answer.json()["detail"]
+
+
 async def test_a_client_of_the_gateway_does_not_reach_its_loopback(settings, runtime):
     server = MCPServer("Inside")
     with served(server.streamable_http_app(host="127.0.0.1")) as inside:

@@ -160,6 +160,17 @@ async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client, runtime)
     assert [request.client_id for request in runtime.requests[:2]] == ["tenant acme", "tenant bolt"]
 
 
+async def test_a_report_does_not_tell_a_tenant_how_long_compiling_took_for_another(client):
+    """A tenant was told another one's compile time: 259 ms, in an answer that took 5 ms."""
+    acme, bolt, plain = [await key_of(client, tenant=name) for name in ("acme", "bolt", None)]
+    for own, is_told in ((acme, False), (bolt, False), (plain, True)):
+        checked = await client.post("/v1/toolsets/x/check", json={"tools": [WEATHER]}, headers=own)
+        await client.put("/v1/toolsets/x", json={"tools": [WEATHER]}, headers=own)
+        report = await client.get("/v1/toolsets/x/report", headers=own)
+        for [tool] in (checked.json()["tools"], report.json()["tools"]):
+            assert (tool["compile_ms"] is not None) == is_told
+
+
 async def test_old_revisions_of_tenants_are_collected(client, settings, tmp_path):
     own = await key_of(client, tenant="acme")
     for tools in ([WEATHER], [TIME], [WEATHER, TIME]):

@@ -21,6 +21,7 @@ from toolspecs import (
     Tool,
     Toolset,
     UnknownRevision,
+    toolset_logs,
 )
 from toolspecs.quota import Usage, UsageCounters
 from toolspecs.toolset_contents import CONTENTS
@@ -128,7 +129,9 @@ async def test_shared_contents_stay_while_anybody_has_them(store, clock):
     assert (await collector_of(store, clock, revisions=1).collect()).num_contents == 1
 
 
-async def test_a_revision_that_a_request_named_is_kept(store, clock):
+@pytest.mark.parametrize("many", [3, toolset_logs.MANY_REVISIONS])
+async def test_a_revision_that_a_request_named_is_kept(store, clock, monkeypatch, many):
+    monkeypatch.setattr(toolset_logs, "MANY_REVISIONS", many)
     catalog = catalog_of(store, clock)
     for number in range(1, 9):
         await catalog.put(toolset("t", number))
@@ -136,12 +139,34 @@ async def test_a_revision_that_a_request_named_is_kept(store, clock):
     clock.pass_by(hours=2)
     await collector_of(store, clock, revisions=3).collect()
     fresh = catalog_of(store, clock)
+    if many > 3:
+        monkeypatch.setattr(store, "scan", None)  # Redis would look at the keys of all tenants
     assert (await fresh.get("t", 2)).toolset == toolset("t", 2)
     assert [item.number for item in (await fresh.revisions("t")).items] == [8, 7, 6, 2]
     first = await fresh.revisions("t", limit=3)
     assert (await fresh.revisions("t", before=int(first.next_key))).items[0].number == 2
     with pytest.raises(DroppedRevision):
         await fresh.get("t", 3)
+
+
+async def test_many_toolsets_take_no_more_scans_than_one(store, clock, monkeypatch):
+    """Redis looks at all keys of all tenants in each scan: 100 toolsets beside 300,000 keys took 45 s."""
+    scanned, scan = [], store.scan
+
+    def counting(prefix):
+        scanned.append(prefix)
+        return scan(prefix)
+
+    monkeypatch.setattr(store, "scan", counting)
+    num_scans = []
+    for num_toolsets in (1, 20):
+        for number in range(num_toolsets):
+            for content in range(3):
+                await catalog_of(store, clock).put(toolset(f"t{number}", content))
+        scanned.clear()
+        await collector_of(store, clock, revisions=1).collect()
+        num_scans.append(len(scanned))
+    assert num_scans[0] == num_scans[1]
 
 
 async def test_a_deleted_toolset_can_be_restored_for_a_while(store, clock):

@@ -32,6 +32,23 @@ async def test_what_expired_leaves_the_file(tmp_path):
     assert num_all == 301
 
 
+async def test_what_expired_leaves_the_file_piece_by_piece(tmp_path):
+    """A day after a client had stored 300 MB of responses, all calls waited 3 s."""
+    now = 1000.0
+    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    for number in range(20):
+        await store.set(f"old/{number}", bytes(sqlite.SWEPT_BYTES // 4), ttl_s=10)
+    now = 2000.0
+    store._num_expiring = 0
+    left = []
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        for _ in range(8):
+            await store.set("new", b"", ttl_s=10)
+            left += connection.execute("SELECT count(*) FROM stored WHERE key LIKE 'old/%'").fetchone()
+    assert left == [16, 12, 8, 4, 0, 0, 0, 0]
+    await store.close()
+
+
 def num_bytes_read():
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["rchar"])

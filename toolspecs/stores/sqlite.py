@@ -31,6 +31,8 @@ BETWEEN_PAGES_S = 0.01
 """The pause after that, in which other processes can write."""
 SWEEP_EVERY = 256
 """One of this many writes with an expiry also removes expired entries."""
+SWEPT_ENTRIES, SWEPT_BYTES = 1000, 2 << 20
+"""About how many one statement removes; 2 MB take some 20 ms."""
 
 # A table with row ids: where values are part of the tree of keys, as they were in `entries`, a look-up reads
 # the large ones that it passes. The expiry comes before the value, to be read without it.
@@ -93,7 +95,13 @@ TOUCH = """
 UPDATE stored SET expires_at = :expires_at
 WHERE key IN (SELECT json_each.value FROM json_each(:keys)) AND expires_at > :now
 """
-SWEEP = "DELETE FROM stored WHERE expires_at <= :now"
+SWEEP = f"""
+WITH expired AS (
+    SELECT rowid, length(value) AS size FROM stored
+    WHERE expires_at <= :now ORDER BY expires_at LIMIT {SWEPT_ENTRIES}
+), summed AS (SELECT rowid, sum(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS before FROM expired)
+DELETE FROM stored WHERE rowid IN (SELECT rowid FROM summed WHERE before < {SWEPT_BYTES}) RETURNING 1
+"""
 ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
 
 # An INTEGER that overflows becomes a REAL; the last condition refuses that.
@@ -207,7 +215,8 @@ class SQLiteStore:
 
     async def compact(self) -> None:
         """See `Store.compact`. A file of an earlier version is written anew, once."""
-        await self._execute(SWEEP)
+        while await self._execute(SWEEP):
+            pass  # other calls are answered in between
         if (await self._execute("PRAGMA auto_vacuum"))[0][0] != INCREMENTAL:
             await self._execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
             await self._execute("VACUUM")
@@ -230,9 +239,12 @@ class SQLiteStore:
         return None if seconds is None else self._clock() + seconds
 
     async def _sweep(self) -> None:
-        """Remove expired entries now and then, so that they do not fill the file."""
-        if self._num_expiring % SWEEP_EVERY == 0:
-            await self._execute(SWEEP)
+        """Remove some expired entries now and then, so that they do not fill the file.
+
+        As long as there are some, the next write goes on: others wait while entries are removed.
+        """
+        if self._num_expiring % SWEEP_EVERY == 0 and await self._execute(SWEEP):
+            return
         self._num_expiring += 1
 
     async def _give_back_pages(self) -> None:

@@ -104,13 +104,14 @@ class ReportedKeyword(Struct):
 class ReportedTool(Struct):
     """How a tool is enforced, and what its grammar costs.
 
-    `entries` is null if earlier reports fill the answer; request the report of this tool alone.
+    `entries` is null if earlier reports fill the answer; request the report of this tool alone. `compile_ms`
+    is null for a key of a tenant: it would tell what others have compiled.
     """
 
     name: str
     digest: str
     grammar_bytes: int
-    compile_ms: float
+    compile_ms: float | None
     entries: list[ReportedKeyword] | None
 
 
