@@ -202,8 +202,8 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> Expected
     Each answer that the request itself wants drawn counts, as its client can ask for fewer. If a setting
     selects, one counts: the client has not asked for more, and `accept`, which is the default, computes a
     tenth more tokens than one answer has (docs/benchmarks.md). At worst, it writes `MAX_BUDGETS + 1` budgets
-    (`runtime.decoding.population`). What is written beyond the reservation counts when the answer ends, so
-    later requests of that minute have less.
+    (`runtime.decoding.members`). What is written beyond the reservation counts when the answer ends, so later
+    requests of that minute have less.
     """
     text = request.prompt if isinstance(request.prompt, str) else ""
     num_ids = 0 if isinstance(request.prompt, str | None) else len(request.prompt)

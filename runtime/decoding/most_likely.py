@@ -40,7 +40,9 @@ class MostLikely(OneAfterAnother):
     The likelihood is that of the whole distribution. `top_p`, `top_k` and `min_p` are for draws: they would
     leave out tokens that valid outputs need.
 
-    At most `size` outputs are begun, so no more branches are kept than may still be begun.
+    At most `size` outputs are begun, so no more branches are kept than may still be begun. The search ends
+    early once half of the request's time has passed, or `MAX_BUDGETS` whole budgets are written: then the
+    best whole output is selected.
     """
 
     strategy: SelectionStrategy = "particles"

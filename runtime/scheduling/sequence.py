@@ -316,8 +316,8 @@ class PopulationHost(Protocol):
 class Population(ABC):
     """The sequences of one choice. The engine calls `advance` after each step that has extended one of them.
 
-    Decisions depend on the seed and the members' tokens. Only when rejection sampling stops early, they also
-    depend on the time, and on how much was written before a draw was given up.
+    Decisions depend on the seed and the members' tokens. Only where members are written one after another,
+    and this stops early, they also depend on the time, and on how much was written before.
     `is_over` is true once a member is selected or the choice has ended without an answer.
     """
 

@@ -336,6 +336,21 @@ async def test_tokens_are_counted(client, runtime):
     assert [tool.name for tool in runtime.requests[0].tools] == ["get_weather"]
 
 
+@pytest.mark.parametrize("path", [URL, f"{URL}/count_tokens"])
+@pytest.mark.parametrize(
+    ("tools", "choice"), [([WEATHER], {"type": "tool", "name": "get_wether"}), ([], {"type": "any"})]
+)
+async def test_a_choice_that_does_not_fit_the_tools_is_refused_wherever_it_is_sent(
+    client, runtime, path, tools, choice
+):
+    """Tokens were counted for a message that was refused then."""
+    sent = {"model": "tiny", "max_tokens": 9, "messages": [USER], "tools": tools, "tool_choice": choice}
+    answer = await client.post(path, json=sent)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("tool_choice: ")
+    assert not runtime.requests
+
+
 def test_anthropics_client_makes_two_calls_streamed_or_not(app, runtime):
     """Two calls with results fed back as the client has them, streamed and not."""
     runtime.card = replace(runtime.card, template_variables=frozenset({"enable_thinking"}))

@@ -244,9 +244,8 @@ class RedisStore:
         reason, cause = _reason(error), error.__cause__ or error.__context__
         if self._outage.has_answered:
             return reason
-        if self._uses_tls and isinstance(
-            error, NoAnswer
-        ):  # it waits for the rest of what it takes for a command
+        # A server without TLS waits for the rest of what it takes for a command.
+        if self._uses_tls and isinstance(error, NoAnswer):
             return f"{reason}; {_WITHOUT_TLS}"
         is_closed = isinstance(cause, ConnectionResetError) or "closed by server" in reason
         if not self._uses_tls and isinstance(error, ConnectionLost) and is_closed:
