@@ -173,6 +173,24 @@ async def test_nothing_is_written_into_a_file_that_was_deleted(tmp_path, caplog,
     await store.close()
 
 
+async def test_nothing_is_written_into_a_file_that_was_replaced_while_it_was_opened(tmp_path, monkeypatch):
+    """Moving the entries of an earlier version takes long, and the file is found at its name after that."""
+    path = tmp_path / "s.db"
+    use_write_ahead_log = sqlite._use_write_ahead_log
+
+    async def replaced_meanwhile(connection):
+        await use_write_ahead_log(connection)
+        path.rename(tmp_path / "elsewhere.db")
+        path.touch()
+
+    monkeypatch.setattr(sqlite, "_use_write_ahead_log", replaced_meanwhile)
+    store = SQLiteStore(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="deleted or replaced while it was open"):
+            await store.set("k", b"1")
+    await store.close()
+
+
 NOT_UTF8 = "CAST(x'6b2f61ff' AS TEXT)"
 
 

@@ -289,18 +289,16 @@ class SQLiteStore:
 
         Opening the file of an earlier version takes as long as moving its entries.
         """
-        if self._connection is not None:
-            self._check_file()
         while self._connection is None:
             if self._opening is None:
                 self._opening = asyncio.create_task(self._connect())
                 self._opening.add_done_callback(self._end_opening)
             await asyncio.shield(self._opening)
+        self._check_file()
         return self._connection
 
     async def _connect(self) -> None:
-        self._connection = await _connect(self._path)
-        self._file = _identity(self._path)
+        self._connection, self._file = await _connect(self._path)
 
     def _end_opening(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
@@ -317,7 +315,8 @@ class SQLiteStore:
             raise FileNotFoundError(_LOST)
 
 
-async def _connect(path: Path | None) -> aiosqlite.Connection:
+async def _connect(path: Path | None) -> tuple[aiosqlite.Connection, _FileIdentity | None]:
+    """A connection, and the file that it has open; another one may have its name when all is prepared."""
     if path is not None:
         _check_place(path)
         _make_for_owner(path)
@@ -327,6 +326,7 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
     thread: Any = getattr(connection, "_thread", connection)
     thread.daemon = True
     await connection
+    file = _identity(path)
     try:
         await connection.execute_fetchall(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file only
         await _use_write_ahead_log(connection)
@@ -337,7 +337,7 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
     except BaseException:
         await connection.close()
         raise
-    return connection
+    return connection, file
 
 
 async def _move_former(connection: aiosqlite.Connection) -> None:
