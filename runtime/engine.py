@@ -219,12 +219,19 @@ class Engine:
         return self._output(sequence, tokens) if tokens else Output(sequence)
 
     def _expire(self) -> None:
-        """End the sequences whose deadline has passed, whether they run or wait."""
+        """End the sequences whose deadline has passed, whether they run or wait.
+
+        If other members of a sequence's population are whole, the population selects one of them instead.
+        """
         now = time.monotonic()
         if now < self._next_deadline:
             return
         for sequence in [sequence for sequence in self.scheduler if sequence.deadline <= now]:
-            if sequence.status is not SequenceStatus.FINISHED:  # its population may have ended just now
+            if sequence.status is SequenceStatus.FINISHED:  # its population may have ended just now
+                continue
+            if sequence.population is not None and sequence.population.end_early():
+                self._ready.append(Output(sequence))  # without tokens, so that its population advances
+            else:
                 self.stop(sequence)
                 self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)

@@ -22,6 +22,11 @@ class OneAfterAnother(Population):
         self._num_begun = 1
         self._half_time = (time.monotonic() + first.deadline) / 2
 
+    def end_early(self) -> bool:
+        """See `Population.end_early`."""
+        self._half_time = -math.inf
+        return any(map(is_finished, self.members))
+
     def _is_late(self) -> bool:
         """Whether the choice has had half of its time, or has written very much."""
         num_written = sum(member.num_written for member in self.members)

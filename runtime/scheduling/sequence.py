@@ -334,6 +334,10 @@ class Population(ABC):
         """Tokens of former members."""
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
 
+    def end_early(self) -> bool:
+        """Note that there is no more time; returns whether `advance` selects a whole output then."""
+        return False
+
     @abstractmethod
     def advance(self, host: PopulationHost) -> Sequence | None:
         """Start, park or resume members; returns the selected member once there is one. It is finished."""

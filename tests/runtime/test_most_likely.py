@@ -177,6 +177,22 @@ def test_a_likely_branch_that_is_left_for_want_of_time_is_no_proof(monkeypatch):
     assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (2, False)
 
 
+def test_a_whole_output_is_the_answer_if_the_deadline_finds_a_branch_waiting(monkeypatch):
+    """The choice failed, although its answer had been there for long."""
+    engine = toy_model.toy_engine()
+    sequence = search(16, deadline=time.monotonic() + 7200)
+    engine.add(sequence)
+    while sequence.status is not SequenceStatus.FINISHED:
+        engine.step()
+    assert engine.step() == []  # the branch writes its first token, and then waits
+    assert engine.scheduler.waiting
+    monkeypatch.setattr("runtime.engine.time.monotonic", lambda: sequence.deadline + 1)
+    (output,) = engine.step()
+    assert (output.sequence, output.error, output.is_last) == (sequence, None, True)
+    assert not engine.has_work
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
 UNLIKELY = {
     "": {'"': 0.0},
     '"': {"a": -0.5, "b": -1.0},
