@@ -21,9 +21,15 @@ class _Branch:
 
     log_likelihood: float
     """That of the output up to the token."""
+    stem: Sequence
+    """The sequence that has written up to the token."""
     sequence: Sequence
-    """A copy of the sequence, parked before the token."""
+    """A copy of that sequence, parked before the token."""
     token: SampledToken
+
+    def is_at(self, sequence: Sequence) -> bool:
+        """Whether it branches off where this sequence is now."""
+        return self.stem is sequence and self.sequence.num_copied == sequence.num_output
 
 
 class MostLikely(OneAfterAnother):
@@ -62,7 +68,12 @@ class MostLikely(OneAfterAnother):
         first.num_runners_up = size
 
     def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
-        """Keep the branches of a step, of which a member writes the best token next."""
+        """Keep the branches of a step, of which a member writes the best token next.
+
+        Where that did not fit the budget, the step is sampled again, and its branches are replaced.
+        """
+        for branch in [b for b in self._branches if b.is_at(sequence)]:
+            self._remove(branch, host)
         weight = weight_of(sequence)
         log_mass = weight.log_likelihood + math.log(max(weight.allowed_mass, MIN_MASS))
         runners_up, sequence.runners_up = sequence.runners_up, ()
@@ -72,7 +83,7 @@ class MostLikely(OneAfterAnother):
                 weight_of(twin).drawn_probability = math.exp(logprob)
                 self._add_copy(twin, sequence)
                 chosen = other_token(token, token_id, logprob, weight.allowed_mass)
-                self._branches.append(_Branch(log_mass + logprob, twin, chosen))
+                self._branches.append(_Branch(log_mass + logprob, sequence, twin, chosen))
         # There may be more, which are at most as likely as the last.
         has_all = len(runners_up) < sequence.num_runners_up
         self._pass_over(log_mass + (LOG_LEAST if has_all else runners_up[-1][1]))
@@ -141,6 +152,9 @@ class MostLikely(OneAfterAnother):
 
     def _forget(self, branch: _Branch, host: PopulationHost) -> None:
         self._pass_over(branch.log_likelihood)
+        self._remove(branch, host)
+
+    def _remove(self, branch: _Branch, host: PopulationHost) -> None:
         self._branches.remove(branch)
         self.members.remove(branch.sequence)
         del self._written[branch.sequence]

@@ -9,12 +9,13 @@ import pytest
 import toy_model
 from selected import distribution, run, selected, selected_sequence
 
-from compiler import compile_schema
+from compiler import compile_schema, compile_toolset
 from runtime.errors import GenerationFailed
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
 from runtime.written_token import SampledToken, other_token
+from toolspecs.tool import Tool
 
 LETTERS = "abc"
 WORDS = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product(LETTERS, repeat=length)]
@@ -152,6 +153,41 @@ def test_a_branch_that_does_not_fit_the_budget_is_left():
             text = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode()
             assert text.strip('"') in WORDS
             assert len(text) - 2 <= longest
+
+
+class CallingModel(toy_model.ToyModel):
+    """A model that begins a call, and would go on with `y` or `z`, or end, if it may not."""
+
+    BEGINNING = b"<tool_call>"
+
+    def run(self, batch):
+        logits = super().run(batch)
+        for row, entry in zip(logits, batch.rows, strict=True):
+            prompt = len(entry.sequence.prompt_ids)
+            output = bytes(i % 256 for i in entry.sequence.token_ids[prompt : entry.position + 1])
+            row.fill_(-math.inf)
+            if len(output) < len(self.BEGINNING) - 1:
+                row[self.BEGINNING[len(output)]] = 0.0
+                continue
+            row[ord("z")], row[ord("y")], row[toy_model.STOP] = -1.0, -2.0, -1.5
+            if output == self.BEGINNING[:-1]:
+                row[ord(">")] = 0.0
+        return logits
+
+
+def test_no_output_is_written_twice_after_a_token_that_does_not_fit_the_budget():
+    """Its place in a text is sampled again, so that the branches there were kept a second time."""
+    tool = Tool("f", "", {"type": "object", "properties": {"a": {"const": "x" * 40}}, "required": ["a"]})
+    grammar = compile_toolset((tool,), tokenizer=toy_model.VOCABULARY, syntax="hermes", tool_choice="auto")
+    engine = toy_model.toy_engine()
+    engine.runner = CallingModel()
+    sequence = search(16, grammar=grammar, max_tokens=14)
+    run(engine, [sequence])
+    members = sequence.population.members
+    written = [tuple(member.output_ids) for member in members if member.num_written]
+    assert len(set(written)) == len(written)
+    outputs = [member.selection for member in members if member.selection]
+    assert [stats.is_exact for stats in outputs] == [True]
 
 
 def test_once_half_of_the_time_has_passed_the_best_so_far_is_selected(monkeypatch):
