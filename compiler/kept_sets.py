@@ -1,4 +1,4 @@
-"""A bound for the sets of states that the networks of all grammars keep together.
+"""A bound for the sets of states that the networks of one vocabulary's grammars keep together.
 
 A network keeps the sets that texts have led to (`compiler.recogniser.network`), up to some 20 MB. Networks
 belong to cached grammars, and a cache of small ones has thousands, which count without these sets. So their

@@ -115,7 +115,7 @@ class PreparedVocabulary:
 
     @once
     def kept_sets(self) -> KeptSets:
-        """What bounds the sets of states that the networks of all grammars keep."""
+        """What bounds the sets of states that the networks of its grammars keep."""
         return KeptSets()
 
     @once

@@ -15,6 +15,7 @@ from compiler.cache.cached_entries import CachedEntries, EntryLookup
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
 from compiler.cache.known_keys import KnownKeys, ToolsToFind
+from compiler.cache.single_flight import SingleFlight
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
@@ -98,6 +99,7 @@ class GrammarCache:
         """The grammars of running answers; another answer may use the same one."""
         self._containments: LruCache[bool] = LruCache(MAX_CONTAINMENTS)
         """Whether a tool covers another one, by the key of the job that found it out."""
+        self._comparing: SingleFlight[bool] = SingleFlight(stops_unwanted=True)
         self._num_by_source: Counter[str] = Counter()
 
     @property
@@ -122,7 +124,7 @@ class GrammarCache:
 
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
-        await self._entries.close()
+        await asyncio.gather(self._entries.close(), self._comparing.cancel())
         await self._pool.close()
 
     async def find_toolset(
@@ -260,8 +262,8 @@ class GrammarCache:
     ) -> bool:
         """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long.
 
-        What was found out is remembered, so that many requests that ask the same at once do not use up the
-        time of each other.
+        What was found out is remembered, and a client's requests that ask the same at once wait for one job:
+        many of them do not use up the time of each other.
         """
         if outer.custom and outer.custom.syntax == "lark":  # its schema admits more than its grammar
             return outer.custom == inner.custom
@@ -272,10 +274,16 @@ class GrammarCache:
             if covers is None:
                 if budget and budget.is_over:
                     return False
-                covers = await self._run_in_turn(job, prepared, client_id) == b"1"
-                self._containments.put(key, covers, 1)
+                covers = await self._comparing.join(
+                    f"{client_id} {key}", lambda: self._compare(key, job, prepared, client_id)
+                )
         except UnsupportedSchema:
             return False
+        return covers
+
+    async def _compare(self, key: str, job: CompileJob, prepared: PreparedVocabulary, client_id: str) -> bool:
+        covers = await self._run_in_turn(job, prepared, client_id) == b"1"
+        self._containments.put(key, covers, 1)
         return covers
 
     async def find_faults(

@@ -76,9 +76,11 @@ _PLACES = (
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|$)|/(?:\\.|[^/\\])+(?:/|$)|(?://|#).*')
 """Texts, patterns and comments: no name in them is one of the grammar's."""
 
-_MADE_BY = re.compile(f"_star_|_plus_|{PART}")
+_MADE_BY = re.compile(f"_star_|_plus_|_repeat_a|{PART}")
 """What stands in the name of a rule that was made for a part of another one, after the other's name."""
 _ALTERNATIVE = "alternative:"
+_BEFORE_RULE = re.compile(rf"(?:__)?{_ALTERNATIVE}\d+:|__")
+"""What stands before the name of a rule in the name of one that was made for an alternative or a loop."""
 _FIRST_LINE = re.compile(r"[^\n]*")
 
 
@@ -118,16 +120,28 @@ class LarkSource:
                 if is_named
                 else shorten(repr(self.terminals[name].pattern.value), MAX_NAME)
             )
-        return f"rule {_MADE_BY.split(name.lstrip('_'), maxsplit=1)[0]!r}"
+        return f"rule {_written_rule(name).lstrip('_')!r}"
 
     def _line_of(self, name: str) -> int:
         """The line in which a terminal or rule is defined, or first stands; 0 if it is not found."""
-        texts = [rf"^\s*[?!]*{re.escape(name.partition(PART)[0])}\b"]
+        names = dict.fromkeys((name, _written_rule(name)))
+        texts = [rf"^\s*[?!]*{re.escape(each)}\b" for each in names]
         if name in self.terminals:
             pattern = self.terminals[name].pattern
             texts.append(re.escape(pattern.raw or pattern.value))
         lines = list(enumerate(self.definition.splitlines(), 1))
         return next((number for text in texts for number, line in lines if re.search(text, line)), 0)
+
+
+def _written_rule(name: str) -> str:
+    """The rule of the definition for whose part a rule was made; the rule itself if it was not made.
+
+    >>> _written_rule("__alternative:0:start_plus_1")
+    'start'
+    """
+    rule = _MADE_BY.split(name, maxsplit=1)[0]
+    before = _BEFORE_RULE.match(rule)
+    return rule[before.end() :] if before else rule
 
 
 def refusal(reason: str, suggestion: str = "") -> UnsupportedSchema:

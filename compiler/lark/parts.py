@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from lark import Tree
 from lark.grammar import NonTerminal
+from lark.load_grammar import REPEAT_BREAK_THRESHOLD, SMALL_FACTOR_THRESHOLD
+from lark.utils import small_factors
 
 MAX_EXPANSIONS = 16
 """The most expansions of an alternative that are written out in such a grammar."""
 PART = "_PART_"
 """Stands between the name of a rule and the number of its part; names of rules have no capitals."""
 _MANY = 10**12
-_MAX_REPEATED = 50
-"""From so many on, Lark itself writes counts as rules."""
 
 
 def with_parts_apart(rule_defs: Iterable[Any], *, max_symbols: int) -> list[Any]:
@@ -78,7 +78,7 @@ class _Parts:
             case "expr", (item, "?", *_):
                 return Tree("expr", [self._inner(item), *tree.children[1:]])
             case "expr", (item, *how_often):
-                is_large = _has_many(item) or _has_many(tree)
+                is_large = _has_many(item) or _has_many(tree) or _is_large_count(tree)
                 return Tree("expr", [self._part(item) if is_large else self._inner(item), *how_often])
             case _:
                 return tree
@@ -115,9 +115,55 @@ _EMPTY, _SYMBOL = _Size(1, 0), _Size(1, 1)
 
 
 def _num_symbols(rule: Tree[Any]) -> int:
-    """The symbols of a rule, and of the rules that Lark makes of its loops: each item, once and once more."""
-    loops = [_size(loop.children[0]) for loop in rule.find_data("expr") if loop.children[1] in {"+", "*"}]
-    return _size(rule).num_symbols + sum(2 * item.num_symbols + item.num_expansions for item in loops)
+    """The symbols of a rule, and of the rules that Lark makes of its loops and large counts."""
+    repeated = rule.find_data("expr")
+    return _size(rule).num_symbols + sum(map(_num_symbols_in_rules, repeated))
+
+
+def _num_symbols_in_rules(expr: Tree[Any]) -> int:
+    """The symbols of the rules that Lark makes of a loop or a large count; 0 if it makes none."""
+    item = _size(expr.children[0])
+    if _is_large_count(expr):
+        low, high = _counts(expr)
+        return _num_symbols_of_large_count(item, low, high)
+    is_loop = expr.children[1] in {"+", "*"}
+    return 2 * item.num_symbols + item.num_expansions if is_loop else 0  # each item, once and once more
+
+
+def _num_symbols_of_large_count(item: _Size, low: int, high: int) -> int:
+    """Lark builds a count of factors: `a~61` is `r~12 a` with a rule `r: a~5`, and `r~12` is built alike.
+
+    So each rule has the item up to five times. What may follow the least number is built in the same way.
+    """
+    factors = small_factors(low, SMALL_FACTOR_THRESHOLD)
+    more_factors = small_factors(max(0, high - low) + 1, SMALL_FACTOR_THRESHOLD)
+    sizes = []
+    for each in (factors, more_factors[:-1]):  # what stands exactly so many times
+        target = item
+        for num_targets, num_items in each:
+            sizes.append(_times(target, num_targets).then(_times(item, num_items)))
+            target = _SYMBOL
+    target, fewer = item, _EMPTY
+    for num_targets, num_items in more_factors:  # what stands at most so many times
+        sizes.append(_size_of_counts(target, 0, num_targets - 1).then(fewer))
+        sizes.append(_times(target, num_targets).then(_size_of_counts(item, 0, num_items - 1)))
+        target = fewer = _SYMBOL
+    return sum(size.num_symbols for size in sizes)
+
+
+def _counts(expr: Tree[Any]) -> tuple[int, int]:
+    """The least and the greatest number of times that an item stands."""
+    _, _, *counts = expr.children
+    return int(str(counts[0])), int(str(counts[-1]))
+
+
+def _is_large_count(expr: Tree[Any]) -> bool:
+    """Whether Lark itself writes a count as rules, which repeat the item some times each."""
+    return expr.children[1] == "~" and _counts(expr)[1] >= REPEAT_BREAK_THRESHOLD
+
+
+def _times(item: _Size, number: int) -> _Size:
+    return _size_of_counts(item, number, number)
 
 
 def _size_of_counts(item: _Size, low: int, high: int) -> _Size:
@@ -146,7 +192,7 @@ def _size(tree: Any) -> _Size:  # noqa: PLR0911 - one case per kind of part
             return _EMPTY | _size(item)
         case Tree(data="expr", children=[_, "*"]):
             return _EMPTY | _SYMBOL
-        case Tree(data="expr", children=[item, "~", *counts]) if int(str(counts[-1])) < _MAX_REPEATED:
-            return _size_of_counts(_size(item), int(str(counts[0])), int(str(counts[-1])))
+        case Tree(data="expr", children=[item, "~", *_]) if not _is_large_count(tree):
+            return _size_of_counts(_size(item), *_counts(tree))
         case _:
             return _SYMBOL

@@ -124,6 +124,14 @@ async def test_what_was_compared_is_not_compared_again(vocabulary, clock):
     assert len(compile_pool.jobs) == 2
 
 
+async def test_what_is_asked_many_times_at_once_is_compared_once(vocabulary):
+    compile_pool = Counting()
+    cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
+    number, whole, prepared = tool("t", a={"type": "number"}), tool("t"), prepare(vocabulary)
+    assert all(await asyncio.gather(*(cache.covers(number, whole, prepared=prepared) for _ in range(20))))
+    assert len(compile_pool.jobs) == 1
+
+
 async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
     class TooSlow(ThreadPool):
         async def run(self, job, prepared, *, is_long=True, client_id=""):

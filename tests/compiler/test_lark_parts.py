@@ -62,6 +62,17 @@ def test_counts_inside_counts_are_not_multiplied_out():
     assert not accepts(grammar, ("a;b;" * 10 + ".") * 19)
 
 
+@pytest.mark.parametrize("counts", ["~60", "~50..70", "~0..60", "~49..61"])
+def test_parts_inside_large_counts(counts):
+    """Lark writes such counts as rules, in each of which it multiplies the item out up to five times."""
+    choices = "|".join(f'"{letter}"' for letter in "abcdefghijklmnop")
+    optional = " ".join(f'"{number}"?' for number in range(10))
+    grammar = linked(f"start: (({choices}) {optional}){counts}")
+    assert accepts(grammar, "a3bc79" * 20)
+    assert not accepts(grammar, "a3bc79" * 30)
+    assert not accepts(grammar, "a3bc97" * 20)
+
+
 def test_too_many_in_a_row_are_refused_with_their_rule():
     optional = " ".join(f'"{number}\\n"?' for number in range(100))
     with pytest.raises(UnsupportedToolset) as refused:

@@ -22,6 +22,7 @@ from compiler.errors import UnsupportedToolset
         ("start: A\nA: /a*?/", "line 2: terminal A has a lazy quantifier"),
         ("start: /(b|ba)*/", "line 1: '(b|ba)+' takes 'b' of 'ba'"),
         ("start: A+\nA: /a*/", "rule 'start' has texts that may begin and end"),
+        ('\nstart: ("x"? "y"?)+ "y" | "z"', "line 2: rule 'start' has texts that may begin and end"),
         ("start: A\nA.2: /a/", "line 2: terminal A has a priority"),
         ("start: A\nA: /(a)\\1/", "line 2: terminal A has"),
         ("start: A\nA: /(?i:[a-z]+)/", "line 2: terminal A has the flag i"),
