@@ -63,13 +63,16 @@ class EngineMeasures:
 
     @asynccontextmanager
     async def of(self, runtime: Runtime, grammars: GrammarCache, store: Store) -> AsyncIterator[None]:
-        """Measure these for the length of the block. The last values stay after it, for the last export."""
+        """Measure these for the length of the block. The last values stay after it, for the last export.
+
+        A block that is cancelled has none: the event loop ends, and does not wait for an answer of the store.
+        """
         self._sources = (runtime, grammars, store, asyncio.get_running_loop())
         try:
             yield
+            self._measured = await _measure(runtime, grammars, store)
         finally:
             self._sources = None
-            self._measured = await _measure(runtime, grammars, store)
 
     def _observations(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         return [

@@ -10,7 +10,7 @@ from opentelemetry.trace import StatusCode
 from serving import client_of
 
 from gateway.app import create_app
-from gateway.generation import turn
+from gateway.generation import generation
 from gateway.http.request_bodies import RequestBodies
 from runtime.errors import DeadlineExceeded
 from runtime.events import TextDelta
@@ -83,7 +83,7 @@ async def test_waiting_for_a_grammar_counts(client, app, runtime, monkeypatch):
 async def test_a_runtime_that_never_answers_is_not_waited_for(
     client, runtime, monkeypatch, begun, is_streamed
 ):
-    monkeypatch.setattr(turn, "GRACE_S", 0.0)
+    monkeypatch.setattr(generation, "GRACE_S", 0.0)
     runtime.script = [*begun, NEVER_S]
     answer = await client.post(URL, json=BODY | {"timeout": 0.05, "stream": is_streamed})
     assert '"deadline_exceeded"' in answer.text
