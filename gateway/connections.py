@@ -102,6 +102,8 @@ class LimitedConnection(h11.Connection):
     def __init__(self) -> None:
         super().__init__(h11.SERVER, HEAD_BYTES)
         self.fault = h11.RemoteProtocolError("the request is not HTTP")
+        self.is_paused = False
+        """Whether the last request is whole and waits for its answer; what follows it is not parsed yet."""
         self._num_chunks = 0
         self._num_bytes = 0
 
@@ -111,6 +113,7 @@ class LimitedConnection(h11.Connection):
             if self.their_state is h11.IDLE:
                 self._check_length()
             event = super().next_event()
+            self.is_paused = event is h11.PAUSED
             if isinstance(event, h11.Request):
                 self._num_chunks = self._num_bytes = 0
                 _check_framing(event)
@@ -204,10 +207,11 @@ class LimitedProtocol(H11Protocol):
         learns that the client has gone. uvicorn would stop reading.
         """
         super().handle_events()
-        num_ahead = len(self.conn.trailing_data[0]) if self.conn.their_state is h11.DONE else 0
-        if num_ahead > AHEAD_BYTES:
+        if not self.conn.is_paused:
+            return
+        if len(self.conn.trailing_data[0]) > AHEAD_BYTES:
             self.transport.abort()
-        elif num_ahead:
+        else:
             self.flow.resume_reading()
 
     def pause_writing(self) -> None:

@@ -56,15 +56,17 @@ def test_leaving_while_nothing_is_sent_aborts(settings, script, is_streamed):
         assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("offer", ["", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"])
 @pytest.mark.parametrize("num_ahead", [20_000, 300_000])
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_leaving_behind_a_second_request_aborts(settings, is_streamed, num_ahead):
+def test_leaving_behind_a_second_request_aborts(settings, is_streamed, num_ahead, offer):
     """The gateway read no further, so it did not learn that the client had gone until the answer was whole."""
     runtime = FakeRuntime([300.0, END])
+    post = POST.replace("Content", f"{offer}Content")
     first, second = json.dumps(BODY | {"stream": is_streamed}), "x" * num_ahead
     with served(create_app(settings, runtime=runtime)) as client:
         with connection_to(client) as connection:
-            connection.sendall(f"{POST}{len(first)}\r\n\r\n{first}".encode())
+            connection.sendall(f"{post}{len(first)}\r\n\r\n{first}".encode())
             wait_for(lambda: runtime.requests)
             with suppress(ConnectionError):
                 connection.sendall(f"{POST}{len(second)}\r\n\r\n{second}".encode())
