@@ -109,15 +109,16 @@ class PromptTooLong(RequestRefused):
 
 
 class BudgetTooSmall(RequestRefused):
-    """`max_tokens` is below the shortest valid output."""
+    """`max_tokens` is below the shortest valid output; `context_length` is given where that is, too."""
 
-    def __init__(self, max_tokens: int, minimum: int) -> None:
+    def __init__(self, max_tokens: int, minimum: int, context_length: int | None = None) -> None:
         self.max_tokens = max_tokens
         self.minimum = minimum
+        size = f"max_tokens is {max_tokens}"
+        if context_length is not None:
+            size = f"the context of this model has {context_length} tokens"
         super().__init__(
-            f"max_tokens is {max_tokens}, but the shortest valid output of this request needs at least "
-            f"{minimum}",
-            "max_tokens",
+            f"{size}, but the shortest valid output of this request needs at least {minimum}", "max_tokens"
         )
 
 
@@ -125,7 +126,9 @@ def unfit_budget(
     max_tokens: int, minimum: int, num_prompt_tokens: int, context_length: int
 ) -> BudgetTooSmall | PromptTooLong:
     """Why the shortest valid output, of `minimum` tokens, does not fit: `max_tokens`, or the context."""
-    if max_tokens < minimum or context_length <= minimum:
+    if context_length <= minimum:
+        return BudgetTooSmall(max_tokens, minimum, context_length)
+    if max_tokens < minimum:
         return BudgetTooSmall(max_tokens, minimum)
     return PromptTooLong(num_prompt_tokens, context_length - minimum, num_reserved=minimum)
 

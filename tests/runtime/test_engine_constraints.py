@@ -93,10 +93,15 @@ def test_a_prompt_that_leaves_no_room_for_the_shortest_output_is_too_long(make_e
         "the prompt is too long: 7 tokens > 6 maximum, the context of this model without 4 for the shortest"
         " valid output"
     )
-    for prompt, max_tokens, shortest in (("1234567", 3, "1234"), ("1", 9, "0123456789")):
+    for prompt, max_tokens, shortest, size in (
+        ("1234567", 3, "1234", "max_tokens is 3"),
+        ("1", 9, "0123456789", "the context of this model has 10 tokens"),
+        ("1", 99, "0123456789", "the context of this model has 10 tokens"),
+    ):
         with pytest.raises(BudgetTooSmall) as refused:
             engine.add(make_sequence(prompt, max_tokens, closer=Appends(shortest)))
         assert (refused.value.max_tokens, refused.value.minimum) == (max_tokens, len(shortest))
+        assert str(refused.value).startswith(f"{size}, but the shortest valid output of this request needs")
 
 
 def test_without_a_closer_the_budget_cuts(make_engine, make_sequence, finish):
