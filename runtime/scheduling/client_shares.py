@@ -111,18 +111,21 @@ class ClientShares:
     def _giving_way(
         self, running: Several[Sequence], held: Counter[str], waiting: Sequence, limit: int
     ) -> Sequence | None:
-        """The youngest sequence of the client that holds most; None if the client is within its limit."""
+        """The youngest sequence of the client that holds most; None if the client is within its limit.
+
+        A client that has had no more tokens would start again at once, before `waiting`, and give way again
+        in the next step.
+        """
         others = [
             s
             for s in running
-            if s.client_id != waiting.client_id and held[s.client_id] > held[waiting.client_id]
+            if self._served(s) > self._served(waiting) and held[s.client_id] > held[waiting.client_id]
         ]
         if not others:
             return None
         candidate = max(reversed(others), key=lambda s: (held[s.client_id], self._served(s)))
         ahead = self._served(candidate) - self._served(waiting)
-        # Otherwise it would start again at once, before `waiting`, and lose its pages again in the next step.
-        has_more = ahead > 0 and held[candidate.client_id] > limit
+        has_more = held[candidate.client_id] > limit
         return candidate if has_more or ahead > TURN_TOKENS + len(candidate.token_ids) / 2 else None
 
     @staticmethod

@@ -202,6 +202,22 @@ def test_a_prompt_of_many_steps_that_needs_nearly_all_pages_ends_beside_another_
     assert crowd.engine.scheduler.num_preempted < 10
 
 
+def test_a_client_that_had_least_keeps_nobody_from_the_places_of_another_that_had_most():
+    """The client with most sequences had had less than the waiting one, so no sequence gave its place."""
+    crowd = Crowd(max_sequences=4, max_batch_tokens=512)
+    crowd.add("least", 400)
+    for client_id, prompt in (("middle", 300), ("most", 400)):
+        crowd.add(client_id, 12, prompt)
+    crowd.step(8)
+    keeps_present = [crowd.add(client_id, 400) for client_id in ("least", "least", "most")]
+    assert keeps_present
+    crowd.step(8)
+    assert crowd.running("most") + crowd.running("least") == 4
+    waiting = crowd.add("middle", 4)
+    crowd.step(2)
+    assert waiting.has_run
+
+
 def test_one_client_has_a_bounded_number_of_sequences():
     crowd = Crowd(max_sequences_per_client=20)
     for _ in range(20):
