@@ -25,6 +25,8 @@ from gateway.commands.gateway_client import (
     toolset_path,
     warn,
 )
+from gateway.errors import InvalidField
+from gateway.http.json_body import check_keys
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.toolset import TOOLSET_NAME, TOOLSET_RULE
 
@@ -207,11 +209,14 @@ def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
 def _read(file: Path, name: str | None) -> tuple[dict[str, Any], str]:
     """The body to send, and the name of its toolset: the given one, or else what the file suggests."""
     try:
-        document = json.loads(file.read_text("utf-8-sig"))
+        document = json.loads(content := file.read_text("utf-8-sig"))
+        check_keys(content.encode(), document)
     except OSError as error:
         raise failure(f"{file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise failure(f"{file} is not JSON: {error}") from error
+    except InvalidField as error:
+        raise failure(f"{file}: {error}") from error
     if isinstance(document, list):
         return {"tools": document}, _name(name, file.stem)
     if not isinstance(document, dict) or "tools" not in document:

@@ -135,6 +135,17 @@ def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
     assert ("is not JSON: " in result.stderr) == (content in {"{", "[" * 100_000})
 
 
+@pytest.mark.parametrize("command", ["check", "apply"])
+def test_a_file_with_a_repeated_key_is_refused(run, gateway, tmp_path, command):
+    """Only the last one was sent, so the gateway could not refuse it."""
+    path = tmp_path / "twice.json"
+    path.write_text('[{"name": "a", "inputSchema": {"properties": {"x": {"maximum": 5, "maximum": 500}}}}]')
+    result = run("tools", command, str(path))
+    assert result.exit_code == 1
+    place = "/0/inputSchema/properties/x"
+    assert f"{path}: the object at {place} has the key 'maximum' twice; write one" in result.stderr
+
+
 @pytest.mark.parametrize("url", ["notaurl", "ftp://here", "http://a:port"])
 def test_an_address_of_no_gateway_is_told_what_one_is(run, url):
     result = run("tools", "list", "--url", url)
