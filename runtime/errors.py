@@ -109,7 +109,7 @@ class PromptTooLong(RequestRefused):
 
 
 class BudgetTooSmall(RequestRefused):
-    """`max_tokens` is below the shortest valid output; `context_length` is given where that is, too."""
+    """`max_tokens` is below the shortest valid output. `context_length` is given if that is below it, too."""
 
     def __init__(self, max_tokens: int, minimum: int, context_length: int | None = None) -> None:
         self.max_tokens = max_tokens

@@ -102,9 +102,13 @@ class ToyModel:
         rows = torch.full((len(batch.rows), self.num_columns), -math.inf)
         for logits, row in zip(rows, batch.rows, strict=True):
             output = row.sequence.token_ids[len(row.sequence.prompt_ids) : row.position + 1]
-            for token_id, p in next_probabilities(output).items():
-                logits[token_id] = math.log(p)
+            for token_id, logit in self.next_logits(output).items():
+                logits[token_id] = logit
         return rows
+
+    def next_logits(self, output):
+        """The logits after an output, by token id, other than minus infinity."""
+        return {token_id: math.log(p) for token_id, p in next_probabilities(output).items()}
 
 
 def toy_engine(*, jumps=True, **settings):

@@ -250,9 +250,8 @@ class ToolsetLogs:
         if head is None or head.summary.number < record.summary.number:
             await self._store.compare_and_set(HEADS + name, content, encode_record(record))
         if content is None:
-            with suppress(
-                StoreError
-            ):  # the record is committed; readers find the new name some seconds later
+            # The record is committed: without this, readers find the new name some seconds later.
+            with suppress(StoreError):
                 await self._store.set(NAMED, secrets.token_bytes(8))
 
 

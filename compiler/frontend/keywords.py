@@ -113,10 +113,10 @@ _DRAFT_NAMES = {SchemaDraft.DRAFT_2019_09: "2019-09", SchemaDraft.DRAFT_2020_12:
 
 def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The direct subschemas of the schema at `pointer`, with their pointers."""
-    return ((child(pointer, *path), inner) for path, inner in held(schema))
+    return ((child(pointer, *path), inner) for path, inner in held_schemas(schema))
 
 
-def held(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def held_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """The direct subschemas of a schema, each after its path."""
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
@@ -157,7 +157,7 @@ def inside(document: Any) -> Iterator[dict[str, Any]]:
         schema = stack.pop()
         if isinstance(schema, dict):
             yield schema
-            stack += reversed([inner for _, inner in held(schema)])
+            stack += reversed([inner for _, inner in held_schemas(schema)])
 
 
 def have_references(documents: Iterable[Any]) -> bool:

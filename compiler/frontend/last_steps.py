@@ -13,7 +13,7 @@ from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
-    held,
+    held_schemas,
     inside,
     references_of,
     resolve,
@@ -60,7 +60,7 @@ def applied_schemas(document: Any, documents: Mapping[str, Any]) -> list[Applied
         if not is_known or id(schema) in targets:
             last_step = None
         found.append(AppliedSchema(pointer, schema, last_step, is_negative))
-        for path, inner in reversed(list(held(schema))):
+        for path, inner in reversed(list(held_schemas(schema))):
             keyword, *keys = map(str, path)
             step = _step_below(keyword, "".join(keys), last_step)
             stack.append((child(pointer, *path), inner, step, is_negative or keyword in NEGATIVE))

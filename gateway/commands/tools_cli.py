@@ -209,7 +209,8 @@ def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
 def _read(file: Path, name: str | None) -> tuple[dict[str, Any], str]:
     """The body to send, and the name of its toolset: the given one, or else what the file suggests."""
     try:
-        document = json.loads(content := file.read_text("utf-8-sig"))
+        content = file.read_text("utf-8-sig")
+        document = json.loads(content)
         check_keys(content.encode(), document)
     except OSError as error:
         raise failure(f"{file}: {error.strerror}") from error

@@ -1,12 +1,14 @@
 """Outputs of the toy model that are selected from several."""
 
 import itertools
+import math
 from collections import Counter
 
 import toy_model
 
 from runtime.decoding.population import population_of
 from runtime.decoding.sampling import draw_seed
+from runtime.errors import GenerationFailed
 from runtime.request import Sampling
 from runtime.scheduling.sequence import Sequence
 from runtime.scheduling.weights import Weight
@@ -58,6 +60,30 @@ def run(engine, sequences):
         itertools.chain.from_iterable(o.sequence.output_ids for o in outputs.values())
     )
     return {sequence: outputs[sequence] for sequence in sequences}
+
+
+def poison(engine, where):
+    """Let the model of an engine compute NaN for the sequences of which `where` is true."""
+    compute = engine.runner.run
+
+    def poisoned(batch):
+        logits = compute(batch)
+        for row, entry in zip(logits, batch.rows, strict=True):
+            if where(entry.sequence):
+                row.fill_(math.nan)
+        return logits
+
+    engine.runner.run = poisoned
+
+
+def assert_fails(engine, sequence, where):
+    """Assert that a choice ends with an error, and frees all pages, if the model fails for some sequences."""
+    poison(engine, where)
+    engine.add(sequence)
+    outputs = [output for _ in range(50) for output in engine.step()]
+    assert {type(output.error) for output in outputs} == {GenerationFailed}
+    assert not engine.has_work
+    assert engine.pool.num_free == engine.pool.num_usable
 
 
 def text_of(output):

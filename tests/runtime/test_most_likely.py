@@ -7,10 +7,9 @@ import time
 
 import pytest
 import toy_model
-from selected import distribution, run, selected, selected_sequence
+from selected import assert_fails, distribution, run, selected, selected_sequence
 
 from compiler import compile_schema, compile_toolset
-from runtime.errors import GenerationFailed
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
@@ -42,16 +41,8 @@ class RandomModel(toy_model.ToyModel):
         ids = [*f'"{word}"'.encode(), toy_model.STOP]
         return sum(math.log(self.next_probabilities(ids[:at])[i]) for at, i in enumerate(ids))
 
-    def run(self, batch):
-        logits = super().run(batch)
-        for row, entry in zip(logits, batch.rows, strict=True):
-            prompt = len(entry.sequence.prompt_ids)
-            row.fill_(-math.inf)
-            for token_id, p in self.next_probabilities(
-                entry.sequence.token_ids[prompt : entry.position + 1]
-            ).items():
-                row[token_id] = math.log(p)
-        return logits
+    def next_logits(self, output):
+        return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
 
 
 def search(size, seed=1, **options):
@@ -160,19 +151,11 @@ class CallingModel(toy_model.ToyModel):
 
     BEGINNING = b"<tool_call>"
 
-    def run(self, batch):
-        logits = super().run(batch)
-        for row, entry in zip(logits, batch.rows, strict=True):
-            prompt = len(entry.sequence.prompt_ids)
-            output = bytes(i % 256 for i in entry.sequence.token_ids[prompt : entry.position + 1])
-            row.fill_(-math.inf)
-            if len(output) < len(self.BEGINNING) - 1:
-                row[self.BEGINNING[len(output)]] = 0.0
-                continue
-            row[ord("z")], row[ord("y")], row[toy_model.STOP] = -1.0, -2.0, -1.5
-            if output == self.BEGINNING[:-1]:
-                row[ord(">")] = 0.0
-        return logits
+    def next_logits(self, output):
+        if len(output) < len(self.BEGINNING) - 1:
+            return {self.BEGINNING[len(output)]: 0.0}
+        others = {ord("z"): -1.0, ord("y"): -2.0, toy_model.STOP: -1.5}
+        return {ord(">"): 0.0, **others} if bytes(output) == self.BEGINNING[:-1] else others
 
 
 def test_no_output_is_written_twice_after_a_token_that_does_not_fit_the_budget():
@@ -243,17 +226,9 @@ UNLIKELY = {
 class UnlikelyModel(toy_model.ToyModel):
     """A model that hardly ever writes a word of the grammar."""
 
-    def run(self, batch):
-        logits = super().run(batch)
-        for row, entry in zip(logits, batch.rows, strict=True):
-            prompt = len(entry.sequence.prompt_ids)
-            output = bytes(i % 256 for i in entry.sequence.token_ids[prompt : entry.position + 1])
-            row.fill_(-math.inf)
-            for letter, value in UNLIKELY.get(output.decode(), {}).items():
-                row[ord(letter)] = value
-            if output.decode() not in UNLIKELY:
-                row[toy_model.STOP] = 0.0
-        return logits
+    def next_logits(self, output):
+        named = UNLIKELY.get(bytes(output).decode())
+        return {toy_model.STOP: 0.0} if named is None else {ord(name): value for name, value in named.items()}
 
 
 @pytest.mark.parametrize("jumps", [True, False])
@@ -275,21 +250,7 @@ def test_truncation_does_not_keep_the_best_output_from_being_found():
 def test_a_branch_that_fails_ends_its_choice():
     engine = toy_model.toy_engine()
     sequence = search(4)
-    compute = engine.runner.run
-
-    def poisoned(batch):
-        logits = compute(batch)
-        for row, entry in zip(logits, batch.rows, strict=True):
-            if entry.sequence is not sequence:
-                row.fill_(math.nan)
-        return logits
-
-    engine.runner.run = poisoned
-    engine.add(sequence)
-    outputs = [output for _ in range(50) for output in engine.step()]
-    assert {type(output.error) for output in outputs} == {GenerationFailed}
-    assert not engine.has_work
-    assert engine.pool.num_free == engine.pool.num_usable
+    assert_fails(engine, sequence, where=lambda other: other is not sequence)
 
 
 def test_the_token_of_a_branch_is_told_in_the_same_detail():

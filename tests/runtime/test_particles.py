@@ -6,11 +6,10 @@ import pytest
 import toy_model
 from hypothesis import given
 from hypothesis import strategies as st
-from selected import distribution, run, selected, selected_sequence, text_of
+from selected import assert_fails, distribution, run, selected, selected_sequence, text_of
 
 from runtime.decoding.members import weight_shares
 from runtime.decoding.particles import systematic_copies
-from runtime.errors import GenerationFailed
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Sequence
 from runtime.selection import Selection
@@ -128,21 +127,7 @@ def test_a_copied_page_has_what_the_other_had(make_engine, without_copies):
 def test_a_particle_that_fails_ends_its_choice():
     engine = toy_model.toy_engine()
     broken = selected_sequence(particles(4), 1)
-    compute = engine.runner.run
-
-    def poisoned(batch):
-        logits = compute(batch)
-        for row, entry in zip(logits, batch.rows, strict=True):
-            if entry.sequence is not broken and entry.sequence.num_output > 1:
-                row.fill_(math.nan)
-        return logits
-
-    engine.runner.run = poisoned
-    engine.add(broken)
-    outputs = [output for _ in range(50) for output in engine.step()]
-    assert {type(output.error) for output in outputs} == {GenerationFailed}
-    assert not engine.has_work
-    assert engine.pool.num_free == engine.pool.num_usable
+    assert_fails(engine, broken, where=lambda other: other is not broken and other.num_output > 1)
 
 
 @given(

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 import toy_model
-from selected import HESITANT, distribution, run, selected, selected_sequence, text_of
+from selected import HESITANT, distribution, poison, run, selected, selected_sequence, text_of
 
 from compiler import compile_schema
 from runtime.decoding.members import DECISIONS, SELECTION
@@ -221,16 +221,7 @@ def test_draws_that_are_not_selected_let_go_of_their_matchers():
 def test_a_draw_that_fails_ends_its_choice_and_no_other():
     engine = toy_model.toy_engine()
     healthy, broken = (selected_sequence(Selection("accept", 8), seed) for seed in (1, HESITANT))
-    compute = engine.runner.run
-
-    def poisoned(batch):
-        logits = compute(batch)
-        for row, entry in zip(logits, batch.rows, strict=True):
-            if entry.sequence.first is broken and len(broken.population.members) > 1:
-                row.fill_(math.nan)
-        return logits
-
-    engine.runner.run = poisoned
+    poison(engine, lambda other: other.first is broken and len(broken.population.members) > 1)
     engine.add(healthy)
     engine.add(broken)
     outputs = [output for _ in range(200) for output in engine.step()]
