@@ -34,6 +34,8 @@ class ModelCard:
     """How its tokens are sampled, in all that a request leaves unsaid."""
     applies_guards: bool = True
     """Whether its engine applies guards. Otherwise the gateway refuses tokens that a guard forbids."""
+    selects: bool = True
+    """Whether its engine selects answers itself. Otherwise `accept` has no effect at temperature 0."""
 
     @property
     def vocabulary(self) -> Vocabulary:

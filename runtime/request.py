@@ -180,15 +180,13 @@ class GenerationRequest:
         """The characters of all data URLs, once per choice: each choice is a request to an engine."""
         return self.num_choices * sum(len(image.url) for image in self.images)
 
-    def can_select(self, selection: Selection) -> bool:
-        """Whether this selection could change the answer; some cannot if the request is greedy."""
-        return self.constraint is not None and not (selection.needs_chance and self.sampling.is_greedy)
-
     @property
     def strategy(self) -> SelectionStrategy | None:
         """How the request wants its answer selected; None if it does not say or nothing can be selected."""
         selection = self.selection
-        return selection.strategy if selection and selection.size > 1 and self.can_select(selection) else None
+        return (
+            selection.strategy if selection and selection.size > 1 and self.constraint is not None else None
+        )
 
     @property
     def num_answers_per_choice(self) -> int:
@@ -201,15 +199,16 @@ class GenerationRequest:
         The default does not apply to streamed answers, to requests with stop strings, to requests for details
         of tokens, of which an answer that is given up has as many, and to requests whose choices would need
         more sequences than a client may have. Nor does it where tokens are penalised, as each forced one is
-        computed in a step of its own then. At temperature 0, only drafts apply.
+        computed in a step of its own then; nor are particles the default at temperature 0, where they search
+        for the most likely output, which may be a short one.
         """
         if self.selection is not None:
-            return self.selection if self.can_select(self.selection) else Selection()
+            return self.selection if self.constraint is not None else Selection()
         is_too_many = default.num_together * self.num_choices > max_choices
         is_out_of_place = self.is_streamed or bool(self.stop) or is_too_many
         is_out_of_place |= self.is_inspected or self.num_logprobs is not None
-        if default.strategy != "draft":
-            is_out_of_place |= self.sampling.is_greedy or self.sampling.penalises
+        is_out_of_place |= default.strategy != "draft" and self.sampling.penalises
+        is_out_of_place |= default.strategy == "particles" and self.sampling.is_greedy
         return default if self.constraint is not None and not is_out_of_place else Selection()
 
 

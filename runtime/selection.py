@@ -13,17 +13,13 @@ class Selection:
     """How an answer is selected from at most `size` sequences; 1 leaves no choice.
 
     `accept` and `particles` are populations of the engine (`runtime.decoding.population`). `draft`, and
-    `accept` where the engine has none, are requests one after another (`runtime.drafting`). At temperature 0,
-    `particles` stands for a search for the most likely output.
+    `accept` where the engine has none, are requests one after another (`runtime.drafting`). At temperature 0
+    there is nothing to draw: in the engine, `accept` and `particles` are searches for the best output
+    (`runtime.decoding.best_first`).
     """
 
     strategy: SelectionStrategy = "accept"
     size: int = 1
-
-    @property
-    def needs_chance(self) -> bool:
-        """Whether it is of no use at temperature 0: an exact draw is the model's best output there."""
-        return self.strategy == "accept"
 
     @property
     def num_together(self) -> int:

@@ -147,9 +147,10 @@ def without_effect(turn: Turn, model: ModelCard, lookup: GrammarLookup | None) -
     """The fields of a turn that have no effect with this model or together with a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
-    selection, is_greedy = turn.selection, sampling_of(turn, model).is_greedy
-    if selection and (lookup is None or (selection.needs_chance and is_greedy)):
-        yield f"callgate.{selection.strategy}"
+    if turn.selection:
+        repeats = turn.selection.strategy == "accept" and sampling_of(turn, model).is_greedy
+        if lookup is None or (repeats and not model.selects):
+            yield f"callgate.{turn.selection.strategy}"
     if turn.key_order and lookup is None:
         yield "callgate.key_order"
     if lookup is not None:

@@ -36,7 +36,7 @@ class OneAfterAnother(Population):
 def log_weight(sequence: Sequence) -> float:
     """The logarithm of a member's weight; minus infinity if the budget closer completed it."""
     weight = weight_of(sequence)
-    return -math.inf if sequence.closed_by is not None else weight.log_product + weight.log_resampled
+    return -math.inf if sequence.closed_by is not None else weight.log_product + weight.log_added
 
 
 def log_likelihood(sequence: Sequence) -> float:

@@ -80,7 +80,7 @@ class Particles(Population):
                 self._drop(before[index], host)
                 self.members[index] = self._copy(before[parents.pop()], seeds[index], host)
         for member in dict.fromkeys(self.members):
-            weight_of(member).log_resampled += log_mean - log_weight(member)
+            weight_of(member).log_added += log_mean - log_weight(member)
 
     def _drop(self, member: Sequence, host: PopulationHost) -> None:
         host.drop(member)

@@ -7,10 +7,10 @@ holds their tokens back and calls `advance` after every step, until the populati
 
 `RejectionSampling`, which requests call `accept`, draws one sequence after another, until one is accepted.
 `Particles` draws several together, and continues those with the largest weights. At temperature 0, a request
-wants the model's best output and not a draw: `MostLikely` looks for the one that is the most likely.
+wants the model's best output and not a draw: searches replace both (`runtime.decoding.best_first`).
 """
 
-from runtime.decoding.most_likely import MostLikely
+from runtime.decoding.best_first import MostFaithful, MostLikely
 from runtime.decoding.particles import Particles
 from runtime.decoding.rejection_sampling import RejectionSampling
 from runtime.scheduling.sequence import MakeMember, Population, Sequence
@@ -21,6 +21,9 @@ def population_of(first: Sequence, selection: Selection, make_member: MakeMember
     """The population that begins with a sequence; None if that is the only one."""
     if selection.size == 1:
         return None
+    kind: type[Population]
     if selection.strategy == "accept":
-        return RejectionSampling(first, selection.size, make_member)
-    return (MostLikely if first.sampling.is_greedy else Particles)(first, selection.size, make_member)
+        kind = MostFaithful if first.sampling.is_greedy else RejectionSampling
+    else:
+        kind = MostLikely if first.sampling.is_greedy else Particles
+    return kind(first, selection.size, make_member)

@@ -108,12 +108,20 @@ def record_runners_up(
 
     `probabilities` is [len(sequences), num_columns]. Of equally probable tokens, those with lower ids count.
     """
-    for row, sequence, token in zip(probabilities, sequences, tokens, strict=True):
-        if not sequence.num_runners_up or token is None:
-            continue
-        ids = _most_probable(row[None], min(sequence.num_runners_up + 1, len(row)))[0]
-        pairs = zip(ids.tolist(), row[ids].log().tolist(), strict=True)
-        others = [(i, value) for i, value in pairs if i != token.token_id and value > -math.inf]
+    searching = [
+        (row, sequence, token.token_id)
+        for row, (sequence, token) in enumerate(zip(sequences, tokens, strict=True))
+        if sequence.num_runners_up and token is not None
+    ]
+    if not searching:
+        return
+    rows = probabilities[upload([row for row, _, _ in searching], probabilities.device, torch.long)]
+    number = max(sequence.num_runners_up for _, sequence, _ in searching) + 1
+    ids = _most_probable(rows, min(number, rows.shape[1]))
+    values = torch.cat([ids.double(), rows.gather(1, ids).double().log()], dim=1).tolist()
+    for (_, sequence, token_id), value in zip(searching, values, strict=True):
+        pairs = zip(map(int, value), value[len(value) // 2 :], strict=False)
+        others = [(i, logprob) for i, logprob in pairs if i != token_id and logprob > -math.inf]
         sequence.runners_up = tuple(others[: sequence.num_runners_up])
 
 

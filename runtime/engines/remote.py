@@ -205,7 +205,9 @@ class RemoteRuntime:
         )
         self._drafting = Drafting(self._generate, self._token_bytes, {"draft", "accept"})
         self._answers: dict[str, _Answer] = {}
-        self._card = loaded.card(loaded.context_length, applies_guards=self._grammars.applies_guards)
+        self._card = replace(
+            loaded.card(loaded.context_length), applies_guards=self._grammars.applies_guards, selects=False
+        )
 
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines; each takes requests once it has passed the canary."""

@@ -37,8 +37,8 @@ class Weight:
     """The allowed mass of the step that is being sampled."""
     drawn_probability: float = 1.0
     """The probability of the step's token among the allowed ones."""
-    log_resampled: float = 0.0
-    """What resampling has added to `log_product` (`runtime.decoding.particles`)."""
+    log_added: float = 0.0
+    """What its population has added to `log_product`, by resampling or for another token than the best."""
     log_likelihood: float = 0.0
     """The logarithm of the product of all `q`: how likely the output is for the model."""
     is_raised: bool = False

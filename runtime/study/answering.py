@@ -17,7 +17,6 @@ from runtime.jump_forward import JumpForward
 from runtime.request import Message, Sampling
 from runtime.scheduling.sequence import Sequence
 from runtime.scheduling.weights import Weight
-from runtime.selection import Selection
 from runtime.settings import EngineSettings
 from runtime.study.best_of import BestOf
 from runtime.study.judging import Judgement, judge
@@ -107,8 +106,6 @@ class AskedQuestion:
     def _first(self, prompt: list[int], attempt: int, draft: Draft | None) -> Sequence:
         """The sequence that an attempt begins with; of a population, if its answer is selected."""
         selection, num_compared = self.strategy.selection, self.strategy.num_compared
-        if selection.needs_chance and not self.temperature:
-            selection = Selection()
         is_weighed = max(selection.size, num_compared) > 1
         seed = self.number + attempt * ATTEMPT_SEEDS
 

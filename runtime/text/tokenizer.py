@@ -43,7 +43,7 @@ class LoadedTokenizer:
         """The vocabulary of its tokenizer."""
         return self.prepared.vocabulary
 
-    def card(self, context_length: int, *, applies_guards: bool = True) -> ModelCard:
+    def card(self, context_length: int) -> ModelCard:
         """The card of a runtime that serves the model with this context length, in tokens."""
         return ModelCard(
             self.model_id,
@@ -52,7 +52,6 @@ class LoadedTokenizer:
             context_length,
             template_variables(self.tokenizer.chat_template),
             sampling=self.sampling,
-            applies_guards=applies_guards,
         )
 
 

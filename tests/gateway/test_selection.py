@@ -76,10 +76,20 @@ async def test_a_request_that_does_not_say_leaves_it_to_the_engine(client, runti
     assert answer["callgate"]["selections"] == []
 
 
-@pytest.mark.parametrize("options", [{}, {"tools": [WEATHER], "temperature": 0}])
-async def test_without_effect_it_is_named_as_ignored(client, options):
+@pytest.mark.parametrize(
+    ("options", "selects", "is_ignored"),
+    [
+        ({}, True, True),
+        ({"tools": [WEATHER], "temperature": 0}, False, True),
+        ({"tools": [WEATHER], "temperature": 0}, True, False),
+        ({"tools": [WEATHER], "temperature": 1}, False, False),
+    ],
+)
+async def test_without_effect_it_is_named_as_ignored(client, runtime, options, selects, is_ignored):
+    runtime.card = replace(runtime.card, selects=selects)
     response = await client.post("/v1/chat/completions", json=body(callgate={"accept": 2}, **options))
-    assert response.headers["x-callgate-ignored"] == "callgate.accept"
+    assert response.status_code == 200
+    assert (response.headers.get("x-callgate-ignored") == "callgate.accept") is is_ignored
 
 
 @pytest.mark.parametrize("size", [0, 17, "many", 2.5])

@@ -14,6 +14,7 @@ from runtime.request import Sampling
 from runtime.selection import Selection
 
 ACCEPT = Selection("accept", 3)
+PARTICLES = Selection("particles", 3)
 
 
 @pytest.mark.parametrize("jump_forward", [True, False])
@@ -88,7 +89,7 @@ async def test_the_default_is_for_answers_that_are_not_streamed(make_runtime):
     assert (await selection()).strategy == "accept"
     assert await selection(is_streamed=True) is None
     assert await selection(stop=("x",)) is None
-    assert await selection(temperature=0.0) is None
+    assert (await selection(temperature=0.0)).strategy == "accept"
     assert await selection(selection=Selection("accept", 1)) is None
 
 
@@ -135,7 +136,8 @@ async def test_more_particles_than_may_wait_are_refused(make_runtime):
         ({"is_inspected": True}, False),
         ({"is_streamed": True}, False),
         ({"stop": ("x",)}, False),
-        ({"sampling": Sampling(temperature=0)}, False),
+        ({"sampling": Sampling(temperature=0)}, True),
+        ({"sampling": Sampling(temperature=0, presence_penalty=1)}, False),
         ({"sampling": Sampling(repetition_penalty=1.05)}, False),
         ({"sampling": Sampling(top_p=0.9, top_k=20)}, True),
     ],
@@ -144,3 +146,4 @@ async def test_where_the_default_applies(runtime, changed, applies):
     asked = replace(request(constraint=await linked(runtime, "required")), selection=None, **changed)
     assert (asked.selection_or(ACCEPT, 8) is ACCEPT) is applies
     assert asked.selection_or(Selection("particles", 16), 8) == Selection()
+    assert (asked.selection_or(PARTICLES, 8) is PARTICLES) is (applies and not asked.sampling.is_greedy)

@@ -1,9 +1,10 @@
-"""Particles at temperature 0: a search for the model's most likely valid output."""
+"""Accept and particles at temperature 0: searches for the best valid output."""
 
 import itertools
 import math
 import random
 import time
+from collections import defaultdict
 
 import pytest
 import toy_model
@@ -19,6 +20,20 @@ from toolspecs.tool import Tool
 LETTERS = "abc"
 WORDS = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product(LETTERS, repeat=length)]
 GRAMMAR = compile_schema({"enum": WORDS})
+
+
+def ids_of(word):
+    return [*f'"{word}"'.encode(), toy_model.STOP]
+
+
+NEXT_IDS = defaultdict(set)
+"""The token ids that may follow the beginning of a word in quotes."""
+for each in WORDS:
+    for at, token_id in enumerate(ids_of(each)):
+        NEXT_IDS[tuple(ids_of(each)[:at])].add(token_id)
+
+SCORES = {"particles": "log_probability", "accept": "log_faithfulness"}
+"""What each strategy looks for, as methods of `RandomModel`."""
 
 
 class RandomModel(toy_model.ToyModel):
@@ -38,27 +53,43 @@ class RandomModel(toy_model.ToyModel):
         return {i: weight / sum(weights) for i, weight in zip(ids, weights, strict=True)}
 
     def log_probability(self, word):
-        ids = [*f'"{word}"'.encode(), toy_model.STOP]
+        """The logarithm of the model's probability of a word in quotes."""
+        ids = ids_of(word)
         return sum(math.log(self.next_probabilities(ids[:at])[i]) for at, i in enumerate(ids))
+
+    def log_faithfulness(self, word):
+        """The logarithm of the score that `MostFaithful` looks for, of a word in quotes."""
+        ids, total = ids_of(word), 0.0
+        for at, token_id in enumerate(ids):
+            probabilities = self.next_probabilities(ids[:at])
+            allowed = [probabilities[i] for i in NEXT_IDS[tuple(ids[:at])]]
+            total += math.log(sum(allowed)) + math.log(probabilities[token_id] / max(allowed))
+        return total
 
     def next_logits(self, output):
         return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
 
 
-def search(size, seed=1, **options):
-    return selected_sequence(Selection("particles", size), seed, temperature=0.0, **options)
+def search(size, seed=1, strategy="particles", **options):
+    return selected_sequence(Selection(strategy, size), seed, temperature=0.0, **options)
 
 
-def found(model_seed, size, **settings):
-    """The word that a search finds with a random model, and the model."""
+def text_of(sequence):
+    return bytes(i for i in sequence.output_ids if i != toy_model.STOP)
+
+
+def found(model_seed, size, strategy, **settings):
+    """The word that a search finds with a random model, and the scores of all words."""
     engine = toy_model.toy_engine(**settings)
     engine.runner = RandomModel(model_seed)
-    (output,) = run(engine, [search(size, grammar=GRAMMAR)]).values()
-    word = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode().strip('"')
-    assert output.sequence.weight.log_likelihood == pytest.approx(
-        engine.runner.log_probability(word), abs=1e-3
-    )
-    return word, output.sequence.selection, engine.runner
+    (output,) = run(engine, [search(size, strategy=strategy, grammar=GRAMMAR)]).values()
+    word = text_of(output.sequence).decode().strip('"')
+    scores = {each: getattr(engine.runner, SCORES[strategy])(each) for each in WORDS}
+    weight = output.sequence.weight
+    assert weight.log_likelihood == pytest.approx(engine.runner.log_probability(word), abs=1e-3)
+    if strategy == "accept":
+        assert weight.log_product + weight.log_added == pytest.approx(scores[word], abs=1e-3)
+    return word, output.sequence.selection, scores, engine.runner
 
 
 def test_the_most_likely_output_is_found_and_proven():
@@ -86,35 +117,120 @@ def greedy_word(model):
         word += letter
 
 
+@pytest.mark.parametrize("strategy", SCORES)
 @pytest.mark.parametrize("jumps", [True, False])
-def test_what_is_proven_is_the_best_of_all(jumps):
+def test_what_is_proven_is_the_best_of_all(jumps, strategy):
     num_proven = num_better = 0
     for seed in range(60):
-        word, stats, model = found(seed, 16, jumps=jumps)
-        likelihoods = {each: model.log_probability(each) for each in WORDS}
-        best, greedy = max(likelihoods.values()), likelihoods[greedy_word(model)]
-        assert likelihoods[word] >= greedy - 1e-6
+        word, stats, scores, model = found(seed, 16, strategy, jumps=jumps)
+        best, greedy = max(scores.values()), scores[greedy_word(model)]
+        assert scores[word] >= greedy - 1e-6
         assert stats.num_draws <= 16
-        assert not stats.is_exact or likelihoods[word] == pytest.approx(best, abs=1e-3)
+        assert not stats.is_exact or scores[word] == pytest.approx(best, abs=1e-3)
         num_proven += stats.is_exact
-        num_better += likelihoods[word] > greedy
+        num_better += scores[word] > greedy
     assert num_proven > 50
     assert num_better > 15
 
 
-def test_a_short_search_is_not_said_to_be_proven_if_it_is_not():
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_short_search_is_not_said_to_be_proven_if_it_is_not(strategy):
     for seed in range(60):
-        word, stats, model = found(seed, 2)
-        best = max(map(model.log_probability, WORDS))
+        word, stats, scores, _ = found(seed, 2, strategy)
         assert stats.num_draws <= 2
-        assert not stats.is_exact or model.log_probability(word) == pytest.approx(best, abs=1e-3)
+        assert not stats.is_exact or scores[word] == pytest.approx(max(scores.values()), abs=1e-3)
 
 
-def test_an_output_does_not_depend_on_its_company_or_on_memory():
+class LetterModel(toy_model.ToyModel):
+    """A model that ends a text at once with probability 0.2; else it writes one of many long ones."""
+
+    def next_probabilities(self, output):
+        written = bytes(i for i in output if i != toy_model.STOP)
+        if not output:
+            return {ord('"'): 1.0}
+        if len(written) == 1:
+            return {ord('"'): 0.2, **{ord(letter): 0.8 / 8 + (letter == "a") * 0.3 for letter in "abcdefgh"}}
+        if written.endswith(b'"'):
+            return {toy_model.STOP: 1.0}
+        if len(written) > 6:
+            return {ord('"'): 1.0}
+        return {ord(letter): 1 / 8 + (letter == "a") * 0.01 for letter in "abcdefgh"}
+
+    def next_logits(self, output):
+        return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
+
+
+@pytest.mark.parametrize(("strategy", "text"), [("accept", b'"aaaaaa"'), ("particles", b'""')])
+def test_a_long_text_is_not_given_up_for_a_short_one_unless_the_most_likely_is_wanted(strategy, text):
+    engine = toy_model.toy_engine()
+    engine.runner = LetterModel()
+    grammar = compile_schema({"type": "string"})
+    (output,) = run(engine, [search(16, strategy=strategy, grammar=grammar)]).values()
+    assert text_of(output.sequence) == text
+    assert output.sequence.selection.is_exact
+
+
+def test_where_nothing_is_masked_one_output_is_written():
+    engine = toy_model.toy_engine()
+    engine.runner = LetterModel()
+    sequence = search(16, strategy="accept", grammar=compile_schema({"type": "string"}))
+    run(engine, [sequence])
+    assert sequence.selection.num_draws == 1
+    assert sequence.selection.num_written_tokens == sequence.num_output
+
+
+class LostModel(toy_model.ToyModel):
+    """A model that begins a text with `a` or `b`, and would then go on as no grammar of letters allows.
+
+    After `a`, it does so at each of the next 40 letters, with the probability `lost`.
+    """
+
+    def __init__(self, lost, lost_b):
+        super().__init__()
+        self.lost = lost
+        self.lost_b = lost_b
+
+    def next_logits(self, output):
+        written = bytes(i for i in output if i != toy_model.STOP).decode()
+        if len(written) < 2:
+            return {ord('"'): 0.0} if not written else {ord("a"): math.log(0.6), ord("b"): math.log(0.4)}
+        if written.endswith('"'):
+            return {toy_model.STOP: 0.0}
+        if written[1] == "b":
+            return {ord('"'): math.log(1 - self.lost_b), ord("\n"): math.log(self.lost_b)}
+        following = ord("a") if len(written) < 41 else ord('"')
+        return {following: math.log(1 - self.lost), ord("\n"): math.log(self.lost)}
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_that_gets_ever_worse_is_left_for_a_branch(strategy):
+    engine = toy_model.toy_engine()
+    engine.runner = LostModel(0.9, 0.1)
+    grammar = compile_schema({"type": "string"})
+    (output,) = run(engine, [search(4, strategy=strategy, grammar=grammar, max_tokens=60)]).values()
+    assert text_of(output.sequence) == b'"b"'
+    assert output.sequence.selection.num_written_tokens < 15
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_that_was_left_goes_on_if_the_branches_are_worse(strategy):
+    engine = toy_model.toy_engine(num_pages=24)
+    engine.runner = LostModel(0.3, 0.99999999)
+    grammar = compile_schema({"type": "string"})
+    sequence = search(2, strategy=strategy, grammar=grammar, max_tokens=60)
+    (output,) = run(engine, [sequence]).values()
+    assert output.sequence is sequence
+    assert text_of(sequence) == b'"' + b"a" * 40 + b'"'
+    assert (sequence.selection.num_draws, sequence.selection.is_exact) == (2, True)
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_does_not_depend_on_its_company_or_on_memory(strategy):
     def words(**settings):
         engine = toy_model.toy_engine(**settings)
         engine.runner = RandomModel(7)
-        sequences = [search(8, seed, grammar=GRAMMAR, prompt=b"a prompt") for seed in range(6)]
+        sequences = [search(8, seed, strategy, grammar=GRAMMAR, prompt=b"a prompt") for seed in range(6)]
         sequences += [selected_sequence(Selection("accept", 4), 9, grammar=GRAMMAR, prompt=b"a prompt")]
         return [output.sequence.output_ids for output in run(engine, sequences).values()]
 
@@ -141,7 +257,7 @@ def test_a_branch_that_does_not_fit_the_budget_is_left():
             engine = toy_model.toy_engine()
             engine.runner = RandomModel(seed)
             (output,) = run(engine, [search(16, grammar=GRAMMAR, max_tokens=budget)]).values()
-            text = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode()
+            text = text_of(output.sequence).decode()
             assert text.strip('"') in WORDS
             assert len(text) - 2 <= longest
 

@@ -1,0 +1,245 @@
+"""Searches for the best valid output: best first, by branch and bound.
+
+At temperature 0, requests ask for the model's best output and not for a draw. The most probable token of each
+step need not lead to it.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+
+from runtime.decoding.members import OneAfterAnother, is_finished, log_likelihood, log_weight, weight_of
+from runtime.scheduling.sequence import MakeMember, PopulationHost, Sequence
+from runtime.scheduling.weights import MIN_MASS, Weight
+from runtime.selection import SelectionStrategy
+from runtime.written_token import SampledToken, other_token
+
+LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
+"""Tokens that are less likely than this may have the probability 0 in float32, and are not seen."""
+
+LOG_FAR = math.log(100)
+"""How much better a branch must be for the output that is being written to be left for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A place where an output could have branched off, or an output that was left before its end."""
+
+    log_score: float
+    """No output that goes on from here has a higher score."""
+    sequence: Sequence
+    """What is written so far; it is parked."""
+    token: SampledToken | None = None
+    """The token with which it branches off; None if it is an output that was left."""
+    stem: Sequence | None = None
+    """The output that it branches off from."""
+
+    def is_at(self, sequence: Sequence) -> bool:
+        """Whether it branches off where this sequence is now."""
+        return self.stem is sequence and self.sequence.num_copied == sequence.num_output
+
+
+class BestFirst(OneAfterAnother):
+    """Looks for the valid output with the highest score, which the subclasses define.
+
+    A score only falls as an output is written. The first sequence takes the best token at each step, and the
+    other likely ones are kept as *branches*. A branch whose score is no higher than that of the best whole
+    output cannot surpass it. The best of the others is written next, from there on with the best tokens
+    again. It is given up once it cannot surpass the best output. An output is also left, for a time, where a
+    branch is far better. When no branch is left, no valid output has a higher score: it is proven.
+
+    The probabilities are those of the whole distribution. `top_p`, `top_k` and `min_p` are for draws: they
+    would leave out tokens that valid outputs need.
+
+    At most `size` outputs are begun, so no more branches are kept than may still be begun. The search ends
+    early once half of the request's time has passed, or `MAX_BUDGETS` whole budgets are written: then the
+    best whole output is selected.
+    """
+
+    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
+        super().__init__(first, make_member)
+        self._num_left = size - 1
+        """How many more outputs may be begun."""
+        self._current = first
+        """The output that is written now."""
+        self._best: Sequence | None = None
+        """The whole output with the highest score."""
+        self._branches: list[_Branch] = []
+        self._passed_over = -math.inf
+        """The largest logarithm of a score that was not looked for."""
+        first.sampling = replace(first.sampling, top_p=1.0, top_k=None, min_p=0.0)
+        first.num_runners_up = size
+
+    @abstractmethod
+    def _log_score(self, output: Sequence) -> float:
+        """The logarithm of the score so far; minus infinity if the budget closer completes the output."""
+
+    @abstractmethod
+    def _log_scale(self, weight: Weight) -> float:
+        """The logarithm of what a token's probability is divided by, in the step that is being sampled."""
+
+    def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
+        """Keep the branches of a step, of which a member writes the best token next.
+
+        Where that did not fit the budget, the step is sampled again, and its branches are replaced.
+        """
+        for branch in [b for b in self._branches if b.is_at(sequence)]:
+            self._remove(branch, host)
+        weight = weight_of(sequence)
+        log_allowed = math.log(max(weight.allowed_mass, MIN_MASS))
+        log_score = self._log_score(sequence) + log_allowed - self._log_scale(weight)
+        runners_up, sequence.runners_up = sequence.runners_up, ()
+        for token_id, logprob in runners_up:
+            if self._makes_room(log_score + logprob, host):
+                twin = host.set_aside(sequence, sequence.seed)
+                weight_of(twin).log_added += logprob - math.log(weight.drawn_probability)
+                weight_of(twin).drawn_probability = math.exp(logprob)
+                self._add_copy(twin, sequence)
+                chosen = other_token(token, token_id, logprob, weight.allowed_mass)
+                self._branches.append(_Branch(log_score + logprob, twin, chosen, sequence))
+        # There may be more, which are at most as likely as the last.
+        has_all = len(runners_up) < sequence.num_runners_up
+        self._pass_over(log_score + (LOG_LEAST if has_all else runners_up[-1][1]))
+
+    def advance(self, host: PopulationHost) -> Sequence | None:
+        """Write on, or leave an output for a better branch; select the best output once there is none."""
+        current = self._current
+        if is_finished(current):
+            self._best = current if self._best is None else max(self._best, current, key=self._log_score)
+        elif not self._may_win(current) or self._has_to_end():
+            if self._may_win(current):
+                self._pass_over(self._log_score(current))
+            host.drop(current)
+            current.release()
+        elif self._is_best_to_write(current):
+            return None
+        else:
+            host.park(current)
+            self._branches.append(_Branch(self._log_score(current), current))
+        for branch in [branch for branch in self._branches if branch.log_score <= self._to_surpass]:
+            self._forget(branch, host)
+        following = max(self._open_branches(), key=_log_score_of, default=None)
+        if following is None or self._has_to_end():
+            assert self._best is not None, "the first output is only left for another"
+            return self._select(self._best, self._num_begun, is_exact=self._is_proven(self._best))
+        self._write(following, host)
+        return None
+
+    @property
+    def _to_surpass(self) -> float:
+        """The logarithm of the best whole output's score."""
+        return -math.inf if self._best is None else self._log_score(self._best)
+
+    def _has_to_end(self) -> bool:
+        return self._best is not None and self._is_late()
+
+    def _may_win(self, output: Sequence) -> bool:
+        """Whether an output that is being written may become the best.
+
+        A branch has written nothing if its first token did not fit the budget.
+        """
+        if output is self.first and self._best is None:
+            return True
+        return self._log_score(output) > self._to_surpass and output.num_written > 0
+
+    def _is_best_to_write(self, output: Sequence) -> bool:
+        """Whether no branch is far better than an output; what the budget closer completes is soon done."""
+        if output.closed_by is not None or self._is_late():
+            return True
+        return all(b.log_score <= self._log_score(output) + LOG_FAR for b in self._open_branches())
+
+    def _open_branches(self) -> Iterable[_Branch]:
+        """The branches that may be written."""
+        return (b for b in self._branches if self._num_left or b.token is None)
+
+    def _is_proven(self, best: Sequence) -> bool:
+        """Whether no valid output has a higher score than the best, which must be known for that."""
+        is_left = bool(self._branches) or self._passed_over > self._to_surpass
+        return not is_left and not weight_of(best).is_raised
+
+    def _write(self, branch: _Branch, host: PopulationHost) -> None:
+        """Write an output that branches off, or go on with one that was left."""
+        self._branches.remove(branch)
+        self._current = branch.sequence
+        if branch.token is None:
+            host.resume(branch.sequence)
+        else:
+            self._num_left -= 1
+            self._num_begun += 1
+            host.resume_with(branch.sequence, branch.token)
+
+    def _makes_room(self, log_score: float, host: PopulationHost) -> bool:
+        """Whether a branch of this score is kept; the one with the lowest score is forgotten for it."""
+        if log_score <= self._to_surpass:
+            return False
+        unbegun = [branch for branch in self._branches if branch.token is not None]
+        if len(unbegun) < self._num_left:
+            return True
+        least = min(unbegun, key=_log_score_of, default=None)
+        if least is None or log_score <= least.log_score:
+            self._pass_over(log_score)
+            return False
+        self._forget(least, host)
+        return True
+
+    def _pass_over(self, log_score: float) -> None:
+        """Note that an output of at most this score is not looked for."""
+        self._passed_over = max(self._passed_over, log_score)
+
+    def _forget(self, branch: _Branch, host: PopulationHost) -> None:
+        self._pass_over(branch.log_score)
+        self._remove(branch, host)
+
+    def _remove(self, branch: _Branch, host: PopulationHost) -> None:
+        self._branches.remove(branch)
+        if branch.token is not None:
+            self.members.remove(branch.sequence)
+            del self._written[branch.sequence]
+        host.drop(branch.sequence)
+        branch.sequence.release()
+
+
+class MostFaithful(BestFirst):
+    """Looks for the output that is closest to what the model would write without a mask.
+
+    Without one, the model writes its most probable token at each step. A mask does the same among the tokens
+    that it allows. That may lead to where it takes nearly all of the probability, and the model has to write
+    what it never would. So the score is the product, over an output's tokens, of the step's allowed mass
+    (`runtime.scheduling.weights`) and of
+
+        the token's probability / the probability of the most probable token that is allowed.
+
+    The first factor is what the mask has taken, the second what was given up to get around that. An output of
+    which nothing is masked has the score 1 if it has the most probable tokens, however long it is.
+    """
+
+    strategy: SelectionStrategy = "accept"
+
+    def _log_score(self, output: Sequence) -> float:
+        return log_weight(output)
+
+    def _log_scale(self, weight: Weight) -> float:
+        return math.log(weight.drawn_probability)
+
+
+class MostLikely(BestFirst):
+    """Looks for the most likely output; the score is the likelihood.
+
+    The likelihood of a long text is tiny, as there are many of its kind. So where a text may be short or
+    empty, it often is.
+    """
+
+    strategy: SelectionStrategy = "particles"
+
+    def _log_score(self, output: Sequence) -> float:
+        return log_likelihood(output)
+
+    def _log_scale(self, weight: Weight) -> float:  # noqa: ARG002 - a likelihood is not divided
+        return 0.0
+
+
+def _log_score_of(branch: _Branch) -> float:
+    return branch.log_score
