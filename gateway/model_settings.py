@@ -185,9 +185,9 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         Annotated[int, Meta(ge=1, le=MAX_SELECTION)] | None,
         Meta(
             description="Most answers that are drawn until one is accepted, so that answers are distributed"
-            " as the model's own. Applies above temperature 0 to answers that are not streamed, unless the"
-            " request says how many; 1 is plain masking. By default 8 with the embedded engine and 1 with"
-            " others, which cannot share what answers have in common.",
+            " as the model's own; at temperature 0, most that a search for the best one begins. Applies to"
+            " answers that are not streamed, unless the request says how many; 1 is plain masking. By default"
+            " 8 with the embedded engine and 1 with others, which cannot share what answers have in common.",
         ),
     ] = None
     particles: Annotated[
@@ -195,7 +195,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         Meta(
             ge=1,
             le=MAX_SELECTION,
-            description="Answers that are drawn together for the same purpose as `accept`, instead of it.",
+            description="Answers that are drawn together for the same purpose as `accept`, instead of it."
+            " Applies above temperature 0.",
         ),
     ] = 1
     draft: Annotated[

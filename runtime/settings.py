@@ -50,7 +50,7 @@ class EngineSettings:
     cuda_graphs: bool = True
     """A GPU replays small batches as CUDA graphs, instead of launching each kernel."""
     selection: Selection = field(default_factory=Selection)
-    """Applies to requests that set none, are not streamed, and have a temperature above 0."""
+    """Applies to requests that set none, and where `GenerationRequest.selection_or` says."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

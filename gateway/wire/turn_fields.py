@@ -38,9 +38,9 @@ class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     `key_order` applies to all tools and to a response format's schema.
 
-    `accept` draws at most that many answers until one is accepted; `particles` draws that many together, and
-    at temperature 0 searches for the most likely answer; with `draft`, the model first writes without a mask.
-    1 or false is plain masking. `inspect` returns for every token how it came about, what the mask removed,
+    `accept` draws at most that many answers until one is accepted; `particles` draws that many together; at
+    temperature 0, both search for the best answer. With `draft`, the model first writes without a mask. 1 or
+    false is plain masking. `inspect` returns for every token how it came about, what the mask removed,
     and its place.
     """
 

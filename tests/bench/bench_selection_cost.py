@@ -1,9 +1,8 @@
 """What selected answers cost: tokens computed and seconds, by strategy, number of draws and clients, in one run.
 
-OMP_NUM_THREADS=1 PYTHONPATH=. python tests/bench/bench_selection_cost.py [QUESTIONS]
+OMP_NUM_THREADS=1 PYTHONPATH=. python tests/bench/bench_selection_cost.py [QUESTIONS [TEMPERATURE]]
 
-The tiny model answers held-out questions at temperature 1, with the same seeds in every row. Rows
-take turns question by question, so that load from elsewhere meets all of them alike.
+The tiny model answers held-out questions, at temperature 1 unless told, with the same seeds in every row. Rows take turns question by question, so that load from elsewhere meets all of them alike.
 """
 
 import asyncio
@@ -39,12 +38,12 @@ class Row:
     seconds: float = 0.0
 
 
-async def main(num_questions: int) -> None:
+async def main(num_questions: int, temperature: float) -> None:
     """Print a table."""
     settings = EngineSettings(num_threads=1, max_sequences=64, kv_bytes=256 * 2**20)
     runtime = EmbeddedRuntime.load(TINY_MODEL_FOLDER, settings, model_id="tiny")
     questions = list(held_out(num_questions))
-    await answer(runtime, questions[0], Selection(), 0)  # it also warms up
+    await answer(runtime, questions[0], Selection(), 0, temperature)  # it also warms up
     print("| draws | clients | tokens computed | seconds, median | seconds, p90 | answers a second |")
     print("|---|--:|--:|--:|--:|--:|")
     for num_clients in NUM_CLIENTS:
@@ -52,20 +51,27 @@ async def main(num_questions: int) -> None:
         for start in range(0, len(questions), num_clients):
             group = questions[start : start + num_clients]
             for question in group:
-                await answer(runtime, question, Selection(), 0)  # its prompt is in the cache, for every row
+                await answer(
+                    runtime, question, Selection(), 0, temperature
+                )  # its prompt is in the cache, for every row
             for name, selection in ROWS.items():
-                await ask(runtime, group, selection, start, rows[name])
+                await ask(runtime, group, selection, start, temperature, rows[name])
         for name, row in rows.items():
             print(line(name, num_clients, row))
     await runtime.close()
 
 
 async def ask(
-    runtime: EmbeddedRuntime, group: Sequence[Question], selection: Selection, start: int, row: Row
+    runtime: EmbeddedRuntime,
+    group: Sequence[Question],
+    selection: Selection,
+    start: int,
+    temperature: float,
+    row: Row,
 ) -> None:
     """Have one client for each question of a group ask it, all at the same time."""
     begun = time.perf_counter()
-    asked = [answer(runtime, question, selection, start + i) for i, question in enumerate(group)]
+    asked = [answer(runtime, question, selection, start + i, temperature) for i, question in enumerate(group)]
     for seconds, num_computed in await asyncio.gather(*asked):
         row.latencies.append(seconds)
         row.num_computed.append(num_computed)
@@ -73,7 +79,7 @@ async def ask(
 
 
 async def answer(
-    runtime: EmbeddedRuntime, question: Question, selection: Selection, seed: int
+    runtime: EmbeddedRuntime, question: Question, selection: Selection, seed: int, temperature: float
 ) -> tuple[float, int]:
     """The seconds of one answer, and the tokens that were computed for it."""
     (card,) = await runtime.models()
@@ -84,7 +90,7 @@ async def answer(
         question.messages,
         tools=question.tools,
         constraint=linked,
-        sampling=Sampling(temperature=1.0, seed=seed),
+        sampling=Sampling(temperature=temperature, seed=seed),
         max_tokens=256,
         selection=selection,
     )
@@ -110,4 +116,6 @@ def line(name: str, num_clients: int, row: Row) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 40))
+    arguments = sys.argv[1:]
+    number, temperature = (*arguments, *("40", "1")[len(arguments) :])
+    asyncio.run(main(int(number), float(temperature)))
