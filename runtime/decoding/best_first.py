@@ -18,7 +18,7 @@ from runtime.selection import SelectionStrategy
 from runtime.written_token import SampledToken, other_token
 
 LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
-"""Tokens that are less likely than this may have the probability 0 in float32, and are not seen."""
+"""Tokens that a model finds less likely than this may have the probability 0 in float32, and are not seen."""
 
 LOG_FAR = math.log(100)
 """How much better a branch must be for the output that is being written to be left for it."""
@@ -70,8 +70,16 @@ class BestFirst(OneAfterAnother):
         self._branches: list[_Branch] = []
         self._passed_over = -math.inf
         """The largest logarithm of a score that was not looked for."""
+        self._may_decide = False
+        """Whether the current output has sampled a token since the last decision, or time has run out."""
         first.sampling = replace(first.sampling, top_p=1.0, top_k=None, min_p=0.0)
         first.num_runners_up = size
+
+    def end_early(self) -> bool:
+        """See `Population.end_early`; outputs that were given up are finished too, but not whole."""
+        super().end_early()
+        self._may_decide = True
+        return self._best is not None
 
     @abstractmethod
     def _log_score(self, output: Sequence) -> float:
@@ -86,6 +94,7 @@ class BestFirst(OneAfterAnother):
 
         Where that did not fit the budget, the step is sampled again, and its branches are replaced.
         """
+        self._may_decide = True
         for branch in [b for b in self._branches if b.is_at(sequence)]:
             self._remove(branch, host)
         weight = weight_of(sequence)
@@ -100,15 +109,23 @@ class BestFirst(OneAfterAnother):
                 self._add_copy(twin, sequence)
                 chosen = other_token(token, token_id, logprob, weight.allowed_mass)
                 self._branches.append(_Branch(log_score + logprob, twin, chosen, sequence))
-        # There may be more, which are at most as likely as the last.
-        has_all = len(runners_up) < sequence.num_runners_up
-        self._pass_over(log_score + (LOG_LEAST if has_all else runners_up[-1][1]))
+        if len(runners_up) == sequence.num_runners_up:  # there may be more, at most as likely as the last
+            self._pass_over(log_score + runners_up[-1][1])
+        else:
+            self._pass_over(log_score - log_allowed + LOG_LEAST)
 
     def advance(self, host: PopulationHost) -> Sequence | None:
-        """Write on, or leave an output for a better branch; select the best output once there is none."""
+        """Write on, or leave an output for a better branch; select the best output once there is none.
+
+        Forced tokens are weighed as the model computes them, perhaps in several steps. So decisions wait for
+        the next sampled token: they must not depend on the size of these steps.
+        """
         current = self._current
+        may_decide, self._may_decide = self._may_decide, False
         if is_finished(current):
             self._best = current if self._best is None else max(self._best, current, key=self._log_score)
+        elif not may_decide:
+            return None
         elif not self._may_win(current) or self._has_to_end():
             if self._may_win(current):
                 self._pass_over(self._log_score(current))
@@ -152,8 +169,9 @@ class BestFirst(OneAfterAnother):
         return all(b.log_score <= self._log_score(output) + LOG_FAR for b in self._open_branches())
 
     def _open_branches(self) -> Iterable[_Branch]:
-        """The branches that may be written."""
-        return (b for b in self._branches if self._num_left or b.token is None)
+        """The branches that may be written; if it is late, only outputs that were begun."""
+        may_begin = self._num_left > 0 and not self._is_late()
+        return (b for b in self._branches if may_begin or b.token is None)
 
     def _is_proven(self, best: Sequence) -> bool:
         """Whether no valid output has a higher score than the best, which must be known for that."""

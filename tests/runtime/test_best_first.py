@@ -11,6 +11,7 @@ import toy_model
 from selected import assert_fails, distribution, run, selected, selected_sequence
 
 from compiler import compile_schema, compile_toolset
+from runtime.errors import DeadlineExceeded
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
@@ -225,6 +226,85 @@ def test_an_output_that_was_left_goes_on_if_the_branches_are_worse(strategy):
     assert engine.pool.num_free == engine.pool.num_usable
 
 
+class LongWindedModel(toy_model.ToyModel):
+    """A model that begins a text with `a`, and is then lost; after `b`, it never ends the text."""
+
+    BEGINNING = b'{"a": "'
+
+    def next_logits(self, output):
+        written = bytes(output)
+        if len(written) < len(self.BEGINNING):
+            return {self.BEGINNING[len(written)]: 0.0}
+        if len(written) == len(self.BEGINNING):
+            return {ord("a"): math.log(0.5), ord("b"): math.log(0.3), ord("c"): math.log(0.2)}
+        if written[len(self.BEGINNING)] == ord("b"):
+            return {ord("b"): 0.0}
+        return {ord("a"): math.log(0.1), ord("\n"): math.log(0.9)}
+
+
+LONG_ENDING = compile_schema(
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"const": "x" * 300}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+)
+"""The budget closer needs several steps to end it, so a branch that it ends is given up before its end."""
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_the_deadline_ends_a_choice_of_which_all_that_has_ended_was_given_up(strategy, monkeypatch):
+    """The engine waited forever for an answer, and computed nothing for anybody."""
+    engine = toy_model.toy_engine()
+    engine.runner = LongWindedModel()
+    deadline = time.monotonic() + 7200
+    first = search(3, strategy=strategy, grammar=LONG_ENDING, max_tokens=360, deadline=deadline)
+    engine.add(first)
+    while not any(member.finish_reason for member in first.population.members):
+        assert engine.step() == []
+    assert first.finish_reason is None
+    monkeypatch.setattr("runtime.engine.time.monotonic", lambda: deadline + 1)
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert [type(output.error) for output in outputs] == [DeadlineExceeded]
+    assert not engine.has_work
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_no_further_output_is_begun_when_it_is_late_even_if_none_is_whole(strategy, monkeypatch):
+    engine = toy_model.toy_engine()
+    engine.runner = LongWindedModel()
+    deadline = time.monotonic() + 7200
+    first = search(8, strategy=strategy, grammar=LONG_ENDING, max_tokens=360, deadline=deadline)
+    engine.add(first)
+    while first.status is not SequenceStatus.PARKED:
+        assert engine.step() == []
+    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: deadline - 1)
+    outputs = [output for _ in range(400) for output in engine.step()]
+    assert [(output.sequence, output.error) for output in outputs] == [(first, None)]
+    assert first.selection.num_draws == 2
+
+
+LONG_WORDS = [first + "abb" * 130 + last for first in LETTERS for last in LETTERS]
+"""Between the first and the last letter, more is forced than is written in one step."""
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_does_not_depend_on_the_steps_in_which_forced_tokens_are_computed(strategy):
+    grammar = compile_schema({"enum": LONG_WORDS})
+
+    def words(**settings):
+        engine = toy_model.toy_engine(**settings)
+        engine.runner = RandomModel(2)
+        sequences = [search(4, seed, strategy, grammar=grammar, max_tokens=400) for seed in range(2)]
+        return [output.sequence.output_ids for output in run(engine, sequences).values()]
+
+    together = words()
+    assert together[0] == together[1]
+    assert words(max_batch_tokens=16) == together
+
+
 @pytest.mark.parametrize("strategy", SCORES)
 def test_an_output_does_not_depend_on_its_company_or_on_memory(strategy):
     def words(**settings):
@@ -354,6 +434,24 @@ def test_what_counts_as_more_likely_than_it_is_proves_nothing(jumps):
     engine.runner = UnlikelyModel()
     (output,) = run(engine, [search(16, grammar=compile_schema({"enum": ["aa", "bb"]}))]).values()
     assert not output.sequence.selection.is_exact
+
+
+def test_a_token_that_is_too_unlikely_for_float32_is_no_proof():
+    """`b` has the probability 1e-46, which is more than that of `aaa`."""
+    engine = toy_model.toy_engine()
+    after = {
+        '"': {"a": 2e-18, "b": 1e-46, "x": 1.0},
+        '"a': {"a": 2e-19, "x": 1.0},
+        '"aa': {"a": 1e-19, "x": 1.0},
+    }
+    ending = {'"': 1.0, chr(toy_model.STOP): 1.0}
+    engine.runner.next_logits = lambda output: {
+        ord(name): math.log(p) for name, p in after.get(bytes(output).decode(), ending).items()
+    }
+    sequence = search(16, grammar=compile_schema({"enum": ["aaa", "b"]}))
+    run(engine, [sequence])
+    assert text_of(sequence) == b'"aaa"'
+    assert not sequence.selection.is_exact
 
 
 def test_truncation_does_not_keep_the_best_output_from_being_found():
