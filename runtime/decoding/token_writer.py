@@ -97,9 +97,12 @@ class TokenWriter:
         return FinishReason.LENGTH if sequence.remaining == 0 else None
 
     def _is_exhausted(self, sequence: Sequence) -> bool:
-        """Whether only a stop token may follow; it is sampled if a sequence is weighed, or time is short."""
-        may_ask = self._has_time() or sequence.remaining == 0
-        return sequence.weight is None and may_ask and self._masks.is_exhausted(sequence)
+        """Whether only a stop token may follow; it is sampled if a sequence is weighed, or time is short.
+
+        Unless there is no room for it: the output is complete without it.
+        """
+        may_ask = sequence.remaining == 0 or (sequence.weight is None and self._has_time())
+        return may_ask and self._masks.is_exhausted(sequence)
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the output parts that the matcher found in it."""

@@ -12,6 +12,7 @@ from selected import assert_fails, distribution, run, selected, selected_sequenc
 
 from compiler import compile_schema, compile_toolset
 from runtime.errors import DeadlineExceeded
+from runtime.events import FinishReason
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
@@ -340,6 +341,15 @@ def test_a_branch_that_does_not_fit_the_budget_is_left():
             text = text_of(output.sequence).decode()
             assert text.strip('"') in WORDS
             assert len(text) - 2 <= longest
+
+
+@pytest.mark.parametrize(("strategy", "temperature"), [("accept", 0.0), ("particles", 0.0), ("accept", 1.0)])
+def test_an_output_that_leaves_no_room_for_a_stop_token_is_complete(strategy, temperature):
+    """A plain mask needs none; a selected output was said to have been cut off."""
+    sequence = selected_sequence(Selection(strategy, 8), 1, temperature=temperature, max_tokens=4)
+    (output,) = run(toy_model.toy_engine(), [sequence]).values()
+    assert text_of(output.sequence).decode().strip('"') in toy_model.TEXTS
+    assert (output.sequence.finish_reason, output.sequence.closed_by) == (FinishReason.STOP, None)
 
 
 class CallingModel(toy_model.ToyModel):
