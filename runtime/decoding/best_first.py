@@ -20,6 +20,9 @@ from runtime.written_token import SampledToken, other_token
 LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
 """Tokens that a model finds less likely than this may have the probability 0 in float32, and are not seen."""
 
+LOG_FAITHFUL_SHARE = -math.log(4)
+"""An output that the model writes at least once in four times counts as likely, whatever is more faithful."""
+
 LOG_FAR = math.log(100)
 """How much better a branch must be for the output that is being written to be left for it."""
 
@@ -82,12 +85,19 @@ class BestFirst(OneAfterAnother):
         return self._best is not None
 
     @abstractmethod
+    def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:
+        """The logarithm of the score of an output."""
+
     def _log_score(self, output: Sequence) -> float:
         """The logarithm of the score so far; minus infinity if the budget closer completes the output."""
+        return self._combined(log_weight(output), log_likelihood(output))
 
-    @abstractmethod
-    def _log_scale(self, weight: Weight) -> float:
-        """The logarithm of what a token's probability is divided by, in the step that is being sampled."""
+    def _log_branch_score(self, sequence: Sequence, logprob: float) -> float:
+        """The same with one more token, whose log probability among the allowed ones this is."""
+        weight = weight_of(sequence)
+        log_allowed = math.log(max(weight.allowed_mass, MIN_MASS))
+        log_faithfulness = log_weight(sequence) + log_allowed + _log_loss(weight, logprob)
+        return self._combined(log_faithfulness, log_likelihood(sequence) + log_allowed + logprob)
 
     def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
         """Keep the branches of a step, of which a member writes the best token next.
@@ -98,21 +108,21 @@ class BestFirst(OneAfterAnother):
         for branch in [b for b in self._branches if b.is_at(sequence)]:
             self._remove(branch, host)
         weight = weight_of(sequence)
-        log_allowed = math.log(max(weight.allowed_mass, MIN_MASS))
-        log_score = self._log_score(sequence) + log_allowed - self._log_scale(weight)
         runners_up, sequence.runners_up = sequence.runners_up, ()
         for token_id, logprob in runners_up:
-            if self._makes_room(log_score + logprob, host):
+            log_score = self._log_branch_score(sequence, logprob)
+            if self._makes_room(log_score, host):
                 twin = host.set_aside(sequence, sequence.seed)
-                weight_of(twin).log_added += logprob - math.log(weight.drawn_probability)
+                weight_of(twin).log_added += _log_loss(weight, logprob)
                 weight_of(twin).drawn_probability = math.exp(logprob)
                 self._add_copy(twin, sequence)
                 chosen = other_token(token, token_id, logprob, weight.allowed_mass)
-                self._branches.append(_Branch(log_score + logprob, twin, chosen, sequence))
+                self._branches.append(_Branch(log_score, twin, chosen, sequence))
         if len(runners_up) == sequence.num_runners_up:  # there may be more, at most as likely as the last
-            self._pass_over(log_score + runners_up[-1][1])
+            log_most = runners_up[-1][1]
         else:
-            self._pass_over(log_score - log_allowed + LOG_LEAST)
+            log_most = LOG_LEAST - math.log(max(weight.allowed_mass, MIN_MASS))
+        self._pass_over(self._log_branch_score(sequence, log_most))
 
     def advance(self, host: PopulationHost) -> Sequence | None:
         """Write on, or leave an output for a better branch; select the best output once there is none.
@@ -220,27 +230,28 @@ class BestFirst(OneAfterAnother):
         branch.sequence.release()
 
 
-class MostFaithful(BestFirst):
-    """Looks for the output that is closest to what the model would write without a mask.
+class LikelyOrFaithful(BestFirst):
+    """Looks for a likely output, or else for the one that is closest to what the model writes without a mask.
 
-    Without one, the model writes its most probable token at each step. A mask does the same among the tokens
-    that it allows. That may lead to where it takes nearly all of the probability, and the model has to write
-    what it never would. So the score is the product, over an output's tokens, of the step's allowed mass
-    (`runtime.scheduling.weights`) and of
+    The score is the likelihood, or a quarter of the faithfulness if that is more (`LOG_FAITHFUL_SHARE`).
+
+    A plain mask takes the most probable token that it allows, wherever that leads: perhaps to where the mask
+    takes nearly all of the probability, and the model has to write what it never would. The *faithfulness* is
+    the product, over the tokens, of the step's allowed mass (`runtime.scheduling.weights`) and of
 
         the token's probability / the probability of the most probable token that is allowed.
 
     The first factor is what the mask has taken, the second what was given up to get around that. An output of
-    which nothing is masked has the score 1 if it has the most probable tokens, however long it is.
+    which nothing is masked, and that has the most probable tokens, has the faithfulness 1, however long it
+    is. Its likelihood may be tiny, if there are many texts like it. So likelihood counts where there are few:
+    of a name, the most probable first letters may be those of many names, each of which is less likely than
+    another one.
     """
 
     strategy: SelectionStrategy = "accept"
 
-    def _log_score(self, output: Sequence) -> float:
-        return log_weight(output)
-
-    def _log_scale(self, weight: Weight) -> float:
-        return math.log(weight.drawn_probability)
+    def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:
+        return max(log_likelihood, log_faithfulness + LOG_FAITHFUL_SHARE)
 
 
 class MostLikely(BestFirst):
@@ -252,11 +263,13 @@ class MostLikely(BestFirst):
 
     strategy: SelectionStrategy = "particles"
 
-    def _log_score(self, output: Sequence) -> float:
-        return log_likelihood(output)
+    def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:  # noqa: ARG002
+        return log_likelihood
 
-    def _log_scale(self, weight: Weight) -> float:  # noqa: ARG002 - a likelihood is not divided
-        return 0.0
+
+def _log_loss(weight: Weight, logprob: float) -> float:
+    """How much less likely a token of the step that is being sampled is than the best, as a logarithm."""
+    return logprob - math.log(weight.drawn_probability)
 
 
 def _log_score_of(branch: _Branch) -> float:

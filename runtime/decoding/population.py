@@ -10,7 +10,7 @@ holds their tokens back and calls `advance` after every step, until the populati
 wants the model's best output and not a draw: searches replace both (`runtime.decoding.best_first`).
 """
 
-from runtime.decoding.best_first import MostFaithful, MostLikely
+from runtime.decoding.best_first import LikelyOrFaithful, MostLikely
 from runtime.decoding.particles import Particles
 from runtime.decoding.rejection_sampling import RejectionSampling
 from runtime.scheduling.sequence import MakeMember, Population, Sequence
@@ -23,7 +23,7 @@ def population_of(first: Sequence, selection: Selection, make_member: MakeMember
         return None
     kind: type[Population]
     if selection.strategy == "accept":
-        kind = MostFaithful if first.sampling.is_greedy else RejectionSampling
+        kind = LikelyOrFaithful if first.sampling.is_greedy else RejectionSampling
     else:
         kind = MostLikely if first.sampling.is_greedy else Particles
     return kind(first, selection.size, make_member)

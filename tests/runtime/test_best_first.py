@@ -34,7 +34,7 @@ for each in WORDS:
     for at, token_id in enumerate(ids_of(each)):
         NEXT_IDS[tuple(ids_of(each)[:at])].add(token_id)
 
-SCORES = {"particles": "log_probability", "accept": "log_faithfulness"}
+SCORES = {"particles": "log_probability", "accept": "log_score"}
 """What each strategy looks for, as methods of `RandomModel`."""
 
 
@@ -60,13 +60,17 @@ class RandomModel(toy_model.ToyModel):
         return sum(math.log(self.next_probabilities(ids[:at])[i]) for at, i in enumerate(ids))
 
     def log_faithfulness(self, word):
-        """The logarithm of the score that `MostFaithful` looks for, of a word in quotes."""
+        """How close a word in quotes is to what the model would write without a mask."""
         ids, total = ids_of(word), 0.0
         for at, token_id in enumerate(ids):
             probabilities = self.next_probabilities(ids[:at])
             allowed = [probabilities[i] for i in NEXT_IDS[tuple(ids[:at])]]
             total += math.log(sum(allowed)) + math.log(probabilities[token_id] / max(allowed))
         return total
+
+    def log_score(self, word):
+        """What `LikelyOrFaithful` looks for."""
+        return max(self.log_probability(word), self.log_faithfulness(word) - math.log(4))
 
     def next_logits(self, output):
         return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
@@ -89,8 +93,8 @@ def found(model_seed, size, strategy, **settings):
     scores = {each: getattr(engine.runner, SCORES[strategy])(each) for each in WORDS}
     weight = output.sequence.weight
     assert weight.log_likelihood == pytest.approx(engine.runner.log_probability(word), abs=1e-3)
-    if strategy == "accept":
-        assert weight.log_product + weight.log_added == pytest.approx(scores[word], abs=1e-3)
+    log_faithfulness = weight.log_product + weight.log_added
+    assert log_faithfulness == pytest.approx(engine.runner.log_faithfulness(word), abs=1e-3)
     return word, output.sequence.selection, scores, engine.runner
 
 
@@ -144,14 +148,20 @@ def test_a_short_search_is_not_said_to_be_proven_if_it_is_not(strategy):
 
 
 class LetterModel(toy_model.ToyModel):
-    """A model that ends a text at once with probability 0.2; else it writes one of many long ones."""
+    """A model that ends a text at once with some probability; else it writes one of many long ones."""
+
+    def __init__(self, ends_at_once=0.2):
+        super().__init__()
+        self.ends_at_once = ends_at_once
 
     def next_probabilities(self, output):
         written = bytes(i for i in output if i != toy_model.STOP)
         if not output:
             return {ord('"'): 1.0}
         if len(written) == 1:
-            return {ord('"'): 0.2, **{ord(letter): 0.8 / 8 + (letter == "a") * 0.3 for letter in "abcdefgh"}}
+            rest = 1 - self.ends_at_once
+            letters = {ord(letter): rest / 16 for letter in "bcdefghi"}
+            return {ord('"'): self.ends_at_once, ord("a"): rest / 2, **letters}
         if written.endswith(b'"'):
             return {toy_model.STOP: 1.0}
         if len(written) > 6:
@@ -162,10 +172,13 @@ class LetterModel(toy_model.ToyModel):
         return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
 
 
-@pytest.mark.parametrize(("strategy", "text"), [("accept", b'"aaaaaa"'), ("particles", b'""')])
-def test_a_long_text_is_not_given_up_for_a_short_one_unless_the_most_likely_is_wanted(strategy, text):
+@pytest.mark.parametrize(
+    ("strategy", "ends_at_once", "text"),
+    [("accept", 0.2, b'"aaaaaa"'), ("accept", 0.3, b'""'), ("particles", 0.2, b'""')],
+)
+def test_a_long_text_is_given_up_for_a_short_one_only_if_that_is_likely(strategy, ends_at_once, text):
     engine = toy_model.toy_engine()
-    engine.runner = LetterModel()
+    engine.runner = LetterModel(ends_at_once)
     grammar = compile_schema({"type": "string"})
     (output,) = run(engine, [search(16, strategy=strategy, grammar=grammar)]).values()
     assert text_of(output.sequence) == text
