@@ -95,7 +95,8 @@ class SelectionStats:
     num_draws: int
     """The draws that were begun."""
     is_exact: bool
-    """The answer is an exact draw from the model's distribution among valid answers."""
+    """The answer is an exact draw from the model's distribution among valid answers; or, if it was searched
+    for, it is proven that none is better."""
     num_computed_tokens: int | None
     """None if an engine does not report it."""
     effective_size: float | None = None

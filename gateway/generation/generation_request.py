@@ -14,6 +14,7 @@ from gateway.http.error_details import field_path
 from runtime.errors import PromptTooLong
 from runtime.protocol import ModelCard
 from runtime.request import GenerationRequest, Message, Sampling
+from runtime.selection import Selection
 from toolspecs.json_pointer import child
 from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import Revision
@@ -70,7 +71,7 @@ def generation_request(
         num_choices=turn.num_choices,
         num_logprobs=turn.num_logprobs,
         template_options={**thinking_options(turn.reasoning_effort, model), **turn.template_options},
-        selection=turn.selection,
+        selection=Selection() if _draws_the_same(turn, model) else turn.selection,
         is_streamed=turn.is_streamed,
         is_inspected=turn.is_inspected,
         must_call=must_call,
@@ -143,14 +144,18 @@ def _is_slip(entry: ReportEntry) -> bool:
     return entry.is_slip
 
 
+def _draws_the_same(turn: Turn, model: ModelCard) -> bool:
+    """Whether a turn asks for several draws, and each would be the same: an engine that selects searches."""
+    is_accept = turn.selection is not None and turn.selection.strategy == "accept"
+    return is_accept and not model.selects and sampling_of(turn, model).is_greedy
+
+
 def without_effect(turn: Turn, model: ModelCard, lookup: GrammarLookup | None) -> Iterator[str]:
     """The fields of a turn that have no effect with this model or together with a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
-    if turn.selection:
-        repeats = turn.selection.strategy == "accept" and sampling_of(turn, model).is_greedy
-        if lookup is None or (repeats and not model.selects):
-            yield f"callgate.{turn.selection.strategy}"
+    if turn.selection and (lookup is None or _draws_the_same(turn, model)):
+        yield f"callgate.{turn.selection.strategy}"
     if turn.key_order and lookup is None:
         yield "callgate.key_order"
     if lookup is not None:

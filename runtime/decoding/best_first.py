@@ -111,7 +111,7 @@ class BestFirst(OneAfterAnother):
         runners_up, sequence.runners_up = sequence.runners_up, ()
         for token_id, logprob in runners_up:
             log_score = self._log_branch_score(sequence, logprob)
-            if self._makes_room(log_score, host):
+            if self._make_room(log_score, host):
                 twin = host.set_aside(sequence, sequence.seed)
                 weight_of(twin).log_added += _log_loss(weight, logprob)
                 weight_of(twin).drawn_probability = math.exp(logprob)
@@ -199,8 +199,8 @@ class BestFirst(OneAfterAnother):
             self._num_begun += 1
             host.resume_with(branch.sequence, branch.token)
 
-    def _makes_room(self, log_score: float, host: PopulationHost) -> bool:
-        """Whether a branch of this score is kept; the one with the lowest score is forgotten for it."""
+    def _make_room(self, log_score: float, host: PopulationHost) -> bool:
+        """Forget the worst branch for one of this score, if it must be; returns whether there is room."""
         if log_score <= self._to_surpass:
             return False
         unbegun = [branch for branch in self._branches if branch.token is not None]

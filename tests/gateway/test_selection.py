@@ -90,6 +90,9 @@ async def test_without_effect_it_is_named_as_ignored(client, runtime, options, s
     response = await client.post("/v1/chat/completions", json=body(callgate={"accept": 2}, **options))
     assert response.status_code == 200
     assert (response.headers.get("x-callgate-ignored") == "callgate.accept") is is_ignored
+    assert runtime.requests[-1].num_answers_per_choice == (
+        1 if is_ignored else 2
+    )  # the client pays for so many
 
 
 @pytest.mark.parametrize("size", [0, 17, "many", 2.5])

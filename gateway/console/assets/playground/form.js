@@ -80,7 +80,7 @@ function fields(control) {
     temperature,
     make("details", make("summary", "More"), make(
       "div",
-      field("Selection", control.selection, "Draws several answers, and keeps one as the model itself would have written it."),
+      field("Selection", control.selection, "Writes several answers, and keeps one as the model itself would have written it."),
       make("div.pair", field("Most tokens", control.maxTokens), field("Seed", control.seed)),
       field("Instructions", control.system),
       field("Answer's schema", control.answer, "A JSON Schema, which an answer that calls no tool follows."),
