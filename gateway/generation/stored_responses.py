@@ -25,10 +25,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from compiler.cache.single_flight import to_the_end
 from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
 from gateway.http.json_body import DEFAULT_LIMITS
 from gateway.http.request_bodies import ReadingTurn
+from toolspecs.cancellation import to_the_end
 from toolspecs.errors import StoreError, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import JSON
