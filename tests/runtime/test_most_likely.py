@@ -7,9 +7,10 @@ import time
 
 import pytest
 import toy_model
-from selected import assert_fails, distribution, run, selected, selected_sequence
+from selected import assert_fails, distribution, poison, run, selected, selected_sequence, text_of
 
 from compiler import compile_schema, compile_toolset
+from compiler.errors import MatchingTooSlow
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
@@ -247,10 +248,36 @@ def test_truncation_does_not_keep_the_best_output_from_being_found():
     assert output.sequence.selection.is_exact
 
 
-def test_a_branch_that_fails_ends_its_choice():
+def test_a_search_whose_first_output_fails_has_no_answer():
     engine = toy_model.toy_engine()
     sequence = search(4)
-    assert_fails(engine, sequence, where=lambda other: other is not sequence)
+    assert_fails(engine, sequence, where=lambda other: other is sequence)
+
+
+def fill_with_nan(engine, sequence):
+    poison(engine, lambda other: other is not sequence)
+
+
+def write_too_slowly(engine, sequence):
+    write = engine.writer.write_sampled
+
+    def write_slowly(other, token):
+        if other is not sequence:
+            raise MatchingTooSlow(0.5)
+        return write(other, token)
+
+    engine.writer.write_sampled = write_slowly
+
+
+@pytest.mark.parametrize("fail", [fill_with_nan, write_too_slowly])
+def test_a_whole_output_is_the_answer_if_a_branch_fails(fail):
+    """The choice ended with the error of the branch, which is the more likely one here."""
+    engine = toy_model.toy_engine()
+    sequence = search(4)
+    fail(engine, sequence)
+    (output,) = run(engine, [sequence]).values()
+    assert (output.sequence, text_of(output)) == (sequence, "aa")
+    assert (output.sequence.selection.num_draws, output.sequence.selection.is_exact) == (2, False)
 
 
 def test_the_token_of_a_branch_is_told_in_the_same_detail():
