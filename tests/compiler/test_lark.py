@@ -140,6 +140,14 @@ def patch(*lines):
     return "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
 
 
+def test_what_is_in_brackets_may_stand_twice_in_a_row():
+    """Lark refuses it, for rules that it makes of it and calls defined twice."""
+    grammar = linked('start: [A] [A] item{A}\nitem{x}: "<" [x] [x] [x] ">"\nA: "x"')
+    for text in ("<>", "x<>", "xx<xxx>"):
+        assert accepts(grammar, text)
+    assert not accepts(grammar, "xxx<>")
+
+
 def test_a_terminal_that_admits_the_empty_text_is_optional():
     """So OpenAI reads it; Lark refuses it."""
     grammar = linked(PATCH)
