@@ -11,8 +11,9 @@ from itertools import chain
 
 import numpy as np
 
-from compiler.guard.cursor import JsonCursor, SeenElement
+from compiler.guard.cursor import JsonCursor
 from compiler.guard.json_characters import num_characters_begun
+from compiler.guard.open_containers import SeenElement
 from compiler.guard.tagged_cursor import Cursor
 from compiler.guard.token_lengths import TokenLengths
 from compiler.token_index import Row, TokenIndex, TokenSet, allows, forbid
