@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import xgrammar as xgr
 
 from compiler.errors import MatchingTooSlow
-from compiler.guard.candidate_tokens import CandidateTokens, GuardedTokens
+from compiler.guard.candidate_tokens import CandidateTokens
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.dead_ends import DeadEndSearch
+from compiler.guard.guarded_tokens import GuardedTokens
 from compiler.guard.key_marks import has_mark, marked_text, reads_marked, reads_token
 from compiler.guard.plan import GuardPlan
 from compiler.guard.tagged_cursor import Cursor, start_cursor
