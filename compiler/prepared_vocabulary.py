@@ -15,7 +15,7 @@ import xgrammar as xgr
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.rule_cache import safe_to_cache
-from compiler.guard.candidate_tokens import GuardedTokens
+from compiler.guard.guarded_tokens import GuardedTokens
 from compiler.held_memory import HeldMemory
 from compiler.kept_sets import KeptSets
 from compiler.timed_fills import TimedFills

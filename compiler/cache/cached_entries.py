@@ -14,7 +14,7 @@ from typing import Any
 
 from compiler.cache.cache_observer import CacheObserver
 from compiler.cache.grammar_store import GrammarStore
-from compiler.cache.single_flight import RecentRefusals, SingleFlight, to_the_end
+from compiler.cache.single_flight import RecentRefusals, SingleFlight
 from compiler.cache_entry import CacheEntry
 from compiler.errors import (
     CompilerOverloaded,
@@ -28,6 +28,7 @@ from compiler.isolation.compile_job import CompileJob, CompilePool
 from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.prepared_vocabulary import PreparedVocabulary
+from toolspecs.cancellation import to_the_end
 from toolspecs.lru_cache import LruCache
 
 _SLOW_MS = 200.0

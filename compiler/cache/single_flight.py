@@ -60,23 +60,6 @@ class SingleFlight(Generic[ResultT]):
             flight.task.exception()  # marks it as retrieved: if nobody waits any more, asyncio is not to warn
 
 
-async def to_the_end(
-    work: Coroutine[Any, Any, ResultT], give_up: Callable[[], object] = lambda: None
-) -> ResultT:
-    """Wait for work that keeps a worker busy. Cancelling the wait leaves the work going, and its slot taken.
-
-    `give_up` is called when the wait is cancelled, so that work that has no worker yet need not begin.
-    """
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        give_up()
-        await asyncio.wait([task])
-        _ = task.cancelled() or task.exception()  # marks it as retrieved
-        raise
-
-
 REFUSAL_LIFETIME_S = 300.0
 MAX_REFUSALS = 4096
 

@@ -115,7 +115,7 @@ def registry_of(
         }
         return Registry(list(contents.items()), draft=draft_of(document))
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
-        raise unresolved(document, documents, str(error)) from None
+        raise unresolved(document, documents, draft_of(document), str(error)) from None
 
 
 def _dialect(document: Any) -> Any:
@@ -197,7 +197,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any]) -> CanonicalSchem
     except canonical.InvalidPattern as error:
         raise invalid_pattern(document, documents, error) from None
     except (jsonschema_rs.ReferencingError, canonical.CanonicalizationError) as error:
-        raise unresolved(document, documents, str(error)) from None
+        raise unresolved(document, documents, draft_of(document), str(error)) from None
 
 
 def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:

@@ -1,7 +1,8 @@
 """Diagnostics: what a refusal by `jsonschema_rs` is about, where in the document, and what to do."""
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import jsonschema_rs
@@ -21,6 +22,8 @@ _ADMIT = "Change it so that it admits some value, or remove it with all that ref
 REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
 _NO_BASE = "json-schema:///"
 """What `jsonschema_rs` puts before a reference where no URI is known that it would be relative to."""
+_MALFORMED = "Invalid URI"
+"""How its messages about URIs that are none begin."""
 _RANGE_WITH_SHORTHAND = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
 """A shorthand as an end of a range, as in `[\\w-.]`: engines read the hyphen as itself, or refuse."""
 _OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
@@ -36,31 +39,76 @@ def invalid_schema(document: Any, error: jsonschema_rs.ValidationError) -> Unsup
     return UnsupportedSchema(child("", *map(str, path)), keyword_at(path), reason, suggestion)
 
 
-def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> UnsupportedSchema:
-    """The refusal of a reference without a target, or of a malformed URI; `message` quotes it."""
+def unresolved(
+    document: Any, documents: Mapping[str, Any], draft: SchemaDraft, message: str
+) -> UnsupportedSchema:
+    """The refusal of a reference without a target, or of a malformed URI.
+
+    `message` quotes one of them, by chance; the refusal names the first one.
+    """
+    message = _malformed(document, documents, draft) or message
     quoted = re.search("'(.+?)'[ :]", message)
     target = quoted[1] if quoted else ""
-    is_malformed = message.startswith("Invalid URI")
+    is_malformed = message.startswith(_MALFORMED)
     if is_malformed and (place := next(_places_of_identifier(document, documents, target), None)):
         return UnsupportedSchema(*place, message, "Leave it out, or write a URI.")
+    targets = _missing_resources(document, documents, draft) or {target}
+    failing = next(_references_to(targets, document, documents), None)
+    if not target or failing is None:
+        keyword = "$ref" if "esource" in message or "ointer" in message else ""
+        reason = message.replace(target, min(targets)) if target else message
+        return UnsupportedSchema("", keyword, reason, REGISTER)
+    pointer, keyword, reference, target = failing
+    is_joined = "://" in target and target not in reference and not target.startswith(_NO_BASE)
+    shown = shorten(f"{reference} ({target})" if is_joined else reference, 300)
+    reason = f"refers to {shown}, but there is no such schema"
+    return UnsupportedSchema(child(pointer, keyword), keyword, reason, REGISTER)
+
+
+def _malformed(document: Any, documents: Mapping[str, Any], draft: SchemaDraft) -> str | None:
+    """The message about the first malformed URI, None if there is none."""
+    for start, part in _parts(document, documents):
+        try:
+            Registry([(start.removesuffix("#"), part)], draft=draft, retriever=lambda _: True)
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            if str(error).startswith(_MALFORMED):
+                return str(error)
+    return None
+
+
+def _missing_resources(document: Any, documents: Mapping[str, Any], draft: SchemaDraft) -> set[str]:
+    """The URIs of all resources that `jsonschema_rs` would have to fetch."""
+    missing: set[str] = set()
+
+    def retrieve(uri: str) -> bool:
+        missing.add(uri)
+        return True  # a schema without references
+
+    contents = [(start.removesuffix("#"), part) for start, part in _parts(document, documents)]
+    with suppress(ValueError, jsonschema_rs.ReferencingError):
+        Registry(contents, draft=draft, retriever=retrieve)
+    return missing
+
+
+def _references_to(
+    targets: set[str], document: Any, documents: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str, str]]:
+    """The references to some targets in the order of the text: pointer, keyword, text, and the target."""
     references = [
         (start + pointer, keyword, reference, absolute(_base(start, part), reference))
         for start, part in _parts(document, documents)
         for keyword in REFERENCES
         for pointer, reference in _strings_under(part, keyword)
     ]
+    for pointer, keyword, reference, joined in references:
+        for name in (reference, reference.partition("#")[2], *joined):
+            if name in targets:
+                yield pointer, keyword, reference, name
     # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
-    failing = [
-        entry for entry in references if target in (entry[2], entry[2].partition("#")[2], *entry[3])
-    ] or [entry for entry in references if (path := entry[2].partition("#")[0]) and target.endswith(path)]
-    if not target or not failing:
-        keyword = "$ref" if "esource" in message or "ointer" in message else ""
-        return UnsupportedSchema("", keyword, message, REGISTER)
-    pointer, keyword, reference, _ = failing[0]
-    is_joined = "://" in target and target not in reference and not target.startswith(_NO_BASE)
-    shown = shorten(f"{reference} ({target})" if is_joined else reference, 300)
-    reason = f"refers to {shown}, but there is no such schema"
-    return UnsupportedSchema(child(pointer, keyword), keyword, reason, REGISTER)
+    target = min(targets)
+    for pointer, keyword, reference, _ in references:
+        if (path := reference.partition("#")[0]) and target.endswith(path):
+            yield pointer, keyword, reference, target
 
 
 def _places_of_identifier(
@@ -83,10 +131,10 @@ def invalid_pattern(
         for pointer, keyword, text in _patterns(part):
             try:
                 jsonschema_rs.canonicalize({"pattern": text})
-            except canonical.InvalidPattern:
+            except canonical.InvalidPattern as own:
                 if _RANGE_WITH_SHORTHAND.search(text):
                     suggestion = r"Escape the hyphen beside a class of characters, as in [\w\-.]."
-                return UnsupportedSchema(start + pointer, keyword, str(error), suggestion)
+                return UnsupportedSchema(start + pointer, keyword, str(own), suggestion)
     return UnsupportedSchema("", "pattern", str(error), suggestion)
 
 
@@ -172,12 +220,14 @@ def _strings_under(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
 
 
 def _objects(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object in a JSON value, with its pointer."""
+    """Every object in a JSON value, with its pointer, in the order of the text."""
     stack = [("", document)]
     while stack:
         pointer, value = stack.pop()
+        inner: Iterable[tuple[Any, Any]] = ()
         if isinstance(value, dict):
             yield pointer, value
-            stack += [(child(pointer, key), inner) for key, inner in value.items()]
+            inner = value.items()
         elif isinstance(value, list):
-            stack += [(child(pointer, str(index)), inner) for index, inner in enumerate(value)]
+            inner = enumerate(value)
+        stack += reversed([(child(pointer, str(key)), each) for key, each in inner])

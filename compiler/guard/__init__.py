@@ -10,8 +10,8 @@ text so far is `{"tags": ["a", "`, and a model is about to repeat itself: `{"tag
 1. While the schema was lowered, `planner` collected the plan (`plan`): in the root, the key `tags` leads to a
    state that is distinct and whose items can run out.
 2. `cursor` has read the text. It is in a string that so far is `"`, in an array that forbids repeats and has
-   seen `{"a"}`, in the object that is the root. So one seen element begins like this string; `a"` is what is
-   left of it.
+   seen `{"a"}`, in the object that is the root; both are `open_containers`. So one seen element begins like
+   this string; `a"` is what is left of it.
 3. xgrammar's matcher fills the mask: by the grammar, `a` and `b` may follow, also the tokens `a"`, `b"` and
    `b"]}`.
 4. `candidate_tokens` finds the candidates among them. The elements can run out, so these are all tokens with

@@ -3,18 +3,23 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import xgrammar as xgr
 
 from compiler.errors import MatchingTooSlow
-from compiler.guard.candidate_tokens import CandidateTokens, GuardedTokens
-from compiler.guard.cursor import JsonCursor, OpenContainer
+from compiler.guard.candidate_tokens import CandidateTokens
+from compiler.guard.cursor import JsonCursor
 from compiler.guard.dead_ends import DeadEndSearch
+from compiler.guard.guarded_tokens import GuardedTokens
 from compiler.guard.key_marks import has_mark, marked_text, reads_marked, reads_token
 from compiler.guard.plan import GuardPlan
 from compiler.guard.tagged_cursor import Cursor, start_cursor
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, forbid
+
+if TYPE_CHECKING:
+    from compiler.guard.open_containers import OpenContainer
 
 
 class Guard:

@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
 from compiler.grammar.ebnf import MAX_IN_A_ROW, MAX_SHORTEST_BYTES
-from compiler.grammar.grammar import EMPTY, Expr, Grammar, Literal, Rule, RuleRef, concat, union
+from compiler.grammar.grammar import (
+    EMPTY,
+    Expr,
+    Grammar,
+    Literal,
+    Rule,
+    RuleRef,
+    concat,
+    union,
+)
 from compiler.grammar.passes import inline_loops, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences
@@ -110,29 +119,30 @@ class _LarkLowering:
         return self._refs[key]
 
     def _sequence(self, symbols: SymbolSequence, begin: Border, end: Border) -> Expr | None:
-        """The texts of some symbols between two borders; None if there are none."""
-        if not symbols:
-            return EMPTY if begin == end else None
-        first, *others = symbols
-        rest = tuple(others)
-        if first.is_terminal:
-            following = self._sequence(rest, self._borders[first.name], end)
-            return None if following is None else concat(self._token(first, begin), following)
-        options = []
-        for border in self._ends.of(first.name, begin):
-            following = self._rest(rest, border, end)
-            if following is not None:
-                options.append(concat(self._rule(first.name, begin, border), following))
-        return union(options)
+        """The texts of some symbols between two borders; None if there are none.
 
-    def _rest(self, symbols: SymbolSequence, begin: Border, end: Border) -> Expr | None:
-        """What follows a rule. If it is long it gets a rule of its own, which several alternatives share."""
-        if end not in self._ends.after(symbols, begin):
-            return None
-        body = self._sequence(symbols, begin, end)
-        if body is None or len(symbols) < 2:
-            return body
-        return self.rules.define("rest", Rule(body))
+        The borders between the symbols are found from the first to the last, the texts from the last to the
+        first: each is found once, however many ways lead to it. If what follows a rule is long, it gets a
+        rule of its own, which several alternatives share.
+        """
+        begins: list[Iterable[Border]] = [(begin,)]
+        for symbol in symbols:
+            begins.append(self._ends.after((symbol,), begins[-1]))
+        following: dict[Border, Expr] = {border: EMPTY for border in begins.pop() if border == end}
+        for index in reversed(range(len(symbols))):
+            texts = {border: self._before(following, symbols[index], border) for border in begins.pop()}
+            following = {border: text for border, text in texts.items() if text is not None}
+            if index and not symbols[index - 1].is_terminal and len(symbols) - index > 1:
+                following = {b: self.rules.define("rest", Rule(text)) for b, text in following.items()}
+        return following.get(begin)
+
+    def _before(self, following: Mapping[Border, Expr], symbol: Symbol, begin: Border) -> Expr | None:
+        """The texts of a symbol after a border, each before one of those that may follow, by border."""
+        if symbol.is_terminal:
+            rest = following.get(self._borders[symbol.name])
+            return None if rest is None else concat(self._token(symbol, begin), rest)
+        ends = [border for border in self._ends.of(symbol.name, begin) if border in following]
+        return union([concat(self._rule(symbol.name, begin, end), following[end]) for end in ends])
 
     def _token(self, terminal: Symbol, begin: Border) -> Expr | None:
         """A terminal after a border, with or without ignored text before it."""
@@ -187,9 +197,9 @@ class _Ends:
             self._explore(name, begin)
         return tuple(self._ends[name, begin])
 
-    def after(self, symbols: Iterable[Symbol], begin: Border) -> dict[Border, None]:
-        """The borders after some symbols, as far as they are known."""
-        borders = {begin: None}
+    def after(self, symbols: Iterable[Symbol], begins: Iterable[Border]) -> dict[Border, None]:
+        """The borders after some symbols that begin at one of some borders, as far as they are known."""
+        borders = dict.fromkeys(begins)
         for symbol in symbols:
             if symbol.is_terminal:
                 borders = {self._borders[symbol.name]: None} if borders else {}
@@ -207,7 +217,7 @@ class _Ends:
             before = {key: len(ends) for key, ends in self._ends.items()}
             for other, border in list(self._ends):
                 for expansion in self._source.rules[other]:
-                    self._ends[other, border].update(self.after(expansion, border))
+                    self._ends[other, border].update(self.after(expansion, (border,)))
             if {key: len(ends) for key, ends in self._ends.items()} == before:
                 return
 

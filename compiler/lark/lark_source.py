@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from lark import Tree
+from lark import Token, Tree
 from lark.exceptions import LarkError
 from lark.grammar import NonTerminal
 from lark.grammar import Rule as LarkRule
@@ -182,6 +182,7 @@ def load(definition: str) -> Grammar:
     read = load_grammar(definition, "the grammar", [_import_common], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
     grammar, _ = read
     _check_templates(definition, grammar.rule_defs)
+    _replace_brackets(grammar.rule_defs)
     rule_defs = with_parts_apart(grammar.rule_defs, max_symbols=MAX_SYMBOLS)
     return GrammarWithOptions(list(_apart(rule_defs)), grammar.term_defs, grammar.ignore)
 
@@ -226,6 +227,14 @@ def _check_templates(definition: str, rule_defs: Iterable[Any]) -> None:
             lines = definition.splitlines()
             line = next((n for n, text in enumerate(lines, 1) if text.lstrip(" ?!").startswith(name)), 0)
             raise refusal(f"line {line}: template {name!r} uses itself", "Write a rule for each use.")
+
+
+def _replace_brackets(rule_defs: Iterable[Any]) -> None:
+    """Write `(x)?` for `[x]`: the texts are the same, but Lark refuses a rule with `[x] [x]`."""
+    for _, _, tree, _ in rule_defs:
+        for part in tree.find_data("maybe"):
+            part.data = "expr"
+            part.children.append(Token("OP", "?"))
 
 
 def _apart(rule_defs: Iterable[Any]) -> Iterator[Any]:

@@ -73,8 +73,6 @@ class _Parts:
         match str(tree.data), tree.children:
             case "expansions", _:
                 return self.replaced(tree)
-            case "maybe", (inner,):
-                return Tree("maybe", [self.replaced(inner)])
             case "expr", (item, "?", *_):
                 return Tree("expr", [self._inner(item), *tree.children[1:]])
             case "expr", (item, *how_often):
@@ -188,7 +186,7 @@ def _size(tree: Any) -> _Size:  # noqa: PLR0911 - one case per kind of part
             return size
         case Tree(data="alias", children=[expansion, *_]):
             return _size(expansion)
-        case Tree(data="maybe", children=[item]) | Tree(data="expr", children=[item, "?"]):
+        case Tree(data="expr", children=[item, "?"]):
             return _EMPTY | _size(item)
         case Tree(data="expr", children=[_, "*"]):
             return _EMPTY | _SYMBOL

@@ -14,8 +14,8 @@ from itertools import count
 from typing import NamedTuple
 
 from compiler.errors import UnsupportedGrammar
-from compiler.guard.cursor import OpenContainer
 from compiler.guard.key_marks import marked_key_ends, marked_text
+from compiler.guard.open_containers import OpenContainer
 from compiler.guard.tagged_cursor import Cursor
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.repetitions import PIECES, RepeatedElement, first_repetition, has_more_elements

@@ -4,8 +4,9 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from compiler.guard.cursor import JsonCursor, OpenContainer
+from compiler.guard.cursor import JsonCursor
 from compiler.guard.key_marks import has_mark
+from compiler.guard.open_containers import OpenContainer
 from compiler.guard.tagged_cursor import Cursor
 
 PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)

@@ -25,10 +25,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from compiler.cache.single_flight import to_the_end
 from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
 from gateway.http.json_body import DEFAULT_LIMITS
 from gateway.http.request_bodies import ReadingTurn
+from toolspecs.cancellation import to_the_end
 from toolspecs.errors import StoreError, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import JSON
@@ -132,9 +132,14 @@ class StoredResponses:
         dropped = await self._change_list(owner, lambda entries: self._newest([*entries, entry]))
         if dropped is None:
             return False
-        for dropped_id in dropped:  # first, so that a full store has room
-            await self._store.delete(_key(owner, dropped_id))
-        await self._store.set(_key(owner, response_id), content, self._lifetime_s)
+        try:
+            for dropped_id in dropped:  # first, so that a full store has room
+                await self._store.delete(_key(owner, dropped_id))
+            await self._store.set(_key(owner, response_id), content, self._lifetime_s)
+        except StoreError:
+            await self._store.delete(_key(owner, response_id))  # it may be stored all the same
+            await self._unlist(owner, response_id)
+            raise
         return True
 
     async def load(self, owner: str, response_id: str, turn: ReadingTurn) -> StoredResponse:
@@ -167,12 +172,16 @@ class StoredResponses:
         """
         if not _RESPONSE_ID.fullmatch(response_id) or not await self._store.delete(_key(owner, response_id)):
             raise UnknownResponse(shorten(response_id, MAX_NAME))
+        await self._unlist(owner, response_id)
+
+    async def _unlist(self, owner: str, response_id: str) -> None:
+        """Take a response that is not stored from its owner's list, where it would count."""
         try:
             await self._change_list(
                 owner, lambda entries: [each for each in entries if each[0] != response_id]
             )
         except StoreError as error:
-            _log.warning("deleted response %s is still listed: %s", response_id, error)
+            _log.warning("response %s is still listed, but not stored: %s", response_id, error)
 
     async def _previous(self, previous: Any, owner: str, turn: ReadingTurn) -> StoredResponse:
         """The response that `previous_response_id` names."""

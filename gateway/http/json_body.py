@@ -11,7 +11,6 @@ import json
 import math
 import re
 from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,8 +21,7 @@ from msgspec import inspect
 from gateway.errors import InvalidField, MalformedBody, UnknownField, UnreadableBody
 from gateway.http.plain_reasons import missing_field, plain
 from toolspecs.errors import TooDeep, TooManyValues
-from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_scan import ContentLimits, count_keys, scan
+from toolspecs.json_scan import ContentLimits, has_repeated_key, repeated_key, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
 
 T = TypeVar("T")
@@ -33,8 +31,6 @@ DEFAULT_LIMITS = ContentLimits()
 INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
 """What the arguments of one call, a JSON text inside a body, may hold; chat templates recurse into them."""
 
-_MAX_PLACE = 1_000
-"""Characters of a pointer that an error names."""
 MAX_SEARCHED = 1_000_000
 """Bytes of a text in which the place of a repeated key is looked for; other threads wait meanwhile."""
 _MAX_PATH = 300
@@ -86,45 +82,10 @@ def check_keys(raw: bytes, value: Any) -> None:
 
     In a schema, a keyword would be lost without a word.
     """
-    num_kept, values = 0, [value]
-    while values:
-        inner = values.pop()
-        if isinstance(inner, dict):
-            num_kept += len(inner)
-            values.extend(inner.values())
-        elif isinstance(inner, list):
-            values.extend(inner)
-    if count_keys(raw) == num_kept:
-        return
-    if len(raw) > MAX_SEARCHED:
-        raise InvalidField("", "an object of the body has a key twice; write each key once")
-    path: list[str | int] = []
-    key = _repeated_key(json.loads(raw.removeprefix(BOM_UTF8), object_pairs_hook=_Members), path)
-    place = shorten(shown_pointer("", path) or "/", _MAX_PLACE)
-    shown_key = shorten(key or "", MAX_NAME)
-    raise InvalidField("", f"the object at {place} has the key {shown_key!r} twice; write one")
-
-
-class _Members(list[tuple[str, Any]]):
-    """The members of an object as they are written."""
-
-
-def _repeated_key(value: Any, path: list[str | int]) -> str | None:
-    """A key that the first object with a repeated key has twice; `path` then leads to that object."""
-    members: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, _Members):
-        [(key, number)] = Counter(key for key, _ in value).most_common(1) or [("", 0)]
-        if number > 1:
-            return key
-        members = value
-    elif isinstance(value, list):
-        members = enumerate(value)
-    for step, inner in members:
-        path.append(step)
-        if (found := _repeated_key(inner, path)) is not None:
-            return found
-        path.pop()
-    return None
+    if has_repeated_key(raw, value):
+        found = repeated_key(raw) if len(raw) <= MAX_SEARCHED else None
+        reason = str(found) if found else "an object of the body has a key twice; write each key once"
+        raise InvalidField("", reason)
 
 
 def read_inner_json(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from compiler.errors import MatchingTooSlow
 from runtime.decoding.token_writer import Output
@@ -9,7 +10,7 @@ from runtime.errors import GrammarTooSlow, Unforeseen
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.scheduling.scheduler import Scheduler
-from runtime.scheduling.sequence import Population, Sequence
+from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
 from runtime.written_token import SampledToken
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,10 @@ class EnginePopulations:
         self._extend = extend
 
     def select(self, outputs: Iterable[Output]) -> Iterator[Output]:
-        """The outputs, but those of a population are held back until it has selected a sequence."""
+        """The outputs, but those of a population are held back until it has selected a sequence.
+
+        A sequence that fails ends its population: with another one that is whole, or else with its error.
+        """
         advanced: dict[Population, None] = {}
         for output in outputs:
             population = output.sequence.population
@@ -44,8 +48,7 @@ class EnginePopulations:
                 population.hold(output.sequence, output.tokens)
                 advanced[population] = None
             else:
-                self.stop(output.sequence)
-                yield output
+                yield self._after_failure(population, output)
         for population in advanced:
             if not population.is_over and (selected := self._advance(population)) is not None:
                 yield selected
@@ -98,6 +101,21 @@ class EnginePopulations:
     def drop(self, sequence: Sequence) -> None:
         """End a sequence but not its population."""
         self._scheduler.end(sequence, FinishReason.STOP)
+
+    def _after_failure(self, population: Population, failed: Output) -> Output:
+        """The output of another sequence that is whole, or else the error of the one that has failed."""
+        failed.sequence.status = SequenceStatus.FAILED
+        has_whole = not population.is_over and population.end_early()
+        selected = self._advance(population) if has_whole else None
+        if selected is None:
+            self.stop(failed.sequence)
+            return failed
+        if (stats := selected.sequence.selection) is not None:
+            selected.sequence.selection = replace(stats, is_exact=False)
+            logger.warning(
+                "sequence %s failed beside a whole one: %s", failed.sequence.sequence_id, failed.error
+            )
+        return selected
 
     def _advance(self, population: Population) -> Output | None:
         """Advance a population; returns the output of the sequence that it has selected, if it has."""

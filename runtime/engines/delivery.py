@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from compiler.cache.single_flight import to_the_end
 from runtime.engines.client import EngineChunk
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import EngineBroke
 from runtime.event_queue import EventQueue
 from runtime.events import Event, Finished
 from runtime.written_token import SampledToken
+from toolspecs.cancellation import to_the_end
 
 MAX_TOKENS_AT_ONCE = 16
 """If more tokens come together, a thread verifies them. Verifying one takes about as long as using a

@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from compiler.cache.single_flight import to_the_end
 from compiler.errors import MatchingTooSlow
 from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequestBuilder
@@ -39,6 +38,7 @@ from runtime.event_queue import EventQueue
 from runtime.events import Event
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
+from toolspecs.cancellation import to_the_end
 from toolspecs.fair_threads import FairThreads
 
 MAX_IDLE = 8

@@ -32,12 +32,14 @@ from runtime.written_token import SampledToken, WrittenToken
 class SequenceStatus(Enum):
     """Whether a sequence waits for pages, has them, or is done.
 
-    A parked sequence waits for its population to resume it, and needs no pages.
+    A parked sequence waits for its population to resume it, and needs no pages. One that has failed cannot
+    become the answer of its population.
     """
 
     WAITING = "waiting"
     PARKED = "parked"
     RUNNING = "running"
+    FAILED = "failed"
     FINISHED = "finished"
 
 

@@ -140,6 +140,14 @@ def patch(*lines):
     return "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
 
 
+def test_what_is_in_brackets_may_stand_twice_in_a_row():
+    """Lark refuses it, for rules that it makes of it and calls defined twice."""
+    grammar = linked('start: [A] [A] item{A}\nitem{x}: "<" [x] [x] [x] ">"\nA: "x"')
+    for text in ("<>", "x<>", "xx<xxx>"):
+        assert accepts(grammar, text)
+    assert not accepts(grammar, "xxx<>")
+
+
 def test_a_terminal_that_admits_the_empty_text_is_optional():
     """So OpenAI reads it; Lark refuses it."""
     grammar = linked(PATCH)
@@ -262,3 +270,20 @@ def test_a_closer_takes_its_own_completion_however_many_derivations_fit(definiti
         for byte in closer.completion_ids(closer.minimum()):
             closer.accepted(byte)
         assert closer.minimum() == 0
+
+
+@pytest.mark.parametrize("item", ["a", "A", 'a "+"'])
+def test_a_sequence_may_be_long(item):
+    """More than 400 rules in a row were refused: they were read one inside the other."""
+    grammar = linked(f'start: {" ".join([item] * 1000)}\na: A\nA: "x"')
+    text = item.replace(' "+"', "+").replace("a", "x").replace("A", "x") * 1000
+    assert accepts(grammar, text)
+    assert not accepts(grammar, text[:-1])
+
+
+def test_rules_in_a_row_may_each_end_in_several_ways():
+    """Each way was followed apart from the others: three to the power of 14 took half a minute."""
+    grammar = linked(f"start: {'a ' * 60}\na: A | B | C\nA: /[0-9]+/\nB: /[a-z]+/\nC: /[;]/")
+    assert accepts(grammar, "1a;" * 20)
+    assert not accepts(grammar, "1a;" * 19 + "1a")
+    assert not accepts(grammar, "12;" * 20)

@@ -71,6 +71,44 @@ def test_a_reference_to_nothing_is_shown_as_it_is_written(schema, pointer, shown
     assert refusal.reason == f"refers to {shown}, but there is no such schema"
 
 
+NAMES = "abcdefghijkl"
+DRAFT_6 = "http://json-schema.org/draft-06/schema#"
+UNSEEN = {name: {"$id": f"{ID}{name}"} for name in NAMES}
+"""Schemas where draft 6 has no keyword for them, so that nothing leads to them by their names."""
+
+
+def documents(content):
+    """One document for each name."""
+    return {f"{ID}{name}": content(name) for name in NAMES}
+
+
+def referring_on(name):
+    """A document of draft 6 that refers to a schema which nothing leads to."""
+    return {"$schema": DRAFT_6, "$ref": f"{ID}no-{name}", "$defs": {"a": {"$id": f"{ID}no-{name}"}}}
+
+
+@pytest.mark.parametrize("others", [{}, documents(referring_on)])
+def test_of_several_missing_targets_the_first_is_named(others):
+    """It was another one each time, since a set in `jsonschema_rs` has no order."""
+    referring = {name: {"$ref": f"{ID}{name}"} for name in NAMES}
+    schema = {"$schema": DRAFT_6, "properties": referring, "$defs": {} if others else UNSEEN}
+    refusals = {str(refused(schema, documents=others)) for _ in range(8)}
+    assert len(refusals) == 1
+    assert refusals.pop().startswith(f"{ID}a#/$ref: " if others else "/properties/a/$ref: ")
+
+
+def test_of_several_malformed_uris_the_first_is_named():
+    schema = {"properties": {name: {"$ref": f"{ID}{name}"} for name in NAMES}}
+    malformed = documents(lambda name: {"$id": f"http://[{name}"})
+    assert {refused(schema, documents=malformed).pointer for _ in range(8)} == {f"{ID}a#/$id"}
+
+
+def test_of_several_malformed_patterns_the_first_is_named():
+    """The pointer was that of the last one, beside the text of the first."""
+    refusal = refused({"properties": {name: {"pattern": f"({name}"} for name in NAMES}})
+    assert (refusal.pointer, refusal.reason) == ("/properties/a/pattern", 'invalid regular expression: "(a"')
+
+
 def test_a_malformed_uri_is_told_where_it_is():
     refusal = refused({"items": {"$id": "https://[bad"}})
     assert (refusal.pointer, refusal.keyword) == ("/items/$id", "$id")

@@ -18,7 +18,7 @@ from remote_engines import (
 )
 from whole_outputs import calls_of
 
-from compiler.guard.candidate_tokens import GuardedTokens
+from compiler.guard.guarded_tokens import GuardedTokens
 from runtime.engines import delivery, verified_output
 from runtime.engines.remote import RemoteRuntime
 from runtime.engines.verified_output import VerifiedOutput

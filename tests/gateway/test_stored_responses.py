@@ -278,6 +278,27 @@ async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch
     assert [key async for key in store.scan("response:")] == []
 
 
+@pytest.mark.parametrize("failing", ["set", "delete"])
+async def test_a_response_that_could_not_be_stored_pushes_nothing_out_later(store, monkeypatch, failing):
+    """A full store refused the new one, which stayed listed, and so pushed out one that was kept."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
+    responses = StoredResponses(store, lifetime_s=60)
+    for number in range(2):
+        assert await responses.save("o", response(number), [])
+    operation = getattr(store, failing)
+
+    async def fail_once(*_):
+        monkeypatch.setattr(store, failing, operation)
+        raise StoreUnavailable("sqlite", "it is full")
+
+    monkeypatch.setattr(store, failing, fail_once)
+    assert not await responses.save("o", response(2), [])
+    assert await responses.save("o", response(3), [])
+    assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
+    listed = json.loads(await store.get("responses:o"))
+    assert [entry[0] for entry in listed] == [response(1)["id"], response(3)["id"]]
+
+
 class SlowStore:
     """A store whose every operation takes a moment, so that its caller can leave meanwhile."""
 

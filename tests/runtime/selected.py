@@ -94,6 +94,8 @@ def text_of(output):
 
 HESITANT = 6
 """A seed whose first sequence is given up."""
+WHOLE_BUT_GIVEN_UP = 13
+"""A seed whose first sequence is given up with its last token."""
 
 
 def selected(selection, num_draws=NUM_DRAWS, **sampling):

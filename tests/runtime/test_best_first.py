@@ -8,9 +8,10 @@ from collections import defaultdict
 
 import pytest
 import toy_model
-from selected import assert_fails, distribution, run, selected, selected_sequence
+from selected import assert_fails, distribution, poison, run, selected, selected_sequence, text_of
 
 from compiler import compile_schema, compile_toolset
+from compiler.errors import MatchingTooSlow
 from runtime.errors import DeadlineExceeded
 from runtime.events import FinishReason
 from runtime.inspection import Candidate, Cause, Inspection
@@ -80,8 +81,9 @@ def search(size, seed=1, strategy="particles", **options):
     return selected_sequence(Selection(strategy, size), seed, temperature=0.0, **options)
 
 
-def text_of(sequence):
-    return bytes(i for i in sequence.output_ids if i != toy_model.STOP)
+def word_of(sequence):
+    """The text that a sequence has written, without its quotes."""
+    return bytes(i for i in sequence.output_ids if i != toy_model.STOP).decode().strip('"')
 
 
 def found(model_seed, size, strategy, **settings):
@@ -89,7 +91,7 @@ def found(model_seed, size, strategy, **settings):
     engine = toy_model.toy_engine(**settings)
     engine.runner = RandomModel(model_seed)
     (output,) = run(engine, [search(size, strategy=strategy, grammar=GRAMMAR)]).values()
-    word = text_of(output.sequence).decode().strip('"')
+    word = word_of(output.sequence)
     scores = {each: getattr(engine.runner, SCORES[strategy])(each) for each in WORDS}
     weight = output.sequence.weight
     assert weight.log_likelihood == pytest.approx(engine.runner.log_probability(word), abs=1e-3)
@@ -174,14 +176,14 @@ class LetterModel(toy_model.ToyModel):
 
 @pytest.mark.parametrize(
     ("strategy", "ends_at_once", "text"),
-    [("accept", 0.2, b'"aaaaaa"'), ("accept", 0.3, b'""'), ("particles", 0.2, b'""')],
+    [("accept", 0.2, "aaaaaa"), ("accept", 0.3, ""), ("particles", 0.2, "")],
 )
 def test_a_long_text_is_given_up_for_a_short_one_only_if_that_is_likely(strategy, ends_at_once, text):
     engine = toy_model.toy_engine()
     engine.runner = LetterModel(ends_at_once)
     grammar = compile_schema({"type": "string"})
     (output,) = run(engine, [search(16, strategy=strategy, grammar=grammar)]).values()
-    assert text_of(output.sequence) == text
+    assert word_of(output.sequence) == text
     assert output.sequence.selection.is_exact
 
 
@@ -223,7 +225,7 @@ def test_an_output_that_gets_ever_worse_is_left_for_a_branch(strategy):
     engine.runner = LostModel(0.9, 0.1)
     grammar = compile_schema({"type": "string"})
     (output,) = run(engine, [search(4, strategy=strategy, grammar=grammar, max_tokens=60)]).values()
-    assert text_of(output.sequence) == b'"b"'
+    assert word_of(output.sequence) == "b"
     assert output.sequence.selection.num_written_tokens < 15
 
 
@@ -235,7 +237,7 @@ def test_an_output_that_was_left_goes_on_if_the_branches_are_worse(strategy):
     sequence = search(2, strategy=strategy, grammar=grammar, max_tokens=60)
     (output,) = run(engine, [sequence]).values()
     assert output.sequence is sequence
-    assert text_of(sequence) == b'"' + b"a" * 40 + b'"'
+    assert word_of(sequence) == "a" * 40
     assert (sequence.selection.num_draws, sequence.selection.is_exact) == (2, True)
     assert engine.pool.num_free == engine.pool.num_usable
 
@@ -351,9 +353,9 @@ def test_a_branch_that_does_not_fit_the_budget_is_left():
             engine = toy_model.toy_engine()
             engine.runner = RandomModel(seed)
             (output,) = run(engine, [search(16, grammar=GRAMMAR, max_tokens=budget)]).values()
-            text = text_of(output.sequence).decode()
-            assert text.strip('"') in WORDS
-            assert len(text) - 2 <= longest
+            word = word_of(output.sequence)
+            assert word in WORDS
+            assert len(word) <= longest
 
 
 @pytest.mark.parametrize(("strategy", "temperature"), [("accept", 0.0), ("particles", 0.0), ("accept", 1.0)])
@@ -361,7 +363,7 @@ def test_an_output_that_leaves_no_room_for_a_stop_token_is_complete(strategy, te
     """A plain mask needs none; a selected output was said to have been cut off."""
     sequence = selected_sequence(Selection(strategy, 8), 1, temperature=temperature, max_tokens=4)
     (output,) = run(toy_model.toy_engine(), [sequence]).values()
-    assert text_of(output.sequence).decode().strip('"') in toy_model.TEXTS
+    assert word_of(output.sequence) in toy_model.TEXTS
     assert (output.sequence.finish_reason, output.sequence.closed_by) == (FinishReason.STOP, None)
 
 
@@ -473,7 +475,7 @@ def test_a_token_that_is_too_unlikely_for_float32_is_no_proof():
     }
     sequence = search(16, grammar=compile_schema({"enum": ["aaa", "b"]}))
     run(engine, [sequence])
-    assert text_of(sequence) == b'"aaa"'
+    assert word_of(sequence) == "aaa"
     assert not sequence.selection.is_exact
 
 
@@ -484,10 +486,36 @@ def test_truncation_does_not_keep_the_best_output_from_being_found():
     assert output.sequence.selection.is_exact
 
 
-def test_a_branch_that_fails_ends_its_choice():
+def test_a_search_whose_first_output_fails_has_no_answer():
     engine = toy_model.toy_engine()
     sequence = search(4)
-    assert_fails(engine, sequence, where=lambda other: other is not sequence)
+    assert_fails(engine, sequence, where=lambda other: other is sequence)
+
+
+def fill_with_nan(engine, sequence):
+    poison(engine, lambda other: other is not sequence)
+
+
+def write_too_slowly(engine, sequence):
+    write = engine.writer.write_sampled
+
+    def write_slowly(other, token):
+        if other is not sequence:
+            raise MatchingTooSlow(0.5)
+        return write(other, token)
+
+    engine.writer.write_sampled = write_slowly
+
+
+@pytest.mark.parametrize("fail", [fill_with_nan, write_too_slowly])
+def test_a_whole_output_is_the_answer_if_a_branch_fails(fail):
+    """The choice ended with the error of the branch, which is the more likely one here."""
+    engine = toy_model.toy_engine()
+    sequence = search(4)
+    fail(engine, sequence)
+    (output,) = run(engine, [sequence]).values()
+    assert (output.sequence, text_of(output)) == (sequence, "aa")
+    assert (output.sequence.selection.num_draws, output.sequence.selection.is_exact) == (2, False)
 
 
 def test_the_token_of_a_branch_is_told_in_the_same_detail():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripted import Digits
 
-from compiler.guard.candidate_tokens import GuardedTokens
+from compiler.guard.guarded_tokens import GuardedTokens
 from runtime import engine as engine_module
 from runtime.decoding import step_sampler
 from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong, Unforeseen

@@ -6,10 +6,19 @@ import time
 import pytest
 import torch
 import toy_model
-from selected import HESITANT, distribution, poison, run, selected, selected_sequence, text_of
+from selected import (
+    HESITANT,
+    WHOLE_BUT_GIVEN_UP,
+    distribution,
+    poison,
+    run,
+    selected,
+    selected_sequence,
+    text_of,
+)
 
 from compiler import compile_schema
-from runtime.decoding.members import DECISIONS, SELECTION
+from runtime.decoding.members import DECISIONS, SELECTION, is_finished
 from runtime.decoding.sampling import draw_seed, seeded_uniform
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.scheduling.batch import MAX_FORCED_ROWS
@@ -230,3 +239,12 @@ def test_a_draw_that_fails_ends_its_choice_and_no_other():
         broken: GenerationFailed,
     }
     assert not engine.has_work
+
+
+def test_a_whole_draw_is_the_answer_if_a_later_one_fails():
+    """The choice ended with the error of the later one."""
+    engine = toy_model.toy_engine()
+    poison(engine, lambda other: any(map(is_finished, other.population.members)))
+    (output,) = run(engine, [selected_sequence(Selection("accept", 8), WHOLE_BUT_GIVEN_UP)]).values()
+    assert text_of(output) in toy_model.TEXTS
+    assert (output.sequence.selection.num_draws, output.sequence.selection.is_exact) == (2, False)

@@ -309,6 +309,30 @@ def test_what_is_no_such_document_is_told(text, message):
     assert any(part in str(raised.value) for part in message.split("|"))
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "key"),
+    [
+        ('{"a": [1, {"b/c": {"d": 1, "d": 2}}]}', "/a/1/b~1c", "d"),
+        ('{"a": 1, "\\u0061": 2}', "/", "a"),
+        ("a:\n  - 1\n  - b/c:\n      d: 1\n      e: {d: 2}\n      d: [3]", "/a/1/b~1c", "d"),
+        ("{a: {b: 1}, c: {b: 1, 'b': 2}}", "/c", "b"),
+        ("200: x\n'200': y", "/", "200"),
+        ("a: &a {b: 1}\nc:\n  <<: *a\n  d: 1\n  d: 2", "/c", "d"),
+        ("? a\n: 1\n? a\n: 2", "/", "a"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_with_its_place(text, place, key):
+    """Of an operation or a keyword, the first was lost without a word."""
+    with pytest.raises(UnreadableSource, match=f"the object at {place} has the key {key!r} twice"):
+        parse_document(text, "api")
+
+
+def test_keys_of_different_objects_and_merged_ones_may_be_alike():
+    text = "a: &a {x: 1, y: 1}\nb: &b {z: 1}\nc:\n  <<: *a\n  <<: *b\n  x: 2\nd: [{x: 1}, {x: 1}, *a]"
+    assert parse_document(text, "api")["c"] == {"x": 2, "y": 1, "z": 1}
+    assert parse_document('{"a": {"b": {"a": ["a:", {}, "a"]}}, "b": {"a:{": 1}}', "api")["b"] == {"a:{": 1}
+
+
 def test_a_small_text_that_stands_for_a_huge_value_is_refused_quickly():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]

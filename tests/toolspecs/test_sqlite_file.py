@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolspecs.errors import StoreUnavailable
-from toolspecs.stores import sqlite
+from toolspecs.stores import sqlite, sqlite_file
 from toolspecs.stores.sqlite import SQLiteStore
 
 
@@ -95,7 +95,7 @@ async def test_what_the_former_table_has_is_moved_piece_by_piece(tmp_path, monke
         connection.execute(FORMER)
         rows = [(f"k{number}", os.urandom(9), None if number % 2 else 1e12) for number in range(500)]
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-    monkeypatch.setattr(sqlite, "BYTES_AT_ONCE", 100)
+    monkeypatch.setattr(sqlite_file, "BYTES_AT_ONCE", 100)
     stores = [SQLiteStore(path) for _ in range(num_processes)]
     found = await asyncio.gather(*(store.get_many([key for key, _, _ in rows]) for store in stores))
     assert found == [[value for _, value, _ in rows]] * num_processes
@@ -118,7 +118,7 @@ async def test_a_move_needs_little_room(tmp_path):
     before = path.stat().st_size
     store = SQLiteStore(path)
     await store.ping()
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < before + 5 * sqlite.BYTES_AT_ONCE
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < before + 5 * sqlite_file.BYTES_AT_ONCE
     assert len([key async for key in store.scan("k")]) == 30
     await store.close()
 
@@ -140,7 +140,7 @@ async def test_an_earlier_version_reads_what_it_cannot_write(tmp_path):
 async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(tmp_path, monkeypatch):
     """A process that was killed between them would have left a view on which changes seem to succeed."""
     path = tmp_path / "s.db"
-    monkeypatch.setattr(sqlite, "FOR_FORMER", (*sqlite.FOR_FORMER[:2], "killed here"))
+    monkeypatch.setattr(sqlite_file, "FOR_FORMER", (*sqlite_file.FOR_FORMER[:2], "killed here"))
     with pytest.raises(StoreUnavailable):
         await SQLiteStore(path).ping()
     with closing(sqlite3.connect(path)) as connection:
@@ -176,14 +176,14 @@ async def test_nothing_is_written_into_a_file_that_was_deleted(tmp_path, caplog,
 async def test_nothing_is_written_into_a_file_that_was_replaced_while_it_was_opened(tmp_path, monkeypatch):
     """Moving the entries of an earlier version takes long, and the file is found at its name after that."""
     path = tmp_path / "s.db"
-    use_write_ahead_log = sqlite._use_write_ahead_log
+    use_write_ahead_log = sqlite_file._use_write_ahead_log
 
     async def replaced_meanwhile(connection):
         await use_write_ahead_log(connection)
         path.rename(tmp_path / "elsewhere.db")
         path.touch()
 
-    monkeypatch.setattr(sqlite, "_use_write_ahead_log", replaced_meanwhile)
+    monkeypatch.setattr(sqlite_file, "_use_write_ahead_log", replaced_meanwhile)
     store = SQLiteStore(path)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="deleted or replaced while it was open"):
@@ -224,7 +224,7 @@ async def test_a_key_that_is_no_text_is_moved_as_it_is(tmp_path, monkeypatch, ke
         connection.execute(FORMER)
         connection.execute(f"INSERT INTO entries VALUES ({key}, x'00', NULL)")
         connection.execute("INSERT INTO entries VALUES ('k/1', x'31', NULL)")
-    monkeypatch.setattr(sqlite, "BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(sqlite_file, "BYTES_AT_ONCE", 1)
     store = SQLiteStore(path)
     assert await store.get("k/1") == b"1"
     await store.close()
@@ -244,7 +244,9 @@ async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monke
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(FORMER)
         connection.execute("INSERT INTO entries VALUES ('k', x'31', NULL)")
-    monkeypatch.setattr(sqlite, "MOVE_FORMER", sqlite.MOVE_FORMER.replace("ORDER", f"WHERE {SLOWLY} ORDER"))
+    monkeypatch.setattr(
+        sqlite_file, "MOVE_FORMER", sqlite_file.MOVE_FORMER.replace("ORDER", f"WHERE {SLOWLY} ORDER")
+    )
     store = SQLiteStore(path)
     start = time.perf_counter()
     with pytest.raises(TimeoutError):

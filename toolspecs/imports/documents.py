@@ -16,11 +16,14 @@ import yaml
 from toolspecs.bundle import absolute
 from toolspecs.errors import UnreadableSource
 from toolspecs.json_pointer import is_index, pointer_keys, shown_pointer
+from toolspecs.json_scan import RepeatedMember, has_repeated_key, repeated_key
 from toolspecs.json_value import Limits, find_flaw
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
 """What an API's description may hold; the tools made of it are checked again, each with a tool's limits."""
+_MERGE = "<<"
+"""A key that a mapping may have several times, since it merges others into it."""
 MAX_DOCUMENTS = 256
 MAX_HOPS = 50
 """How many references are followed, one after another, to a value."""
@@ -36,21 +39,18 @@ def parse_document(text: str, name: str) -> Any:
     {'paths': {'/a': {'get': {'responses': {'200': {'description': 'on'}}}}}}
 
     Raises:
-        UnreadableSource: the text is neither, or it holds too much or what JSON cannot hold.
+        UnreadableSource: the text is neither, or it holds too much or what JSON cannot hold, or an object of
+            it has a key twice: one of the two would be lost.
     """
     try:
-        value = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
-    except ValueError:
-        value = None  # YAML has braces and brackets too
-    except RecursionError:
-        raise UnreadableSource(name, f"it is nested more than {LIMITS.depth} deep") from None
-    try:
-        value = _from_yaml(text) if value is None else value
+        value, repeated = _from_json(text) or _from_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).replace('in "<unicode string>", ', "at ").split())
         raise UnreadableSource(name, f"it is neither JSON nor YAML: {shorten(reason, 300)}") from None
     except RecursionError:
         raise UnreadableSource(name, f"it is nested more than {LIMITS.depth} deep") from None
+    if repeated:
+        raise UnreadableSource(name, str(repeated))
     # By aliases, a short YAML text can stand for a huge value.
     limits = replace(LIMITS, document_bytes=min(LIMITS.document_bytes, 10 * len(text) + 65_536))
     if flaw := find_flaw(value, limits, is_document=True):
@@ -58,19 +58,76 @@ def parse_document(text: str, name: str) -> Any:
     return value
 
 
-def _from_yaml(text: str) -> Any:
-    """The value of a YAML text. Its depth is checked first, because libyaml is recursive, in C.
+def _from_json(text: str) -> tuple[Any, RepeatedMember | None] | None:
+    """The value of a JSON text, and a key that an object has twice; None if it is not JSON.
+
+    Raises:
+        RecursionError: it is nested too deep.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None  # YAML has braces and brackets too
+    encoded = text.encode("utf-8", "surrogatepass")
+    return value, repeated_key(encoded) if has_repeated_key(encoded, value) else None
+
+
+def _from_yaml(text: str) -> tuple[Any, RepeatedMember | None]:
+    """The value of a YAML text, or a key that a mapping has twice.
 
     Raises:
         yaml.YAMLError, ValueError: it is not YAML, or has a value that JSON does not have. RecursionError: it
         is nested too deep.
     """
-    depth = 0
+    if repeated := _check_events(text):
+        return None, repeated
+    return yaml.load(text, _Loader), None  # noqa: S506 - a safe loader's subclass
+
+
+def _check_events(text: str) -> RepeatedMember | None:
+    """The first key that a mapping of a YAML text has twice, None if there is none.
+
+    The depth is checked before the text is loaded, because libyaml is recursive, in C.
+
+    Raises:
+        yaml.YAMLError, ValueError: it is not YAML. RecursionError: it is nested too deep.
+    """
+    levels: list[_Level] = []
     for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > LIMITS.depth:
-            raise RecursionError
-    return yaml.load(text, _Loader)  # noqa: S506 - a safe loader's subclass
+        if isinstance(event, yaml.CollectionEndEvent):
+            levels.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            if levels and (key := levels[-1].repeated_by(event)) is not None:
+                return RepeatedMember([level.step for level in levels[:-1]], key)
+            if isinstance(event, yaml.CollectionStartEvent):
+                levels.append(_Level(is_mapping=isinstance(event, yaml.MappingStartEvent)))
+                if len(levels) > LIMITS.depth:
+                    raise RecursionError
+    return None
+
+
+class _Level:
+    """A mapping or sequence whose events are read; `step` leads to the value that is read now."""
+
+    def __init__(self, *, is_mapping: bool) -> None:
+        self.step: str | int = -1
+        self._keys: set[str] | None = set() if is_mapping else None
+        self._is_key = False
+
+    def repeated_by(self, event: yaml.NodeEvent) -> str | None:
+        """The key that begins with an event, if the mapping has had it before."""
+        if self._keys is None:
+            self.step = int(self.step) + 1
+            return None
+        self._is_key = not self._is_key
+        if not self._is_key or not isinstance(event, yaml.ScalarEvent):
+            return None
+        self.step = key = event.value
+        is_repeated = key in self._keys and key != _MERGE
+        self._keys.add(key)
+        return key if is_repeated else None
 
 
 class LinkedDocuments:
@@ -171,7 +228,7 @@ _SCALARS = {
         r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
         list("-+0123456789."),
     ),
-    "merge": ("<<", ["<"]),
+    "merge": (_MERGE, ["<"]),
 }
 """What a plain scalar is, and the characters with which it begins."""
 for _tag, (_pattern, _first) in _SCALARS.items():
