@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from runtime.decoding.members import OneAfterAnother, is_finished, log_likelihood, log_weight, weight_of
-from runtime.scheduling.sequence import MakeMember, PopulationHost, Sequence
+from runtime.scheduling.sequence import MakeMember, PopulationHost, Sequence, SequenceStatus
 from runtime.scheduling.weights import MIN_MASS, Weight
 from runtime.selection import SelectionStrategy
 from runtime.written_token import SampledToken, other_token
@@ -83,6 +83,11 @@ class BestFirst(OneAfterAnother):
         super().end_early()
         self._may_decide = True
         return self._best is not None
+
+    def do_without(self, failed: Sequence) -> bool:  # noqa: ARG002 - any may be missed
+        """See `Population.do_without`; an output that was left goes on, and nothing is proven any more."""
+        self._pass_over(math.inf)
+        return self.end_early() or any(branch.token is None for branch in self._branches)
 
     @abstractmethod
     def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:
@@ -168,6 +173,8 @@ class BestFirst(OneAfterAnother):
 
         A branch has written nothing if its first token did not fit the budget.
         """
+        if output.status is SequenceStatus.FAILED:
+            return False
         if output is self.first and self._best is None:
             return True
         return self._log_score(output) > self._to_surpass and output.num_written > 0

@@ -37,7 +37,7 @@ class EnginePopulations:
     def select(self, outputs: Iterable[Output]) -> Iterator[Output]:
         """The outputs, but those of a population are held back until it has selected a sequence.
 
-        A sequence that fails ends its population: with another one that is whole, or else with its error.
+        Where a sequence fails, its population selects or writes another one, or ends with the error.
         """
         advanced: dict[Population, None] = {}
         for output in outputs:
@@ -48,7 +48,7 @@ class EnginePopulations:
                 population.hold(output.sequence, output.tokens)
                 advanced[population] = None
             else:
-                yield self._after_failure(population, output)
+                yield from self._after_failure(population, output)
         for population in advanced:
             if not population.is_over and (selected := self._advance(population)) is not None:
                 yield selected
@@ -102,20 +102,18 @@ class EnginePopulations:
         """End a sequence but not its population."""
         self._scheduler.end(sequence, FinishReason.STOP)
 
-    def _after_failure(self, population: Population, failed: Output) -> Output:
-        """The output of another sequence that is whole, or else the error of the one that has failed."""
+    def _after_failure(self, population: Population, failed: Output) -> Iterator[Output]:
+        """The output that is selected instead of one that has failed; or its error, if none can be."""
         failed.sequence.status = SequenceStatus.FAILED
-        has_whole = not population.is_over and population.end_early()
-        selected = self._advance(population) if has_whole else None
-        if selected is None:
+        if population.is_over or not population.do_without(failed.sequence):
             self.stop(failed.sequence)
-            return failed
-        if (stats := selected.sequence.selection) is not None:
-            selected.sequence.selection = replace(stats, is_exact=False)
-            logger.warning(
-                "sequence %s failed beside a whole one: %s", failed.sequence.sequence_id, failed.error
-            )
-        return selected
+            yield failed
+            return
+        logger.warning("sequence %s failed, others go on: %s", failed.sequence.sequence_id, failed.error)
+        if (selected := self._advance(population)) is not None:
+            if (stats := selected.sequence.selection) is not None:
+                selected.sequence.selection = replace(stats, is_exact=False)
+            yield selected
 
     def _advance(self, population: Population) -> Output | None:
         """Advance a population; returns the output of the sequence that it has selected, if it has."""

@@ -340,6 +340,10 @@ class Population(ABC):
         """Note that there is no more time; returns whether `advance` selects a whole output then."""
         return False
 
+    def do_without(self, failed: Sequence) -> bool:  # noqa: ARG002 - others may need it
+        """Note that a member has failed; returns whether `advance` selects or writes another one."""
+        return self.end_early()
+
     @abstractmethod
     def advance(self, host: PopulationHost) -> Sequence | None:
         """Start, park or resume members; returns the selected member once there is one. It is finished."""

@@ -518,6 +518,17 @@ def test_a_whole_output_is_the_answer_if_a_branch_fails(fail):
     assert (output.sequence.selection.num_draws, output.sequence.selection.is_exact) == (2, False)
 
 
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_that_was_left_is_the_answer_if_the_branch_fails(strategy):
+    engine = toy_model.toy_engine()
+    engine.runner = LostModel(0.3, 0.999)
+    sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
+    poison(engine, lambda other: other is not sequence)
+    (output,) = run(engine, [sequence]).values()
+    assert (output.sequence, output.error, word_of(sequence)) == (sequence, None, "a" * 40)
+    assert (sequence.selection.num_draws, sequence.selection.is_exact) == (2, False)
+
+
 def test_the_token_of_a_branch_is_told_in_the_same_detail():
     inspection = Inspection(Cause.FREE, (Candidate(1, 0.5, is_removed=False),), mass_removed=0.2)
     token = SampledToken(1, -0.1, ((1, -0.1), (2, -2.0)), inspection)
