@@ -2,13 +2,13 @@
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import httpx
 import jsonschema_rs
 import pytest
-from completions_server import SECRET, EngineStandIn, answer, body_of, event, head, serving
-from gbnf_matcher import GbnfMatcher
+from completions_server import SECRET, serving
+from pluginless_servers import LlamaStandIn
 from remote_engines import GUARDED, SCHEMAS, SETTINGS, Remote, events_of
 from whole_outputs import calls_of
 
@@ -22,62 +22,6 @@ from runtime.errors import RequestRefused
 from runtime.events import FinishReason
 from runtime.request import Sampling
 from runtime.selection import DRAFT, Selection
-
-
-@dataclass
-class LlamaStandIn(EngineStandIn):
-    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
-
-    `wants` is the model's first choice wherever a log probability is told; None: what is written.
-    """
-
-    masks: bool = True
-    wants: int | None = None
-
-    async def respond(self, scope, receive, send):
-        match scope["path"]:
-            case "/health":
-                await answer(send, {"status": "ok"})
-            case "/props":
-                await answer(send, {"build_info": "b11549"})
-            case "/v1/models":
-                await answer(send, {"data": [{"id": "a.gguf", "meta": {"n_ctx": 4096}}]})
-            case "/slots":
-                await answer(send, {"error": {"message": "not shown"}}, 501)
-            case "/completion":
-                await self.complete(await body_of(receive), send)
-
-    async def complete(self, body, send):
-        self.bodies.append(body)
-        await send(head("text/event-stream"))
-        vocabulary = self.text.vocabulary
-        gbnf = body.get("grammar") if self.masks else None
-        matcher = GbnfMatcher(gbnf, self.text.prepared) if gbnf else None
-        reason = "limit"
-        for _ in range(body["n_predict"]):
-            token_id = self.sample(body, matcher)
-            spelled = vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
-            told = {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
-            if num_probs := body["n_probs"]:
-                first = token_id if self.wants is None else self.wants
-                tops = [{"id": first, "logprob": -0.1}, {"id": 7, "logprob": -3.0}][:num_probs]
-                told["completion_probabilities"] = [{"id": token_id, "logprob": -1.0, "top_logprobs": tops}]
-            await event(send, told)
-            if token_id in vocabulary.stop_ids:
-                reason = "eos"
-                break
-            if matcher is not None:
-                matcher.accept(token_id)
-        await event(
-            send, {"content": "", "tokens": [], "stop": True, "stop_type": reason, "timings": {"cache_n": 3}}
-        )
-        await send({"type": "http.response.body", "body": b""})
-
-    def sample(self, body, matcher):
-        logits = self.logits(body, matcher)
-        if matcher is not None and matcher.is_completed():
-            logits[list(self.text.vocabulary.stop_ids)] = 0
-        return int(logits.argmax())
 
 
 @asynccontextmanager

@@ -1,0 +1,117 @@
+"""Stand-ins for servers without the plugin, vLLM's and llama.cpp's: xgrammar reads the grammars that they are sent."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import xgrammar as xgr
+from completions_server import EngineStandIn, StandIn, answer, body_of, event
+from gbnf_matcher import GbnfMatcher
+
+
+class EnginesMatcher:
+    """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is.
+
+    Where xgrammar refuses a token that its mask allows, the request ends with an error, as vLLM's does.
+    """
+
+    def __init__(self, ebnf: str, compiler: xgr.GrammarCompiler) -> None:
+        self._matcher = xgr.GrammarMatcher(compiler.compile_grammar(ebnf))
+
+    def accept(self, token_id):
+        assert self._matcher.accept_token(token_id), "xgrammar refuses a token of its mask"
+        return True
+
+    def fill_bitmask(self, bitmask, row):
+        self._matcher.fill_next_token_bitmask(bitmask, row)
+
+
+@dataclass
+class StockStandIn(StandIn):
+    """A vLLM that takes a grammar at its word; `reads_grammars` false: it does not."""
+
+    reads_grammars: bool = True
+
+    @cached_property
+    def compiler(self):
+        vocabulary = self.text.vocabulary
+        info = xgr.TokenizerInfo.from_huggingface(
+            self.text.tokenizer, vocab_size=vocabulary.width, stop_token_ids=list(vocabulary.stop_ids)
+        )
+        return xgr.GrammarCompiler(info)
+
+    def tokens(self, body):
+        grammar = (body.get("structured_outputs") or {}).get("grammar")
+        matcher = EnginesMatcher(grammar, self.compiler) if grammar and self.reads_grammars else None
+        return self.sampled(body, matcher, 0)
+
+    def masked(self, logits, body, matcher):
+        logits = super().masked(logits, body, matcher)
+        if allowed := body.get("allowed_token_ids"):
+            logits[[i for i in range(len(logits)) if i not in set(allowed)]] = -np.inf
+        return logits
+
+
+@dataclass
+class LlamaStandIn(EngineStandIn):
+    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
+
+    `wants` is the model's first choice wherever a log probability is told; None: what is written.
+    """
+
+    masks: bool = True
+    wants: int | None = None
+
+    async def respond(self, scope, receive, send):
+        match scope["path"]:
+            case "/health":
+                await answer(send, {"status": "ok"})
+            case "/props":
+                await answer(send, {"build_info": "b11549"})
+            case "/v1/models":
+                await answer(send, {"data": [{"id": "a.gguf", "meta": {"n_ctx": 4096}}]})
+            case "/slots":
+                await answer(send, {"error": {"message": "not shown"}}, 501)
+            case "/completion":
+                body = await body_of(receive)
+                self.bodies.append(body)
+                await self.answer_with(self.tokens(body), body, receive, send)
+
+    def tokens(self, body):
+        """Pairs of a token id and how the answer ends with it."""
+        gbnf = body.get("grammar") if self.masks else None
+        matcher = GbnfMatcher(gbnf, self.text.prepared) if gbnf else None
+        for _ in range(body["n_predict"]):
+            token_id = self.sample(body, matcher)
+            is_last = token_id in self.text.vocabulary.stop_ids
+            yield [token_id], "eos" if is_last else None
+            if is_last:
+                return
+            if matcher is not None:
+                matcher.accept(token_id)
+
+    async def stream(self, body, tokens, leaving, send):
+        vocabulary, reason = self.text.vocabulary, "limit"
+        async for [token_id], ended_by in self.paced(tokens, leaving, send):
+            reason = ended_by or reason
+            spelled = vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
+            told = {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
+            if num_probs := body["n_probs"]:
+                told["completion_probabilities"] = [self.probability(token_id, num_probs)]
+            await event(send, told)
+        await event(
+            send, {"content": "", "tokens": [], "stop": True, "stop_type": reason, "timings": {"cache_n": 3}}
+        )
+        await send({"type": "http.response.body", "body": b""})
+
+    def probability(self, token_id, num_probs):
+        """What is told of a token, from before the grammar."""
+        first = token_id if self.wants is None else self.wants
+        tops = [{"id": first, "logprob": -0.1}, {"id": 7, "logprob": -3.0}][:num_probs]
+        return {"id": token_id, "logprob": -1.0, "top_logprobs": tops}
+
+    def masked(self, logits, body, matcher):
+        logits = super().masked(logits, body, matcher)
+        if matcher is not None and matcher.is_completed():
+            logits[list(self.text.vocabulary.stop_ids)] = 0
+        return logits
