@@ -16,6 +16,10 @@ from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, rea
 SECRET = b"0123456789abcdef"
 
 
+class LongRequest(Exception):
+    """The prompt and the tokens that are asked for are longer than the context; vLLM and SGLang refuse that."""
+
+
 class LikelyToken(int):
     """A token id that knows its log probability, and the pairs of id and log probability that were highest."""
 
@@ -51,8 +55,8 @@ class EngineStandIn:
 
     @property
     def requests(self):
-        """The bodies of all requests but those of canaries, whose prompts repeat one token."""
-        return [body for body in self.bodies if len(set(body["prompt"])) > 1]
+        """The bodies of all requests but those of canaries, whose prompts begin with one token eight times."""
+        return [body for body in self.bodies if len(set(body["prompt"][:8])) > 1]
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "lifespan":
@@ -172,7 +176,7 @@ class StandIn(EngineStandIn):
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
-        except InvalidRequestMark as error:
+        except (InvalidRequestMark, LongRequest) as error:
             await answer(send, {"error": {"message": str(error), "code": 400}}, 400)
             return
         except GrammarUnavailable as error:
@@ -216,6 +220,8 @@ class StandIn(EngineStandIn):
 
     def tokens(self, body):
         """Pairs of token ids and a finish reason; faults stand where `writes` says."""
+        if len(body["prompt"]) + body["max_tokens"] > self.context_length:
+            raise LongRequest(f"the model's maximum context length is {self.context_length} tokens")
         grammar = (body.get("structured_outputs") or {}).get("grammar")
         if grammar is not None and not self.has_plugin:
             return iter(
@@ -224,11 +230,16 @@ class StandIn(EngineStandIn):
         matcher, num_before = None, 0
         if grammar is not None:
             mark = read_request_mark(grammar, self.secret)
-            matcher = self.linked(mark).matcher(is_thinking=mark.is_thinking)
-            assert all(map(matcher.accept, mark.written_ids))
+            matcher = self.matcher_of(mark)
             assert body["prompt"][len(body["prompt"]) - len(mark.written_ids) :] == list(mark.written_ids)
             num_before = len(mark.written_ids)
         return self.sampled(body, matcher, num_before)
+
+    def matcher_of(self, mark):
+        """Follows the output of a mark, behind what is written already."""
+        matcher = self.linked(mark).matcher(is_thinking=mark.is_thinking)
+        assert all(map(matcher.accept, mark.written_ids))
+        return matcher
 
     def linked(self, mark):
         """The grammar of a mark."""

@@ -1,5 +1,6 @@
 """Stand-ins for servers without the plugin, vLLM's and llama.cpp's: xgrammar reads the grammars that they are sent."""
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,10 +53,43 @@ class StockStandIn(StandIn):
         return logits
 
 
+_ONE_TOKEN = re.compile(r"root ::= <\[\d+\]>( \| <\[\d+\]>)*\n")
+
+
+class OneToken:
+    """Follows an output of one token, which is one of those that a grammar names."""
+
+    def __init__(self, gbnf: str) -> None:
+        self._ids = [int(each) for each in re.findall(r"\d+", gbnf)]
+        self._is_written = False
+
+    def accept(self, token_id):
+        self._is_written = True
+
+    def fill_bitmask(self, bitmask, row):
+        assert not self._is_written, "one token was asked for"
+        bitmask[row] = 0
+        for token_id in self._ids:
+            bitmask[row, token_id >> 5] |= np.array(1 << (token_id & 31), np.uint32).view(np.int32)
+
+    def is_completed(self):
+        return False
+
+
+def ends_in_a_character(text):
+    """Whether a text ends with the first bytes of a character, but not all of them."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return False
+
+
 @dataclass
 class LlamaStandIn(EngineStandIn):
     """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
 
+    It tells the tokens of a character that takes several once the character is whole, and only the last one.
     `wants` is the model's first choice wherever a log probability is told; None: what is written.
     """
 
@@ -80,7 +114,9 @@ class LlamaStandIn(EngineStandIn):
     def tokens(self, body):
         """Pairs of a token id and how the answer ends with it."""
         gbnf = body.get("grammar") if self.masks else None
-        matcher = GbnfMatcher(gbnf, self.text.prepared) if gbnf else None
+        matcher = None
+        if gbnf:
+            matcher = OneToken(gbnf) if _ONE_TOKEN.fullmatch(gbnf) else GbnfMatcher(gbnf, self.text.prepared)
         for _ in range(body["n_predict"]):
             token_id = self.sample(body, matcher)
             is_last = token_id in self.text.vocabulary.stop_ids
@@ -91,11 +127,14 @@ class LlamaStandIn(EngineStandIn):
                 matcher.accept(token_id)
 
     async def stream(self, body, tokens, leaving, send):
-        vocabulary, reason = self.text.vocabulary, "limit"
+        vocabulary, reason, text = self.text.vocabulary, "limit", b""
         async for [token_id], ended_by in self.paced(tokens, leaving, send):
             reason = ended_by or reason
-            spelled = vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
-            told = {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
+            text += vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
+            if ends_in_a_character(text) and ended_by is None:
+                continue
+            told = {"content": text.decode(errors="replace"), "tokens": [token_id], "stop": False}
+            text = b""
             if num_probs := body["n_probs"]:
                 told["completion_probabilities"] = [self.probability(token_id, num_probs)]
             await event(send, told)

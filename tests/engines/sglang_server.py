@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from completions_server import LikelyToken, StandIn, answer, body_of, event, head, more
+from completions_server import LikelyToken, LongRequest, StandIn, answer, body_of, event, head, more
 
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import InvalidRequestMark
@@ -23,6 +23,9 @@ class SglangStandIn(StandIn):
             spoken = {"prompt": body["input_ids"], "max_tokens": sampling["max_new_tokens"], "sglang": body}
             same = ("temperature", "logit_bias", "stop_token_ids")
             spoken |= {name: sampling[name] for name in same if name in sampling}
+            spoken |= {"min_tokens": sampling["min_new_tokens"]}
+            if "sampling_seed" in sampling:
+                spoken["seed"] = sampling["sampling_seed"]
             if "ebnf" in sampling:
                 spoken["structured_outputs"] = {"grammar": sampling["ebnf"]}
             await self.complete(spoken, receive, send)
@@ -44,6 +47,9 @@ class SglangStandIn(StandIn):
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
+        except LongRequest as error:
+            await answer(send, {"error": {"message": str(error)}}, 400)
+            return
         except (InvalidRequestMark, GrammarUnavailable) as error:
             await send(head("text/event-stream"))
             message = f"Failed to compile ebnf grammar: Grammar compilation failed: {error}"
