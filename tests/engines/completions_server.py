@@ -16,6 +16,11 @@ from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, rea
 SECRET = b"0123456789abcdef"
 
 
+def is_canary(body):
+    """Whether a request is one of a canary: its prompt begins with one token eight times."""
+    return len(set(body["prompt"][:8])) == 1
+
+
 class LongRequest(Exception):
     """The prompt and the tokens that are asked for are longer than the context; vLLM and SGLang refuse that."""
 
@@ -55,8 +60,8 @@ class EngineStandIn:
 
     @property
     def requests(self):
-        """The bodies of all requests but those of canaries, whose prompts begin with one token eight times."""
-        return [body for body in self.bodies if len(set(body["prompt"][:8])) > 1]
+        """The bodies of all requests but those of canaries."""
+        return [body for body in self.bodies if not is_canary(body)]
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "lifespan":
@@ -245,10 +250,14 @@ class StandIn(EngineStandIn):
         """The grammar of a mark."""
         return self.grammar_of(mark.recipe)
 
+    def fault(self, body, place):
+        """What comes at a place of an output instead of what the mask allows; None if nothing does."""
+        return self.writes.get(place)
+
     def sampled(self, body, matcher, num_before):
         stop_ids = {*self.text.vocabulary.stop_ids, *body.get("stop_token_ids", ())}
         for number in range(body["max_tokens"] if self.honours_max_tokens else 10**6):
-            fault = self.writes.get(num_before + number)
+            fault = self.fault(body, num_before + number)
             if fault is not None and self.num_faults > 0:
                 self.num_faults -= 1
                 match fault:

@@ -67,13 +67,12 @@ class OneToken:
         self._is_written = True
 
     def fill_bitmask(self, bitmask, row):
-        assert not self._is_written, "one token was asked for"
         bitmask[row] = 0
-        for token_id in self._ids:
+        for token_id in () if self._is_written else self._ids:
             bitmask[row, token_id >> 5] |= np.array(1 << (token_id & 31), np.uint32).view(np.int32)
 
     def is_completed(self):
-        return False
+        return self._is_written
 
 
 def ends_in_a_character(text):
@@ -103,7 +102,7 @@ class LlamaStandIn(EngineStandIn):
             case "/props":
                 await answer(send, {"build_info": "b11549"})
             case "/v1/models":
-                await answer(send, {"data": [{"id": "a.gguf", "meta": {"n_ctx": 4096}}]})
+                await answer(send, {"data": [{"id": "a.gguf", "meta": {"n_ctx": self.context_length}}]})
             case "/slots":
                 await answer(send, {"error": {"message": "not shown"}}, 501)
             case "/completion":
