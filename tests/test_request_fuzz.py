@@ -18,7 +18,13 @@ from compiler.syntaxes import find_syntax
 ROUNDS = (12, 13, 26, 31, 114, 711)
 """Quick ones, of several call syntaxes: in some, a model thinks first; in 711, it frames its prose."""
 WORLD = SimpleNamespace(
-    syntax=find_syntax("hermes"), has_markers=True, context_length=200, default_max_tokens=40
+    syntax=find_syntax("hermes"),
+    has_markers=True,
+    context_length=200,
+    default_max_tokens=40,
+    closers={"budget"},
+    least_tokens=1,
+    tells_each_logprob=True,
 )
 USAGE = {
     "prompt_tokens": 10,
