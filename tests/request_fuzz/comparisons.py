@@ -127,7 +127,7 @@ async def _sent_back(outcome: Findings, opened: World, asked: Asked, answer: Ans
 
 async def _completion(outcome: Findings, opened: World, asked: Asked) -> None:
     """A prompt that is no conversation is completed in the same formats, by both engines alike."""
-    if (body := as_completion(asked)) is None:
+    if (body := as_completion(asked)) is None or opened.refused & set(asked.features):
         return
     tight, alone = [
         await call(opened.app, COMPLETIONS, {**body, "model": model}, address=asked.address)

@@ -120,7 +120,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     engine = ENGINE_KINDS[kind]
     has_markers = rng.random() < 0.5
     name = rng.choice(syntax_names())
-    context = rng.choice((160, 256, 400))
+    context, engines_context = rng.choice(((160, 4096), (256, 256), (2048, 300), (400, 400)))
     text = replace(tiny_model(folder, has_markers=has_markers), syntax=name, context_length=context)
     settings = RemoteSettings(
         default_max_tokens=rng.choice((40, 90)),
@@ -128,15 +128,16 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
         selection=rng.choice((Selection(), Selection(), Selection("accept", 4), DRAFT)),
         shares_prefixes=rng.random() < 0.3,
         takes_images=engine.takes_images and rng.random() < 0.5,
+        sends_seeds=rng.random() < 0.9,
         sends_units=engine.write_grammar is None and rng.random() < 0.3,
         watch=WatchSettings(probe_s=0.5, first_retry_s=0.05, last_retry_s=0.2, stall_s=10),
     )
     is_faulty = rng.random() < 0.25
     settings = replace(settings, watch=replace(settings.watch, stall_s=1)) if is_faulty else settings
     async with AsyncExitStack() as stack:
-        stand_ins = [_stand_in(rng, engine, text, context) for _ in range(rng.randint(1, 2))]
+        stand_ins = [_stand_in(rng, engine, text, engines_context) for _ in range(rng.randint(1, 2))]
         other = rng.choice((VLLM, SGLANG)) if engine.write_grammar is None else engine
-        alone = other.stand_in(text, context_length=context)
+        alone = other.stand_in(text, context_length=engines_context)
         if engine.write_grammar is None:
             store = None if settings.sends_units else partial(open_store, f"sqlite://{folder}/callgate.db")
             loader = GrammarLoader(store, SECRET, text.prepared, cache_bytes=2**26)
@@ -163,7 +164,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 told=f"{name}{' markers' if has_markers else ''}{' faulty' if is_faulty else ''} {settings}",
                 syntax=find_syntax(name),
                 has_markers=has_markers,
-                context_length=context,
+                context_length=min(context, engines_context),
                 default_max_tokens=settings.default_max_tokens,
                 selection=settings.selection,
                 vocabulary=text.vocabulary,
@@ -172,6 +173,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 is_faulty=is_faulty,
                 closers=frozenset({"budget", None, "verifier"} if is_unruly else {"budget", None}),
                 tells_each_logprob=engine is not LLAMA,
+                honours_seeds=settings.sends_seeds,
                 least_tokens=0,
                 stand_ins=[*stand_ins, alone],
                 runtimes=runtimes,
@@ -217,7 +219,5 @@ async def _ready(runtimes: list[RemoteRuntime]) -> None:
 def _break(rng: random.Random, stand_ins: list[Any]) -> None:
     """Let some requests of these break off, or write what nobody allowed."""
     for stand_in in stand_ins:
-        if isinstance(stand_in, SeededLlama):
-            continue
         stand_in.writes = {rng.randint(0, 40): rng.choice(FAULTS) for _ in range(3)}
         stand_in.num_faults = rng.randint(1, 8)

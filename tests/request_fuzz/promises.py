@@ -154,16 +154,28 @@ def _usage_faults(asked: Asked, answer: Answer, world: World) -> Iterator[str]:
     if written > asked.num_choices * room:
         yield f"{written} tokens, although each of {asked.num_choices} choices has room for {room}"
     if asked.num_choices == 1:
-        [choice] = answer.choices
-        has_ended = choice.finish != "length" or answer.extension["closed_by"] in world.closers
-        default = world.default_max_tokens if limit == world.context_length else limit
-        is_short = written < min(room, default) and not _is_after_draft(answer)
-        if not has_ended and is_short:
-            yield f"ends in length after {written} tokens of {room}"
-        if written < world.least_tokens:
-            yield "no tokens"
+        most = world.default_max_tokens if limit == world.context_length else limit
+        yield from _single_faults(asked, answer, world, written, min(room, most))
     if asked.body.get("callgate", {}).get("inspect") and len(answer.tokens) != written:
         yield f"{len(answer.tokens)} tokens were inspected, but {written} written"
+
+
+def _single_faults(asked: Asked, answer: Answer, world: World, written: int, most: int) -> Iterator[str]:
+    """Of an answer with one choice, which has so many tokens of the most that it may have."""
+    [choice] = answer.choices
+    has_ended = choice.finish != "length" or answer.extension["closed_by"] in world.closers
+    if not has_ended and written < most and not _is_after_draft(answer):
+        yield f"ends in length after {written} tokens of {most}"
+    if written < world.least_tokens:
+        yield "no tokens"
+    if choice.finish == "stop" and written < _least(asked) and not world.syntax.frames_prose:
+        yield f"ends after {written} tokens, although it is to have {_least(asked)}"
+
+
+def _least(asked: Asked) -> int:
+    """How many tokens the request wants at least; a grammar or a stop string may end its answer before."""
+    is_free = not (asked.names or asked.has_format or asked.stops)
+    return asked.body.get("min_tokens", 0) if is_free else 0
 
 
 def _is_after_draft(answer: Answer) -> bool:

@@ -96,7 +96,7 @@ async def _check(outcome: Round, opened: World, asked: Asked, exchange: Exchange
         for fault in broken_promises(asked, answer, opened):
             outcome.find(fault, asked)
         _count(outcome.counts, answer)
-        if asked.is_repeatable and not opened.is_faulty:
+        if asked.is_repeatable and opened.honours_seeds and not opened.is_faulty:
             await compare(outcome, opened, asked, answer)
 
 

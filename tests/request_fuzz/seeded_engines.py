@@ -170,9 +170,30 @@ class SeededStock(Seeded, StockStandIn):
 
 @dataclass
 class SeededLlama(Seeded, LlamaStandIn):
-    """A llama-server; it tells log probabilities from before its grammar."""
+    """A llama-server; it tells log probabilities from before its grammar. `writes` is that of `StandIn`."""
 
+    writes: dict[int, Any] = field(default_factory=dict)
+    num_faults: int = 0
     tells_unmasked = True
+
+    def tokens(self, body: dict[str, Any]) -> Iterator[Any]:
+        """The tokens of an answer, until one of `FAULTS` comes instead."""
+        for place, (ids, ended_by) in enumerate(super().tokens(body)):
+            fault = self.writes.get(place) if self.num_faults and not is_canary(body) else None
+            self.num_faults -= fault is not None
+            match fault:
+                case None:
+                    yield ids, ended_by
+                case int():
+                    yield [fault], None
+                case "garbage":
+                    yield b"data: {]\n\n", None
+                case "error":
+                    yield b'data: {"error": {"message": "told to fail"}}\n\n', None
+                case "die" | "stall":
+                    yield fault, None
+                case _:
+                    return
 
     def num_top(self, body: dict[str, Any]) -> int | None:
         """How many alternatives are asked for; None if no log probabilities are."""

@@ -152,6 +152,7 @@ class World:
     """Of an answer."""
     tells_each_logprob: bool = True
     """Also those of the first tokens of a character of several."""
+    honours_seeds: bool = True
 
     async def settle(self) -> None:
         """Wait until nothing runs; then nothing may be remembered of a request."""
