@@ -66,6 +66,9 @@ class Asked:
         names += [f"callgate.{name}" for name in self.body.get("callgate", {})]
         kind = self.answer_format.field["type"] if self.answer_format else "json_schema"
         names += [f"mode {self.mode}"] + ([f"format {kind}"] if self.has_format else [])
+        names += (
+            ["images"] if any(isinstance(each["content"], list) for each in self.body["messages"]) else []
+        )
         return [*names, *(["leaves"] if self.leaves_after is not None else [])]
 
     def format_fault(self, text: str) -> str:

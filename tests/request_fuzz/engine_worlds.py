@@ -124,6 +124,8 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     text = replace(tiny_model(folder, has_markers=has_markers), syntax=name, context_length=context)
     settings = RemoteSettings(
         default_max_tokens=rng.choice((40, 90)),
+        max_sequences=rng.choice((1024, 1024, 12)),
+        max_sequences_per_client=rng.choice((128, 128, 4)),
         jump_forward=rng.random() < 0.8,
         selection=rng.choice((Selection(), Selection(), Selection("accept", 4), DRAFT)),
         shares_prefixes=rng.random() < 0.3,
@@ -171,6 +173,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 refused=engine.refused | {"callgate.inspect", "callgate.particles"},
                 takes_images=settings.takes_images,
                 is_faulty=is_faulty,
+                may_be_full=settings.max_sequences < 1024 or settings.max_sequences_per_client < 128,
                 closers=frozenset({"budget", None, "verifier"} if is_unruly else {"budget", None}),
                 tells_each_logprob=engine is not LLAMA,
                 honours_seeds=settings.sends_seeds,

@@ -117,7 +117,7 @@ async def _check_error(outcome: Round, opened: World, asked: Asked, exchange: Ex
         return
     if exchange.status == 400 and error.get("param") in opened.refused & set(asked.features):
         return
-    if opened.is_faulty and code in FAULT_CODES:
+    if (opened.is_faulty and code in FAULT_CODES) or (opened.may_be_full and exchange.status == 429):
         return
     if code == "engine_refused" and REPEATS in message and "logprobs" in asked.body:
         return

@@ -145,6 +145,8 @@ class World:
     takes_images: bool = False
     is_faulty: bool = False
     """Whether the engine `tight` breaks off, so that answers may be errors, and differ."""
+    may_be_full: bool = False
+    """Whether some requests of a batch may be too many."""
     closers: frozenset[str | None] = frozenset({"budget"})
     """What may close an answer before its budget is used up; None: an answer that is complete may end where
     the model wrote a token that would have begun more than the budget has room for."""
