@@ -25,6 +25,7 @@ from toolspecs.errors import TooDeep, TooManyValues
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_scan import ContentLimits, count_keys, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
+from toolspecs.resolved_types import resolved
 
 T = TypeVar("T")
 
@@ -148,7 +149,7 @@ def convert(value: Any, shape: type[T]) -> T:
             `param`.
     """
     try:
-        return msgspec.convert(value, shape)
+        return msgspec.convert(value, resolved(shape))
     except UnicodeEncodeError as error:
         raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:
