@@ -85,8 +85,9 @@ fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(or $(MINUTES),10) \
 		--jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED))
 
-fuzz-requests: $(READY) ## requests with any features together, to an engine with random weights, for MINUTES=10; FIRST=1000 begins at another round
-	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m request_fuzz --minutes $(or $(MINUTES),10) --first $(or $(FIRST),0)
+fuzz-requests: $(READY) ## requests with any features together, to engines that write by chance, for MINUTES=10; FIRST=1000 begins at another round, ENGINE=vllm asks one kind
+	PYTHONPATH=.:tests:tests/engines:tests/gateway OMP_NUM_THREADS=1 $(BIN)/python -m request_fuzz \
+		--minutes $(or $(MINUTES),10) --first $(or $(FIRST),0) $(addprefix --engine ,$(ENGINE))
 
 chaos: $(READY) $(SCHEMATHESIS)/.ready ## break things under load for MINUTES=8, and call the API with made-up requests; ONLY="redis-killed soak" chooses, TIMES=5 repeats each
 	PYTHONPATH=.:tests:tests/gateway:tests/engines OMP_NUM_THREADS=1 $(BIN)/python -m chaos \

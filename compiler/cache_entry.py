@@ -16,6 +16,7 @@ from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
+from toolspecs.resolved_types import resolved
 from toolspecs.tool import KeyOrder, Tool
 
 LAZY_COMPILE_MS = 20.0
@@ -112,7 +113,7 @@ class CacheEntry:
         try:
             head, rows, body = data.split(b"\n", 2)
             kind, compile_ms, num_bytes = msgspec.json.decode(head, type=tuple[str, float, int])
-            verdicts = msgspec.json.decode(rows, type=tuple[ReportEntry, ...])
+            verdicts = msgspec.json.decode(rows, type=resolved(tuple[ReportEntry, ...]))
         except ValueError as error:
             raise CorruptUnit(f"not a stored entry: {error}") from error
         if kind != expected_kind:

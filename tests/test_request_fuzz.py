@@ -14,11 +14,29 @@ from request_fuzz.subjects import CUSTOM, SCHEMAS, TEXT_FORMATS, input_fault
 
 from compiler.linker.outer_positions import BeforeThought
 from compiler.syntaxes import find_syntax
+from runtime.engines import completion_request
+from runtime.engines.remote import Admission
+from runtime.engines.verified_output import VerifiedOutput
 
 ROUNDS = (12, 13, 26, 31, 114, 711)
 """Quick ones, of several call syntaxes: in some, a model thinks first; in 711, it frames its prose."""
+ENGINE_ROUNDS = (
+    ("vllm", 8),
+    ("vllm", 3),
+    ("sglang", 4),
+    ("vllm_stock", 8),
+    ("llama_server", 6),
+    ("llama_server", 2),
+)
+"""With external engines; in the second and last, they break off and write what masks forbid."""
 WORLD = SimpleNamespace(
-    syntax=find_syntax("hermes"), has_markers=True, context_length=200, default_max_tokens=40
+    syntax=find_syntax("hermes"),
+    has_markers=True,
+    context_length=200,
+    default_max_tokens=40,
+    closers={"budget"},
+    least_tokens=1,
+    tells_each_logprob=True,
 )
 USAGE = {
     "prompt_tokens": 10,
@@ -55,6 +73,30 @@ def test_a_round_keeps_every_promise(folder, number):
     outcome = asyncio.run(run_round(number, folder, num_requests=10))
     assert outcome.findings == []
     assert outcome.counts["status 200"] > 2
+
+
+@pytest.mark.parametrize(("engine", "number"), ENGINE_ROUNDS)
+def test_a_round_with_external_engines_keeps_every_promise(folder, engine, number):
+    outcome = asyncio.run(run_round(number, folder, engine=engine, num_requests=8))
+    assert outcome.findings == []
+    assert outcome.counts["status 200"] > 2
+    assert outcome.counts["engine requests"] > 5
+
+
+@pytest.mark.parametrize(
+    ("number", "owner", "name", "mutant", "fault"),
+    [
+        (8, VerifiedOutput, "_as_asked", lambda self, token: token, "the alternatives are not in order"),
+        (4, completion_request, "_seed_of", lambda *seed: None, "alone, the answer is"),
+        (4, Admission, "_check", lambda self, request: self._sequences.update(["x"]), "these are counted"),
+    ],
+)
+def test_a_fault_before_external_engines_is_found_out(
+    folder, monkeypatch, number, owner, name, mutant, fault
+):
+    monkeypatch.setattr(owner, name, mutant)
+    outcome = asyncio.run(run_round(number, folder, engine="vllm", num_requests=8))
+    assert any(fault in finding for finding in outcome.findings), outcome.findings
 
 
 def test_a_matcher_that_its_forks_share_is_found_out(folder, monkeypatch):

@@ -24,6 +24,7 @@ import msgspec
 
 from toolspecs.json_value import Flaw, Path
 from toolspecs.nearest import near_matches, shorten
+from toolspecs.resolved_types import resolved
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
 MAX_MESSAGE = 200
@@ -98,8 +99,8 @@ def read_custom(document: Mapping[str, Any]) -> Tool:
         msgspec.ValidationError: a field is unknown, missing or of the wrong type; see `flaw_of`.
     """
     if "custom" in document:
-        return tool_of(msgspec.convert(document, NestedCustomTool))
-    return tool_of(msgspec.convert(document, CustomTool))
+        return tool_of(msgspec.convert(document, resolved(NestedCustomTool)))
+    return tool_of(msgspec.convert(document, resolved(CustomTool)))
 
 
 def tool_of(written: NestedCustomTool | CustomTool) -> Tool:
@@ -115,7 +116,7 @@ def tool_of(written: NestedCustomTool | CustomTool) -> Tool:
 
 def read_input(fields: Any) -> CustomInput:
     """Read the input from the field `callgate`; raises `msgspec.ValidationError`."""
-    input_fields = msgspec.convert(fields, InputFields)
+    input_fields = msgspec.convert(fields, resolved(InputFields))
     return CustomInput(input_fields.syntax, input_fields.definition)
 
 

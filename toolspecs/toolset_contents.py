@@ -23,6 +23,7 @@ from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import SourceFields
+from toolspecs.resolved_types import resolved
 from toolspecs.shapes import EXTRAS
 from toolspecs.store import Store
 from toolspecs.thread_time import in_thread
@@ -133,7 +134,8 @@ def decode_toolset(name: str, digest: str, content: bytes, limits: Limits = DEFA
     try:
         scan(content, most)
         # `msgspec` takes 20 times as long as `json` for some numbers.
-        fields = msgspec.convert(json.loads(_whole_text(content)), type=_Content | list[_Row])
+        shape = resolved(_Content | list[_Row])  # type: ignore[arg-type]  # a union is a type to msgspec
+        fields = msgspec.convert(json.loads(_whole_text(content)), type=shape)
         stored = _Content(fields) if isinstance(fields, list) else fields
         toolset = stored.toolset(name)
         digest_found = toolset.digest

@@ -28,6 +28,7 @@ from typing import Annotated
 import msgspec
 
 from toolspecs.errors import DamagedEntry, ForbiddenToolset, StoreError
+from toolspecs.resolved_types import resolved
 from toolspecs.store import Store, commit
 from toolspecs.toolset import RevisionSummary
 
@@ -98,7 +99,7 @@ def encode_record(record: Record) -> bytes:
 def decode_record(content: bytes) -> Record:
     """The record that `encode_record` wrote; raises ValueError."""
     try:
-        fields = msgspec.json.decode(content, type=_RecordFields)
+        fields = msgspec.json.decode(content, type=resolved(_RecordFields))
         created_at = _in_utc(fields.created_at)
     except (msgspec.MsgspecError, OverflowError) as error:
         raise ValueError(f"it is not a record: {error}") from error

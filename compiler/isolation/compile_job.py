@@ -28,6 +28,7 @@ from compiler.response_format import KINDS, SCHEMA, ResponseFormat
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from toolspecs.nearest import shorten
+from toolspecs.resolved_types import resolved
 from toolspecs.tool import CustomInput, KeyOrder, Tool
 
 LOWERING_VERSION = 35
@@ -180,7 +181,7 @@ def read_answer(answer: bytes) -> bytes:
 
 def read_faults(result: bytes) -> tuple[ArgumentFault, ...]:
     """The result of a job that judged arguments."""
-    return msgspec.json.decode(result, type=tuple[ArgumentFault, ...])
+    return msgspec.json.decode(result, type=resolved(tuple[ArgumentFault, ...]))
 
 
 class CompilePool(Protocol):

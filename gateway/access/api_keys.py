@@ -35,6 +35,7 @@ from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
 from toolspecs.namespaces import NamespacedStore
 from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.resolved_types import resolved
 from toolspecs.store import Store, commit
 from toolspecs.toolset import Page
 
@@ -284,7 +285,7 @@ def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
     if content is None:
         return None
     try:
-        record = msgspec.json.decode(content, type=KeyRecord)
+        record = msgspec.json.decode(content, type=resolved(KeyRecord))
     except msgspec.MsgspecError as error:
         _log.warning("the record of key %s cannot be read: %s", key_id, error)
         return None

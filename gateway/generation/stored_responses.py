@@ -33,6 +33,7 @@ from toolspecs.errors import StoreError, TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.resolved_types import resolved
 from toolspecs.store import Store, commit
 from toolspecs.toolset_contents import compress, decompress
 
@@ -262,7 +263,7 @@ def _listed(content: bytes | None) -> list[_Listed]:
     if content is None or len(content) > _MAX_LIST_BYTES:
         return []
     try:
-        return msgspec.json.decode(content, type=list[_Listed])
+        return msgspec.json.decode(content, type=resolved(list[_Listed]))
     except (msgspec.MsgspecError, ValueError):
         return []
 
@@ -381,20 +382,20 @@ def _packed(response: JSON, items: list[JSON], limits: ContentLimits) -> bytes |
 
 
 def _unpacked(content: bytes, limits: ContentLimits) -> StoredResponse:
-    entry = msgspec.json.decode(_scanned(content, limits), type=_Entry)
-    msgspec.convert(entry.response, type=_ResponseFields)
+    entry = msgspec.json.decode(_scanned(content, limits), type=resolved(_Entry))
+    msgspec.convert(entry.response, type=resolved(_ResponseFields))
     return StoredResponse(entry.response, entry.items)
 
 
 def _unpacked_json(content: bytes, limits: ContentLimits) -> bytes:
-    response = bytes(msgspec.json.decode(_scanned(content, limits), type=_RawEntry).response)
-    msgspec.json.decode(response, type=_ResponseFields)
+    response = bytes(msgspec.json.decode(_scanned(content, limits), type=resolved(_RawEntry)).response)
+    msgspec.json.decode(response, type=resolved(_ResponseFields))
     return response
 
 
 def _unpacked_output(content: bytes, limits: ContentLimits) -> list[JSON]:
-    output = msgspec.json.decode(_scanned(content, limits), type=_OutputEntry).response.output
-    msgspec.convert(output, type=list[_OutputItem])
+    output = msgspec.json.decode(_scanned(content, limits), type=resolved(_OutputEntry)).response.output
+    msgspec.convert(output, type=resolved(list[_OutputItem]))
     return output
 
 

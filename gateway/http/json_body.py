@@ -23,6 +23,7 @@ from gateway.http.plain_reasons import missing_field, plain
 from toolspecs.errors import TooDeep, TooManyValues
 from toolspecs.json_scan import ContentLimits, has_repeated_key, repeated_key, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
+from toolspecs.resolved_types import resolved
 
 T = TypeVar("T")
 
@@ -109,7 +110,7 @@ def convert(value: Any, shape: type[T]) -> T:
             `param`.
     """
     try:
-        return msgspec.convert(value, shape)
+        return msgspec.convert(value, resolved(shape))
     except UnicodeEncodeError as error:
         raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:

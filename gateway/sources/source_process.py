@@ -37,6 +37,7 @@ from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, TooManyValues
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.openapi import OperationFilter
 from toolspecs.json_scan import ContentLimits, scan
+from toolspecs.resolved_types import resolved
 from toolspecs.shapes import Shape, write_tool
 
 MAX_IMPORTS = 4
@@ -178,7 +179,7 @@ class SourceProcesses:
             raw = await self._answer(order, name)
         try:
             await asyncio.to_thread(scan, raw, self._contents)
-            answer = await asyncio.to_thread(msgspec.json.decode, raw, type=_Answer)
+            answer = await asyncio.to_thread(msgspec.json.decode, raw, type=resolved(_Answer))
         except TooManyValues as error:
             raise UnreadableSource(name, f"of its tools, {error}; choose fewer operations") from error
         return answer.result(name)

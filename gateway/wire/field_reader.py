@@ -30,6 +30,7 @@ from msgspec import Struct, inspect
 from gateway.errors import InvalidField
 from gateway.http.json_body import convert, struct_of, types_below, types_of
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
+from toolspecs.resolved_types import resolved
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class FieldReader:
         if self._is_strict:
             return convert(value, shape)
         with suppress(msgspec.ValidationError, UnicodeEncodeError):
-            return msgspec.convert(value, shape)
+            return msgspec.convert(value, resolved(shape))
         types = _alternatives(shape)  # type: ignore[arg-type]  # every class is hashable
         return convert(self._known(value, types, ""), shape)
 

@@ -2,7 +2,8 @@
 
 It runs before an engine gets its first request, after an outage, and every few minutes. All its requests have
 a bias of 100 towards one letter. An engine that applies the masks writes a call nonetheless. Wherever a mask
-is missing, the engine writes that letter. The canary checks that:
+is missing, the engine writes that letter. If a model may think before its call, the prompt ends with the
+beginning of the call, because a thought of that letter would have no end. The canary checks that:
 
 - the echoed prompt and the token ids are those of this vocabulary;
 - the plugin runs: the sentence of an engine without it does not come;
@@ -18,6 +19,9 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
+from compiler.constraint import Constraint
+from compiler.matcher import Matcher
+from compiler.output_parts import CallStart
 from runtime.engines.client import EngineChunk, EngineClient, ServedModel
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.sent_grammars import SentGrammars
@@ -89,12 +93,13 @@ class Canary:
         await self._sent.publish_own(cached)
         return cached
 
-    async def _check_call(self, client: EngineClient, model: ServedModel, grammar: GrammarLookup) -> None:
-        written = self._sent.of_lookup(grammar)
+    async def _check_call(self, client: EngineClient, model: ServedModel, lookup: GrammarLookup) -> None:
+        matcher = lookup.grammar.matcher()
+        begun_ids = _begun_ids(lookup.grammar, matcher)
+        grammar = self._sent.of_lookup(lookup, begun_ids)
         plugin_watch = self._sent.watch()
-        matcher = grammar.grammar.matcher()
         num_written = 0
-        async with aclosing(self._chunks(client, model, MAX_TOKENS, written)) as chunks:
+        async with aclosing(self._chunks(client, model, MAX_TOKENS, grammar, begun_ids)) as chunks:
             async for chunk in chunks:
                 is_last = chunk.finish_reason is not None
                 tokens = plugin_watch.passed(chunk.tokens, is_last=is_last) if plugin_watch else chunk.tokens
@@ -137,9 +142,16 @@ class Canary:
         raise EngineBroke(client.name, "goes on with requests whose client has left")
 
     async def _chunks(
-        self, client: EngineClient, model: ServedModel, max_tokens: int, grammar: str | None
+        self,
+        client: EngineClient,
+        model: ServedModel,
+        max_tokens: int,
+        grammar: str | None,
+        begun_ids: Sequence[int] = (),
     ) -> AsyncGenerator[EngineChunk, None]:
-        prompt_ids = self._prompt_ids()
+        prompt_ids = [*([self._letter_id] * 8), *begun_ids]
+        if model.context_length is not None:  # engines refuse a request for more
+            max_tokens = max(1, min(max_tokens, model.context_length - len(prompt_ids)))
         sampling = replace(Sampling(temperature=0.0), logit_bias={self._letter_id: 100.0})
         request = CompletionRequest(
             model_id=model.model_id,
@@ -162,8 +174,23 @@ class Canary:
         if not has_echo:
             raise EngineBroke(client.name, "does not repeat the token ids of the prompt")
 
-    def _prompt_ids(self) -> Sequence[int]:
-        return [self._letter_id] * 8
+
+def _begun_ids(grammar: Constraint, matcher: Matcher) -> tuple[int, ...]:
+    """The beginning of a call, up to its name, if a thought may come before it.
+
+    The matcher has accepted it then.
+    """
+    closer = grammar.closer()
+    if closer is None or grammar.syntax is None or not grammar.syntax.frames_prose:
+        return ()
+    begun: list[int] = []
+    for token_id in closer.completion_ids(MAX_TOKENS):
+        accepted = matcher.accept(token_id)
+        assert accepted, "the grammar allows what its closer writes"
+        begun.append(token_id)
+        if any(isinstance(part, CallStart) for part in matcher.parts()):
+            break
+    return tuple(begun)
 
 
 async def _all_good(*checks: Coroutine[object, object, None]) -> None:

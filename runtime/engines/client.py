@@ -25,6 +25,7 @@ from runtime.written_token import SampledToken
 from toolspecs.errors import TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.nearest import shorten
+from toolspecs.resolved_types import resolved
 
 MAX_PROBE_BYTES = 16 * 2**20
 """The largest answer about the engine itself: its health, models and metrics."""
@@ -227,7 +228,7 @@ class EngineConnection:
                 await asyncio.to_thread(scan, answer.content, _PROBE_LIMITS)
             else:
                 scan(answer.content, _PROBE_LIMITS)
-            return msgspec.json.decode(answer.content, type=kind)
+            return msgspec.json.decode(answer.content, type=resolved(kind))
 
     @asynccontextmanager
     async def events(

@@ -33,6 +33,7 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, RequestRefused
 from runtime.written_token import SampledToken
+from toolspecs.resolved_types import resolved
 
 MAX_RESPELLED = 2_048
 """Bytes of an event's text that are spelled anew: those of a few tokens. A longer one is no character's."""
@@ -159,7 +160,7 @@ class LlamaClient(HttpEngineClient):
     def _read(self, received: list[bytes], *, max_tokens: int) -> Iterator[tuple[_Event, EngineChunk]]:
         """Events, each with its tokens; raises ValueError if it has more than all of the answer may have."""
         for data in received:
-            event = msgspec.json.decode(data, type=_Event)
+            event = msgspec.json.decode(data, type=resolved(_Event))
             if event.error is not None:
                 raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
             if len(event.tokens) > max_tokens:

@@ -23,6 +23,7 @@ import msgspec
 import zstandard
 
 from compiler.recipe import GrammarRecipe
+from toolspecs.resolved_types import resolved
 
 PLUGIN_MISSING = "CALLGATE-PLUGIN-MISSING"
 """What an engine without the plugin writes, and nothing else."""
@@ -110,7 +111,7 @@ def read_request_mark(text: str, secret: bytes) -> RequestMark | None:
         content = zstandard.ZstdDecompressor().decompress(
             base64.b64decode(written, altchars=b"-_", validate=True), max_output_size=_MAX_RECIPE_BYTES
         )
-        return msgspec.json.decode(content, type=RequestMark)
+        return msgspec.json.decode(content, type=resolved(RequestMark))
     except (binascii.Error, zstandard.ZstdError, ValueError) as error:
         raise InvalidRequestMark(f"the mark was signed, but cannot be read: {error}") from error
 

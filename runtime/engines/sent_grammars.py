@@ -78,8 +78,8 @@ class SentGrammars(Protocol):
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """The text to send for the rest of an output, None if it is not masked; may take long."""
 
-    def of_lookup(self, lookup: GrammarLookup) -> str | None:
-        """The text to send for a whole output of a grammar."""
+    def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
+        """The text to send for the rest of an output of a grammar, after the tokens written so far."""
 
     def watch(self) -> PluginWatch | None:
         """A watch for signs that the engine could not read the text; None if there are no such signs."""
@@ -151,10 +151,15 @@ class MarkedGrammars:
             parts=self._parts.parts(request.recipe),
         )
 
-    def of_lookup(self, lookup: GrammarLookup) -> str | None:
+    def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
         """A mark."""
-        parts = self._parts.parts(lookup.recipe)
-        return spell_request_mark(lookup.recipe, is_thinking=False, secret=self._secret, parts=parts)
+        return spell_request_mark(
+            lookup.recipe,
+            is_thinking=False,
+            secret=self._secret,
+            written_ids=written_ids,
+            parts=self._parts.parts(lookup.recipe),
+        )
 
     def watch(self) -> PluginWatch | None:
         """Watch for the text that an engine without the plugin writes."""
@@ -199,10 +204,14 @@ class RestGrammars:
             self._unmasked.add(output)
         return written
 
-    def of_lookup(self, lookup: GrammarLookup) -> str | None:
-        """The grammar of a whole output."""
+    def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
+        """The grammar of the rest."""
         closer = lookup.grammar.closer()
-        return None if closer is None else self._written(closer.rest_grammar())
+        if closer is None:
+            return None
+        for token_id in written_ids:
+            closer.accepted(token_id)
+        return self._written(closer.rest_grammar())
 
     def watch(self) -> PluginWatch | None:
         """Nothing to watch for."""

@@ -27,6 +27,7 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
+from toolspecs.resolved_types import resolved
 
 _LogProbability = tuple[float | None, int, str | None]
 """The logarithm, the token's id, and its text, which is not asked for."""
@@ -117,7 +118,7 @@ class SglangClient(HttpEngineClient):
     def _chunks_of(self, received: list[bytes], num_seen: int) -> Iterator[EngineChunk]:
         """The chunk of each event; `num_seen` tokens came before."""
         for data in received:
-            event = msgspec.json.decode(data, type=_Event)
+            event = msgspec.json.decode(data, type=resolved(_Event))
             if event.error is not None:
                 raise self._fault(engine_message(event.error), _code(event.error))
             is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen

@@ -222,11 +222,14 @@ class VerifiedOutput:
     def close(self) -> list[Event]:
         """Complete the output in the shortest way; this takes long if many tokens are needed.
 
-        Call it when `is_over_budget`, or when the engine leaves the grammar again and again.
+        A draft ends where it is. Call this when `is_over_budget`, or when the engine leaves the grammar again
+        and again.
 
         Raises:
             GenerationFailed: the grammar has no closer.
         """
+        if self._draft is not None:
+            return self._end(FinishReason.LENGTH)
         if self.position.closer is None or self.position.matcher is None:
             raise GenerationFailed(
                 "the engine left the grammar again and again, and this grammar has no closer"
@@ -277,12 +280,11 @@ class VerifiedOutput:
     def _as_asked(self, token: SampledToken) -> SampledToken:
         """The token with as many alternatives as the request asked for, the most probable first.
 
-        An engine may send log probabilities that nobody asked for, without end.
+        vLLM sends the written one first. An engine may send log probabilities that nobody asked for, without
+        end.
         """
         if self._num_logprobs is None:
             return token if token.logprob is None and not token.top else SampledToken(token.token_id)
-        if len(token.top) <= self._num_logprobs:
-            return token
         best = sorted(token.top, key=lambda choice: -choice[1])
         return replace(token, top=tuple(best[: self._num_logprobs]))
 

@@ -29,6 +29,7 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.written_token import SampledToken
+from toolspecs.resolved_types import resolved
 
 _RUNNING = re.compile(
     rb"\nvllm:num_requests_running(?:\{[^}\n]{0,1000}+\})? (\d{1,15}(?:\.\d{1,15})?(?:e\+\d\d)?)$",
@@ -146,7 +147,7 @@ class VllmClient(HttpEngineClient):
         return join_chunks(map(self._chunk, received))
 
     def _chunk(self, data: bytes) -> EngineChunk:
-        event = msgspec.json.decode(data, type=_Event)
+        event = msgspec.json.decode(data, type=resolved(_Event))
         if event.error is not None:
             raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
         if not event.choices:

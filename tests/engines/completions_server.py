@@ -16,6 +16,27 @@ from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, rea
 SECRET = b"0123456789abcdef"
 
 
+def is_canary(body):
+    """Whether a request is one of a canary: its prompt begins with one token eight times."""
+    return len(set(body["prompt"][:8])) == 1
+
+
+class LongRequest(Exception):
+    """The prompt and the tokens that are asked for are longer than the context; vLLM and SGLang refuse that."""
+
+
+class LikelyToken(int):
+    """A token id that knows its log probability, and the pairs of id and log probability that were highest."""
+
+    logprob = -0.5
+    top = ()
+
+    @classmethod
+    def of(cls, token_id):
+        """The token id itself, if it knows; else one that knows little."""
+        return token_id if isinstance(token_id, cls) else cls(token_id)
+
+
 @dataclass
 class EngineStandIn:
     """What stand-ins of all engines have; `text` is the tokenizer of the model that they serve."""
@@ -24,6 +45,11 @@ class EngineStandIn:
     end_bias: float = 4.0
     bodies: list = field(default_factory=list)
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+    aborts: bool = True
+    token_s: float = 0.0
+    context_length: int = 4096
+    num_running: int = 0
+    num_aborted: int = 0
 
     def __post_init__(self):
         """Find the tokens that bring an output to its end."""
@@ -34,8 +60,8 @@ class EngineStandIn:
 
     @property
     def requests(self):
-        """The bodies of all requests but those of canaries, whose prompts repeat one token."""
-        return [body for body in self.bodies if len(set(body["prompt"])) > 1]
+        """The bodies of all requests but those of canaries."""
+        return [body for body in self.bodies if not is_canary(body)]
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "lifespan":
@@ -47,18 +73,58 @@ class EngineStandIn:
             if message["type"] == "lifespan.shutdown":
                 return
 
-    def logits(self, body, matcher=None):
-        """Those of the next token, random unless the temperature is 0, under the mask of a matcher."""
-        width = self.text.vocabulary.width
-        logits = self.rng.gumbel(size=width) * (body["temperature"] > 0)
+    async def answer_with(self, tokens, body, receive, send):
+        """Stream the tokens until they or the client are gone."""
+        await send(head("text/event-stream"))
+        self.num_running += 1
+        leaving = asyncio.ensure_future(left(receive))
+        try:
+            await self.stream(body, tokens, leaving, send)
+        finally:
+            self.num_running -= 1
+            leaving.cancel()
+
+    async def paced(self, tokens, leaving, send):
+        """The pairs of `tokens` in their time, until the client leaves; does what faults among them say."""
+        for ids, finish_reason in tokens:
+            if ids == "stall":
+                await leaving
+            await asyncio.sleep(self.token_s)
+            if leaving.done():
+                while not self.aborts:
+                    await asyncio.sleep(0.01)
+                self.num_aborted += 1
+                return
+            if ids == "die":
+                raise ConnectionResetError("told to die")
+            if isinstance(ids, bytes):
+                await more(send, ids)
+            else:
+                yield ids, finish_reason
+
+    def sample(self, body, matcher=None):
+        """The next token, under the mask of a matcher."""
+        return int(self.masked(self.logits(body), body, matcher).argmax())
+
+    def logits(self, body):
+        """Those of the next token before any mask."""
+        logits = self.noise(body)
         logits[self.end_ids] += self.end_bias
         bias = body.get("logit_bias") or {}
         for token_id, value in bias.items() if isinstance(bias, dict) else bias:
             logits[int(token_id)] += value
+        return logits
+
+    def noise(self, body):
+        """What differs from token to token: random logits, unless the temperature is 0."""
+        return self.rng.gumbel(size=self.text.vocabulary.width) * (body["temperature"] > 0)
+
+    def masked(self, logits, body, matcher):
+        """The logits under the mask of a matcher, and under what else a request says."""
         if matcher is not None:
-            row = allocate_bitmask(1, width)
+            row = allocate_bitmask(1, len(logits))
             matcher.fill_bitmask(row, 0)
-            logits[~flags(row[0], width)] = -np.inf
+            logits[~flags(row[0], len(logits))] = -np.inf
         return logits
 
 
@@ -76,18 +142,13 @@ class StandIn(EngineStandIn):
     masks_tokens: bool = True
     honours_max_tokens: bool = True
     echoes_prompt: bool = True
-    aborts: bool = True
     is_healthy: bool = True
     is_paused: bool = False
     status: int = 200
     writes: dict = field(default_factory=dict)
     num_faults: int = 10**9
-    token_s: float = 0.0
-    context_length: int = 4096
     num_cached: int | None = None
     headers: list = field(default_factory=list)
-    num_running: int = 0
-    num_aborted: int = 0
 
     async def respond(self, scope, receive, send):
         while self.is_paused:
@@ -120,7 +181,7 @@ class StandIn(EngineStandIn):
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
-        except InvalidRequestMark as error:
+        except (InvalidRequestMark, LongRequest) as error:
             await answer(send, {"error": {"message": str(error), "code": 400}}, 400)
             return
         except GrammarUnavailable as error:
@@ -128,22 +189,13 @@ class StandIn(EngineStandIn):
             return
         await self.answer_with(tokens, body, receive, send)
 
-    async def answer_with(self, tokens, body, receive, send):
-        """Stream the tokens until they or the client are gone."""
-        await send(head("text/event-stream"))
-        self.num_running += 1
-        leaving = asyncio.ensure_future(left(receive))
-        try:
-            await self.stream(body, tokens, leaving, send)
-        finally:
-            self.num_running -= 1
-            leaving.cancel()
-
     async def stream(self, body, tokens, leaving, send):
         echoed = body["prompt"] if self.echoes_prompt else None
         finish_reason = None
         async for ids, finish_reason in self.paced(tokens, leaving, send):
             choice = {"index": 0, "text": "", "finish_reason": finish_reason, "token_ids": ids}
+            if body.get("logprobs") is not None:
+                choice["logprobs"] = self.logprobs(body, ids)
             echo = {"prompt_token_ids": echoed}
             beside = "generate" in body
             await event(send, {"choices": [choice if beside else choice | echo]} | (echo if beside else {}))
@@ -156,26 +208,25 @@ class StandIn(EngineStandIn):
             await more(send, b"data: [DONE]\n\n")
         await send({"type": "http.response.body", "body": b""})
 
-    async def paced(self, tokens, leaving, send):
-        """The pairs of `tokens` in their time, until the client leaves; does what faults among them say."""
-        for ids, finish_reason in tokens:
-            if ids == "stall":
-                await leaving
-            await asyncio.sleep(self.token_s)
-            if leaving.done():
-                while not self.aborts:
-                    await asyncio.sleep(0.01)
-                self.num_aborted += 1
-                return
-            if ids == "die":
-                raise ConnectionResetError("told to die")
-            if isinstance(ids, bytes):
-                await more(send, ids)
-            else:
-                yield ids, finish_reason
+    def logprobs(self, body, ids):
+        """The log probabilities of tokens, as the route of a request tells them."""
+        tokens = [LikelyToken.of(token_id) for token_id in ids]
+        tops = [{one: one.logprob} | dict(one.top) for one in tokens]
+        if "generate" in body:
+            told = [[{"token_id": i, "logprob": p} for i, p in top.items()] for top in tops]
+            return {
+                "content": [
+                    {"token_id": one, "logprob": one.logprob, "top_logprobs": top}
+                    for one, top in zip(tokens, told, strict=True)
+                ]
+            }
+        named = [{f"token_id:{int(i)}": p for i, p in top.items()} for top in tops]
+        return {"token_logprobs": [one.logprob for one in tokens], "top_logprobs": named}
 
     def tokens(self, body):
         """Pairs of token ids and a finish reason; faults stand where `writes` says."""
+        if len(body["prompt"]) + body["max_tokens"] > self.context_length:
+            raise LongRequest(f"the model's maximum context length is {self.context_length} tokens")
         grammar = (body.get("structured_outputs") or {}).get("grammar")
         if grammar is not None and not self.has_plugin:
             return iter(
@@ -184,20 +235,29 @@ class StandIn(EngineStandIn):
         matcher, num_before = None, 0
         if grammar is not None:
             mark = read_request_mark(grammar, self.secret)
-            matcher = self.linked(mark).matcher(is_thinking=mark.is_thinking)
-            assert all(map(matcher.accept, mark.written_ids))
+            matcher = self.matcher_of(mark)
             assert body["prompt"][len(body["prompt"]) - len(mark.written_ids) :] == list(mark.written_ids)
             num_before = len(mark.written_ids)
         return self.sampled(body, matcher, num_before)
+
+    def matcher_of(self, mark):
+        """Follows the output of a mark, behind what is written already."""
+        matcher = self.linked(mark).matcher(is_thinking=mark.is_thinking)
+        assert all(map(matcher.accept, mark.written_ids))
+        return matcher
 
     def linked(self, mark):
         """The grammar of a mark."""
         return self.grammar_of(mark.recipe)
 
+    def fault(self, body, place):
+        """What comes at a place of an output instead of what the mask allows; None if nothing does."""
+        return self.writes.get(place)
+
     def sampled(self, body, matcher, num_before):
-        stop_ids = self.text.vocabulary.stop_ids
+        stop_ids = {*self.text.vocabulary.stop_ids, *body.get("stop_token_ids", ())}
         for number in range(body["max_tokens"] if self.honours_max_tokens else 10**6):
-            fault = self.writes.get(num_before + number)
+            fault = self.fault(body, num_before + number)
             if fault is not None and self.num_faults > 0:
                 self.num_faults -= 1
                 match fault:
@@ -218,7 +278,7 @@ class StandIn(EngineStandIn):
                     case _:
                         yield fault, None
                         return
-            token_id = int(self.logits(body, matcher if self.masks_tokens else None).argmax())
+            token_id = self.sample(body, matcher if self.masks_tokens else None)
             if matcher is not None and not matcher.accept(token_id):
                 matcher = None  # an engine with no mask goes on with anything
             is_last = number + 1 == body["max_tokens"] and self.honours_max_tokens

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from completions_server import StandIn, answer, body_of, event, head, more
+from completions_server import LikelyToken, LongRequest, StandIn, answer, body_of, event, head, more
 
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import InvalidRequestMark
@@ -21,7 +21,11 @@ class SglangStandIn(StandIn):
             body = await body_of(receive)
             sampling = body["sampling_params"]
             spoken = {"prompt": body["input_ids"], "max_tokens": sampling["max_new_tokens"], "sglang": body}
-            spoken |= {name: sampling[name] for name in ("temperature", "logit_bias") if name in sampling}
+            same = ("temperature", "logit_bias", "stop_token_ids")
+            spoken |= {name: sampling[name] for name in same if name in sampling}
+            spoken |= {"min_tokens": sampling["min_new_tokens"]}
+            if "sampling_seed" in sampling:
+                spoken["seed"] = sampling["sampling_seed"]
             if "ebnf" in sampling:
                 spoken["structured_outputs"] = {"grammar": sampling["ebnf"]}
             await self.complete(spoken, receive, send)
@@ -43,6 +47,9 @@ class SglangStandIn(StandIn):
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
+        except LongRequest as error:
+            await answer(send, {"error": {"message": str(error)}}, 400)
+            return
         except (InvalidRequestMark, GrammarUnavailable) as error:
             await send(head("text/event-stream"))
             message = f"Failed to compile ebnf grammar: Grammar compilation failed: {error}"
@@ -67,10 +74,11 @@ class SglangStandIn(StandIn):
                 "cached_tokens": self.num_cached or 0,
             }
             if asked.get("return_logprob"):
-                about["output_token_logprobs"] = [(-0.5, token_id, None) for token_id in sent]
+                tokens, num_top = list(map(LikelyToken.of, sent)), asked["top_logprobs_num"]
+                about["output_token_logprobs"] = [(one.logprob, one, None) for one in tokens]
                 about["output_token_logprobs_length"] = len(written)
-                tops = [(-0.5, 7, None), (None, 8, None)][: asked["top_logprobs_num"]]
-                about["output_top_logprobs"] = [tops for _ in sent]
+                tops = [one.top or ((7, -0.5), (8, None)) for one in tokens]
+                about["output_top_logprobs"] = [[(p, i, None) for i, p in top[:num_top]] for top in tops]
             is_echoed = self.echoes_prompt and asked.get("return_prompt_token_ids")
             echoed = {"prompt_token_ids": asked["input_ids"]} if is_echoed else {}
             await event(send, {"text": "", "output_ids": sent, "meta_info": about} | echoed)

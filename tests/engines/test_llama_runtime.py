@@ -2,93 +2,38 @@
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import httpx
 import jsonschema_rs
 import pytest
-from completions_server import SECRET, EngineStandIn, answer, body_of, event, head, serving
-from gbnf_matcher import GbnfMatcher
-from remote_engines import GUARDED, SCHEMAS, SETTINGS, Remote, events_of
+from completions_server import SECRET, serving
+from pluginless_servers import LlamaStandIn
+from remote_engines import GUARDED, SCHEMAS, SETTINGS, TOOLS, Remote, events_of
 from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.grammar.gbnf import to_gbnf
+from compiler.response_format import ResponseFormat
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime
 from runtime.errors import RequestRefused
-from runtime.events import FinishReason
+from runtime.events import FinishReason, TextDelta
 from runtime.request import Sampling
 from runtime.selection import DRAFT, Selection
 
 
-@dataclass
-class LlamaStandIn(EngineStandIn):
-    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
-
-    `wants` is the model's first choice wherever a log probability is told; None: what is written.
-    """
-
-    masks: bool = True
-    wants: int | None = None
-
-    async def respond(self, scope, receive, send):
-        match scope["path"]:
-            case "/health":
-                await answer(send, {"status": "ok"})
-            case "/props":
-                await answer(send, {"build_info": "b11549"})
-            case "/v1/models":
-                await answer(send, {"data": [{"id": "a.gguf", "meta": {"n_ctx": 4096}}]})
-            case "/slots":
-                await answer(send, {"error": {"message": "not shown"}}, 501)
-            case "/completion":
-                await self.complete(await body_of(receive), send)
-
-    async def complete(self, body, send):
-        self.bodies.append(body)
-        await send(head("text/event-stream"))
-        vocabulary = self.text.vocabulary
-        gbnf = body.get("grammar") if self.masks else None
-        matcher = GbnfMatcher(gbnf, self.text.prepared) if gbnf else None
-        reason = "limit"
-        for _ in range(body["n_predict"]):
-            token_id = self.sample(body, matcher)
-            spelled = vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
-            told = {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
-            if num_probs := body["n_probs"]:
-                first = token_id if self.wants is None else self.wants
-                tops = [{"id": first, "logprob": -0.1}, {"id": 7, "logprob": -3.0}][:num_probs]
-                told["completion_probabilities"] = [{"id": token_id, "logprob": -1.0, "top_logprobs": tops}]
-            await event(send, told)
-            if token_id in vocabulary.stop_ids:
-                reason = "eos"
-                break
-            if matcher is not None:
-                matcher.accept(token_id)
-        await event(
-            send, {"content": "", "tokens": [], "stop": True, "stop_type": reason, "timings": {"cache_n": 3}}
-        )
-        await send({"type": "http.response.body", "body": b""})
-
-    def sample(self, body, matcher):
-        logits = self.logits(body, matcher)
-        if matcher is not None and matcher.is_completed():
-            logits[list(self.text.vocabulary.stop_ids)] = 0
-        return int(logits.argmax())
-
-
 @asynccontextmanager
-async def llama_over(text, stand_in, *, wait=True):
+async def llama_over(text, stand_in, *, wait=True, settings=SETTINGS):
     grammars = GrammarCache(None, secret=SECRET)
     async with AsyncExitStack() as stack:
         url = stack.enter_context(serving(stand_in))
         runtime = RemoteRuntime(
             replace(text, model_id="remote"),
             [LlamaClient(EngineAddress(url), text.prepared)],
-            SETTINGS,
+            settings,
             secret=SECRET,
             write_grammar=to_gbnf,
         )
@@ -154,7 +99,7 @@ async def test_rescued_tokens_are_counted_where_log_probabilities_were_asked_for
     forbidden = next(iter(text.vocabulary.marker_ids))
     stand_in = LlamaStandIn(text, wants=forbidden)
     async with llama_over(text, stand_in) as remote:
-        lookup = await remote.grammar(parallel=False)
+        lookup = await remote.grammar(tools=TOOLS[1:2], parallel=False)
         _, asked = await answered(remote, remote.request(lookup, num_logprobs=num_logprobs))
         num_written = asked.stats.num_output_tokens - asked.stats.num_forced_tokens
         assert asked.stats.num_rescued_tokens == num_written > 0
@@ -256,3 +201,17 @@ async def test_a_draft_that_stops_inside_a_call_is_broken(text):
         assert calls
         assert (end.stats.selection.is_exact, len(end.stats.selection.broken)) == (False, 1)
         assert ["grammar" in body for body in stand_in.requests][:2] == [False, True]
+
+
+async def test_a_draft_that_the_server_does_not_bring_on_is_broken(text):
+    """One token is asked for, and the server tells none, as the character needs more; that was an error."""
+    texts = ["\u0e01 1", "\u0e01 2"]
+    settings = replace(SETTINGS, jump_forward=False)
+    async with llama_over(text, LlamaStandIn(text, end_bias=-20), settings=settings) as remote:
+        lookup = await remote.grammars.find_format(
+            ResponseFormat("schema", {"enum": texts}), prepared=text.prepared
+        )
+        events = await events_of(remote, remote.request(lookup, selection=DRAFT))
+        written = "".join(event.text for event in events if isinstance(event, TextDelta))
+        assert json.loads(written) in texts
+        assert len(events[-1].stats.selection.broken) == 1

@@ -73,6 +73,16 @@ def test_only_log_probabilities_that_the_request_asked_for_are_kept(num_logprobs
         assert {top.token for logprob in delta.logprobs for top in logprob.top} == {"a"}
 
 
+def test_alternatives_come_in_order():
+    """VLLM sends the written token first, wherever it stands among the most probable ones."""
+    output = an_output(100, b"", 3)
+    (delta,) = output.take(
+        [SampledToken(ord('"'), -1.5, ((ord('"'), -1.5), (ord("x"), -0.4), (ord("y"), -2.0)))]
+    )
+    (logprob,) = delta.logprobs
+    assert [top.token for top in logprob.top] == ["x", '"', "y"]
+
+
 def test_an_output_is_slow_until_it_has_been_quick_for_a_while(monkeypatch):
     """Each relapse doubles how long; else a grammar could be slow every now and then, and never in a thread."""
     output = an_output(100, b"")

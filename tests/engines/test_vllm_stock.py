@@ -2,14 +2,10 @@
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cached_property
 
 import jsonschema_rs
-import numpy as np
 import pytest
-import xgrammar as xgr
-from completions_server import StandIn
+from pluginless_servers import StockStandIn
 from remote_engines import GUARDED, assert_valid, events_of, remote_over
 from whole_outputs import calls_of
 
@@ -17,49 +13,6 @@ from compiler.grammar.plain_ebnf import to_plain_ebnf
 from runtime.engines import sent_grammars
 from runtime.engines.grammar_position import GrammarPosition
 from runtime.engines.vllm_client import VllmClient
-
-
-class EnginesMatcher:
-    """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is.
-
-    Where xgrammar refuses a token that its mask allows, the request ends with an error, as vLLM's does.
-    """
-
-    def __init__(self, ebnf: str, compiler: xgr.GrammarCompiler) -> None:
-        self._matcher = xgr.GrammarMatcher(compiler.compile_grammar(ebnf))
-
-    def accept(self, token_id):
-        assert self._matcher.accept_token(token_id), "xgrammar refuses a token of its mask"
-        return True
-
-    def fill_bitmask(self, bitmask, row):
-        self._matcher.fill_next_token_bitmask(bitmask, row)
-
-
-@dataclass
-class StockStandIn(StandIn):
-    """A vLLM that takes a grammar at its word; `reads_grammars` false: it does not."""
-
-    reads_grammars: bool = True
-
-    @cached_property
-    def compiler(self):
-        vocabulary = self.text.vocabulary
-        info = xgr.TokenizerInfo.from_huggingface(
-            self.text.tokenizer, vocab_size=vocabulary.width, stop_token_ids=list(vocabulary.stop_ids)
-        )
-        return xgr.GrammarCompiler(info)
-
-    def tokens(self, body):
-        grammar = (body.get("structured_outputs") or {}).get("grammar")
-        matcher = EnginesMatcher(grammar, self.compiler) if grammar and self.reads_grammars else None
-        return self.sampled(body, matcher, 0)
-
-    def logits(self, body, matcher=None):
-        logits = super().logits(body, matcher)
-        if allowed := body.get("allowed_token_ids"):
-            logits[[i for i in range(len(logits)) if i not in set(allowed)]] = -np.inf
-        return logits
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
-"""Fuzz requests: `PYTHONPATH=.:tests python -m request_fuzz --minutes 10 --first 0`.
+"""Fuzz requests: `PYTHONPATH=.:tests:tests/engines:tests/gateway python -m request_fuzz --minutes 10`.
 
-Ends with 1 if anything was found. A round is made of its number: `--round NUMBER` runs one again.
+Ends with 1 if anything was found. A round is made of its number, with each of the engines: `--round NUMBER
+--engine vllm` runs one again.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from request_fuzz.rounds import run_round
+from request_fuzz.rounds import WORLDS, run_round
 
 
 def main() -> int:
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first round")
     parser.add_argument("--round", type=int, help="run this round alone")
     parser.add_argument("--only", type=int, help="of that round, ask one request alone")
+    parser.add_argument("--engine", choices=WORLDS, action="append", help="run rounds with this engine only")
     options = parser.parse_args()
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
@@ -30,11 +32,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         while True:
             chosen = options.round if options.round is not None else number
-            outcome = asyncio.run(run_round(chosen, Path(folder), only=options.only))
-            counts += outcome.counts
-            num_found += len(outcome.findings)
-            for finding in outcome.findings:
-                print(finding, flush=True)
+            for engine in options.engine or WORLDS:
+                outcome = asyncio.run(run_round(chosen, Path(folder), engine=engine, only=options.only))
+                counts += outcome.counts
+                num_found += len(outcome.findings)
+                for finding in outcome.findings:
+                    print(finding, flush=True)
             number += 1
             if options.round is not None or time.monotonic() - start > 60 * options.minutes:
                 break

@@ -61,7 +61,9 @@ async def _other_form(outcome: Findings, opened: World, asked: Asked, expected: 
     else:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     own = asked.body.get("callgate", {})
-    other_form = replace(asked, body={**body, "callgate": {**own, "inspect": not own.get("inspect", False)}})
+    if "callgate.inspect" not in opened.refused:
+        body["callgate"] = {**own, "inspect": not own.get("inspect", False)}
+    other_form = replace(asked, body=body)
     other = await call(opened.app, CHAT, other_form.body)
     if other.status != 200 or other.error:
         outcome.find(f"in the other form: {other.status} {other.content[-300:]!r}", asked)
@@ -125,7 +127,7 @@ async def _sent_back(outcome: Findings, opened: World, asked: Asked, answer: Ans
 
 async def _completion(outcome: Findings, opened: World, asked: Asked) -> None:
     """A prompt that is no conversation is completed in the same formats, by both engines alike."""
-    if (body := as_completion(asked)) is None:
+    if (body := as_completion(asked)) is None or opened.refused & set(asked.features):
         return
     tight, alone = [
         await call(opened.app, COMPLETIONS, {**body, "model": model}, address=asked.address)

@@ -8,6 +8,7 @@ from request_fuzz.subjects import (
     ANY_OBJECT,
     CUSTOM,
     NUM_DRAWN,
+    PIXEL,
     SCHEMAS,
     TEXT_FORMATS,
     Format,
@@ -65,6 +66,9 @@ class Asked:
         names += [f"callgate.{name}" for name in self.body.get("callgate", {})]
         kind = self.answer_format.field["type"] if self.answer_format else "json_schema"
         names += [f"mode {self.mode}"] + ([f"format {kind}"] if self.has_format else [])
+        names += (
+            ["images"] if any(isinstance(each["content"], list) for each in self.body["messages"]) else []
+        )
         return [*names, *(["leaves"] if self.leaves_after is not None else [])]
 
     def format_fault(self, text: str) -> str:
@@ -85,7 +89,18 @@ def draw_request(rng: random.Random, world: World) -> Asked:
     _add_sampling(rng, body, world)
     _add_limits(rng, body, world)
     _add_details(rng, asked)
+    if world.refused and rng.random() < 0.9:
+        _leave_out(asked.body, world.refused)
     return asked
+
+
+def _leave_out(body: dict[str, Any], names: frozenset[str]) -> None:
+    """Leave fields out of a request, such as `min_tokens` and `callgate.inspect`."""
+    for name in names:
+        *_, last = name.split(".")
+        (body.get("callgate", {}) if name.startswith("callgate.") else body).pop(last, None)
+    if body.get("callgate") == {}:
+        del body["callgate"]
 
 
 def _words(rng: random.Random, count: int) -> str:
@@ -110,9 +125,19 @@ def _messages(rng: random.Random, world: World) -> list[dict[str, Any]]:
         )
     length = rng.choice((1, 3, 10, 30, rng.randint(0, world.context_length)))
     messages.append({"role": "user", "content": _words(rng, length) or "?"})
+    if world.takes_images and rng.random() < 0.4:
+        messages[-1]["content"] = _with_images(rng, messages[-1]["content"])
     if rng.random() < 0.1:
         messages.append({"role": "assistant", "content": rng.choice(("Sure, ", "{", "<think>"))})
     return messages
+
+
+def _with_images(rng: random.Random, text: str) -> list[dict[str, Any]]:
+    parts = [{"type": "text", "text": text}]
+    for _ in range(rng.randint(1, 3)):
+        image = {"type": "image_url", "image_url": {"url": PIXEL}}
+        parts.insert(rng.randint(0, len(parts)), image)
+    return parts
 
 
 def _add_tools(rng: random.Random, asked: Asked) -> None:

@@ -1,6 +1,7 @@
 """The same requests in the other APIs, and what their answers say, to compare with Chat Completions."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from request_fuzz.answers import Choice, Exchange
@@ -86,7 +87,26 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
             for call in message["tool_calls"]
         ]
         return {"role": "assistant", "content": used}
-    return {"role": message["role"], "content": message["content"]}
+    return {"role": message["role"], "content": _parts(message["content"], "text", _image_block)}
+
+
+def _parts(content: Any, text: str, image: Callable[[str], dict[str, Any]]) -> Any:
+    """The content of a message with images, if it has any; `text` is the type of its other parts."""
+    if isinstance(content, str):
+        return content
+    return [
+        {"type": text, "text": part["text"]} if part["type"] == "text" else image(part["image_url"]["url"])
+        for part in content
+    ]
+
+
+def _image_block(url: str) -> dict[str, Any]:
+    media_type, data = url.removeprefix("data:").split(";base64,")
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def _input_image(url: str) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url}
 
 
 def read_messages(exchange: Exchange) -> tuple[Choice, dict[str, Any]]:
@@ -179,7 +199,7 @@ def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
             {"type": "function_call", "call_id": call["id"], **call["function"]}
             for call in message["tool_calls"]
         ]
-    return [{"role": message["role"], "content": message["content"]}]
+    return [{"role": message["role"], "content": _parts(message["content"], "input_text", _input_image)}]
 
 
 def read_response(exchange: Exchange) -> tuple[Choice, dict[str, Any]]:
@@ -208,6 +228,8 @@ def as_completion(asked: Asked) -> dict[str, Any] | None:
     """A request without tools as one that completes what the user said; None if it has other fields."""
     left_out = {"messages", "stream", "stream_options", "logprobs", "top_logprobs", "max_completion_tokens", "truncation", "chat_template_kwargs"}  # fmt: skip
     if {"tools", "toolset"} & asked.body.keys() or "inspect" in asked.body.get("callgate", {}):
+        return None
+    if not isinstance(asked.body["messages"][-1]["content"], str):
         return None
     sent = {name: value for name, value in asked.body.items() if name not in left_out}
     sent["prompt"] = asked.body["messages"][-1]["content"][:60] or "a"

@@ -20,13 +20,14 @@ def broken_promises(asked: Asked, answer: Answer, world: World) -> Iterator[str]
         for fault in _choice_faults(asked, choice, answer, world):
             yield f"choice {index}: {fault}"
     yield from _usage_faults(asked, answer, world)
-    yield from _extension_faults(asked, answer)
+    yield from _extension_faults(answer, world)
+    yield from _inspection_faults(answer)
 
 
 def _choice_faults(asked: Asked, choice: Choice, answer: Answer, world: World) -> Iterator[str]:
     yield from _call_faults(asked, choice, world)
     yield from _text_faults(asked, choice, world)
-    yield from _finish_faults(asked, choice, answer)
+    yield from _finish_faults(asked, choice, answer, world)
     if asked.body.get("logprobs"):
         yield from _logprob_faults(asked, choice, world)
     elif choice.logprobs is not None:
@@ -93,7 +94,7 @@ def _format_fault(asked: Asked, text: str) -> str:
     return _narrowed_fault(asked, asked.answer_schema, text)
 
 
-def _finish_faults(asked: Asked, choice: Choice, answer: Answer) -> Iterator[str]:
+def _finish_faults(asked: Asked, choice: Choice, answer: Answer, world: World) -> Iterator[str]:
     finish = choice.finish
     if finish not in ("stop", "length", "tool_calls"):
         yield f"the finish reason {finish}"
@@ -101,7 +102,7 @@ def _finish_faults(asked: Asked, choice: Choice, answer: Answer) -> Iterator[str
         yield "ends in tool_calls"
     if choice.calls and finish == "stop" and asked.mode != "named":
         yield "calls, but ends in stop"
-    if choice.calls and finish == "length" and answer.extension["closed_by"] != "budget":
+    if choice.calls and finish == "length" and answer.extension["closed_by"] not in world.closers:
         yield "calls and ends in length, but the budget closed nothing"
 
 
@@ -115,6 +116,8 @@ def _logprob_faults(asked: Asked, choice: Choice, world: World) -> Iterator[str]
     )
     if written.endswith(text) and world.syntax.frames_prose:
         return  # a token may also end what comes before the text
+    if not (world.tells_each_logprob or text.isascii()):
+        return
     is_cut = bool(asked.body.get("stop") or choice.calls)
     if not (written.startswith(text) if is_cut else written == text) and "\ufffd" not in text:
         yield f"the tokens with log probabilities are {written!r}, but the text is {text!r}"
@@ -151,16 +154,28 @@ def _usage_faults(asked: Asked, answer: Answer, world: World) -> Iterator[str]:
     if written > asked.num_choices * room:
         yield f"{written} tokens, although each of {asked.num_choices} choices has room for {room}"
     if asked.num_choices == 1:
-        [choice] = answer.choices
-        has_ended = choice.finish != "length" or answer.extension["closed_by"] == "budget"
-        default = world.default_max_tokens if limit == world.context_length else limit
-        is_short = written < min(room, default) and not _is_after_draft(answer)
-        if not has_ended and is_short:
-            yield f"ends in length after {written} tokens of {room}"
-        if written < 1:
-            yield "no tokens"
+        most = world.default_max_tokens if limit == world.context_length else limit
+        yield from _single_faults(asked, answer, world, written, min(room, most))
     if asked.body.get("callgate", {}).get("inspect") and len(answer.tokens) != written:
         yield f"{len(answer.tokens)} tokens were inspected, but {written} written"
+
+
+def _single_faults(asked: Asked, answer: Answer, world: World, written: int, most: int) -> Iterator[str]:
+    """Of an answer with one choice, which has so many tokens of the most that it may have."""
+    [choice] = answer.choices
+    has_ended = choice.finish != "length" or answer.extension["closed_by"] in world.closers
+    if not has_ended and written < most and not _is_after_draft(answer):
+        yield f"ends in length after {written} tokens of {most}"
+    if written < world.least_tokens:
+        yield "no tokens"
+    if choice.finish == "stop" and written < _least(asked) and not world.syntax.frames_prose:
+        yield f"ends after {written} tokens, although it is to have {_least(asked)}"
+
+
+def _least(asked: Asked) -> int:
+    """How many tokens the request wants at least; a grammar or a stop string may end its answer before."""
+    is_free = not (asked.names or asked.has_format or asked.stops)
+    return asked.body.get("min_tokens", 0) if is_free else 0
 
 
 def _is_after_draft(answer: Answer) -> bool:
@@ -168,8 +183,10 @@ def _is_after_draft(answer: Answer) -> bool:
     return any(told["broken"] and told["strategy"] == "draft" for told in answer.extension["selections"])
 
 
-def _extension_faults(asked: Asked, answer: Answer) -> Iterator[str]:
+def _extension_faults(answer: Answer, world: World) -> Iterator[str]:
     extension, usage = answer.extension, answer.usage
+    if extension["closed_by"] not in {None, *world.closers}:
+        yield f"{extension['closed_by']} closed it"
     if usage and extension["forced_tokens"] > usage["completion_tokens"]:
         yield f"{extension['forced_tokens']} forced tokens of {usage['completion_tokens']}"
     if extension["closed_by"] and not any(choice.finish == "length" for choice in answer.choices):
@@ -177,6 +194,9 @@ def _extension_faults(asked: Asked, answer: Answer) -> Iterator[str]:
     for told in extension["selections"]:
         if told["log_weight"] is not None and told["log_weight"] > ROUNDING:
             yield f"a weight above 1: {told}"
+
+
+def _inspection_faults(answer: Answer) -> Iterator[str]:
     for token in answer.tokens:
         removed = token["mass_removed"]
         if removed is not None and not 0 <= removed <= 1:

@@ -9,14 +9,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from request_fuzz.answers import CHAT, GONE, MINIMUM, Answer, Exchange, call, read_chat
 from request_fuzz.comparisons import compare
 from request_fuzz.drawing import TOOLSET, Asked, draw_request
+from request_fuzz.engine_worlds import ENGINE_KINDS, engine_world
 from request_fuzz.promises import broken_promises
 from request_fuzz.subjects import SCHEMAS
-from request_fuzz.worlds import World, world
+from request_fuzz.worlds import World, embedded_world
+
+REPEATS = "repeats all log probabilities"
+"""What an error says of an SGLang that is to be started otherwise."""
+FAULT_CODES = {"engine_failed", "no_engine"}
+"""Of the errors that a client gets if an engine breaks off."""
 
 
 @dataclass
@@ -26,6 +33,8 @@ class Round:
     number: int
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
+    is_faulty: bool = False
+    """Whether an engine breaks off, which is logged."""
 
     def find(self, fault: str, asked: Asked | None = None) -> None:
         """Note a fault."""
@@ -33,12 +42,20 @@ class Round:
         self.findings.append(f"round {self.number}: {fault}\n    {told}")
 
 
-async def run_round(number: int, folder: Path, *, num_requests: int = 16, only: int | None = None) -> Round:
+WORLDS = {
+    "embedded": embedded_world,
+    **{kind: partial(engine_world, kind=kind) for kind in ENGINE_KINDS},
+}
+
+
+async def run_round(
+    number: int, folder: Path, *, engine: str = "embedded", num_requests: int = 16, only: int | None = None
+) -> Round:
     """The round with a number, which says all that is drawn; `only` asks one of its requests."""
     rng, outcome = random.Random(f"round {number}"), Round(number)
     with _errors_logged(outcome):
-        async with world(rng, folder) as opened:
-            name = f"{opened.syntax.name}{' markers' if opened.has_markers else ''}"
+        async with WORLDS[engine](rng, folder) as opened:
+            outcome.is_faulty = opened.is_faulty
             outcome.counts[f"syntax {opened.syntax.name}"] += 1
             tools = [{"type": "function", "function": {"name": n, "parameters": SCHEMAS[n]}} for n in TOOLSET]
             await call(opened.app, "/v1/toolsets/kit", {"tools": tools}, method="PUT")
@@ -52,10 +69,10 @@ async def run_round(number: int, folder: Path, *, num_requests: int = 16, only: 
                     outcome.counts.update(asked.features)
                     await _check(outcome, opened, asked, exchange)
                 await opened.settle()
-                outcome.counts["preempted"] += opened.tight._thread.engine.scheduler.num_preempted
+                outcome.counts.update(opened.counts())
             except Exception:  # noqa: BLE001 - whatever is raised is a finding
                 outcome.find(traceback.format_exc()[-1500:])
-            outcome.findings = [f"{name} {opened.settings}\n  {finding}" for finding in outcome.findings]
+            outcome.findings = [f"{engine} {opened.told}\n  {finding}" for finding in outcome.findings]
     return outcome
 
 
@@ -74,10 +91,12 @@ async def _check(outcome: Round, opened: World, asked: Asked, exchange: Exchange
         await _check_error(outcome, opened, asked, exchange)
     else:
         answer = read_chat(exchange, asked.num_choices)
+        if "callgate.inspect" in opened.refused & set(asked.features):
+            outcome.find("an engine that tells no masks is inspected", asked)
         for fault in broken_promises(asked, answer, opened):
             outcome.find(fault, asked)
         _count(outcome.counts, answer)
-        if asked.is_repeatable:
+        if asked.is_repeatable and opened.honours_seeds and not opened.is_faulty:
             await compare(outcome, opened, asked, answer)
 
 
@@ -95,6 +114,12 @@ async def _check_error(outcome: Round, opened: World, asked: Asked, exchange: Ex
     code, message = error.get("code"), error["message"]
     outcome.counts[f"error {code}"] += 1
     if code == "context_length_exceeded" or (code == "deadline_exceeded" and "timeout" in asked.body):
+        return
+    if exchange.status == 400 and error.get("param") in opened.refused & set(asked.features):
+        return
+    if (opened.is_faulty and code in FAULT_CODES) or (opened.may_be_full and exchange.status == 429):
+        return
+    if code == "engine_refused" and REPEATS in message and "logprobs" in asked.body:
         return
     if code == "unsupported_schema" and (asked.has_drawn or "cannot be told from" in message):
         return
@@ -134,7 +159,10 @@ def _errors_logged(outcome: Round) -> Iterator[None]:
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            text = record.getMessage() + (traceback.format_exc()[-1500:] if record.exc_info else "")
+            text = record.getMessage()
+            if REPEATS in text or (outcome.is_faulty and "the engine 127.0.0.1" in text):
+                return
+            text += traceback.format_exc()[-1500:] if record.exc_info else ""
             outcome.find(f"logged: {text}")
 
     handler = Handler(logging.ERROR)

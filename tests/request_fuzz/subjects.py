@@ -134,6 +134,8 @@ TEXT_FORMATS = (
     ),
 )  # fmt: skip
 ANY_OBJECT = {"type": "object"}
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+"""An image."""
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

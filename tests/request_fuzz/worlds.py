@@ -1,6 +1,6 @@
 """Worlds: a gateway over two engines of one tiny model with random weights, in one call syntax.
 
-The engine `tight` has few pages and small batches, so that sequences are preempted. `alone` has room, shares
+`request_fuzz.engine_worlds` has those with external engines. Here, the engine `tight` has few pages and small batches, so that sequences are preempted. `alone` has room, shares
 no prefix, and answers one request at a time: what it writes with a seed, `tight` must write too.
 """
 
@@ -30,7 +30,10 @@ from runtime.settings import EngineSettings
 _TEMPLATE = r"""
 {%- for tool in tools or [] %}{{- tool.function.name + '\n' }}{%- endfor %}
 {%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\n' + message.content }}
+    {{- '<|im_start|>' + message.role + '\n' }}
+    {%- if message.content is string %}{{- message.content }}{%- else %}
+        {%- for part in message.content %}{{- '[image]' if part.type == 'image' else part.text }}{%- endfor %}
+    {%- endif %}
     {%- for call in message.tool_calls or [] %}
         {{- '<tool_call>\n' + call.function.name + call.function.arguments | tojson + '</tool_call>' }}
     {%- endfor %}
@@ -59,6 +62,7 @@ _WORDS = (
     "0.5",
     "true",
 )
+SECRET = b"0123456789abcdef"
 CLOSING = ('"', '"}', '"]', "]", "}", "}}", ", ", '", "', "\n")
 
 
@@ -123,20 +127,66 @@ def tiny_model(folder: Path, *, has_markers: bool) -> LoadedModel:
     return load_model(target, device="cpu", dtype="float64")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class World:
-    """A running gateway."""
+    """A running gateway; it serves the models `tight` and `alone`, which must give the same answers."""
 
     app: Any
+    told: str
+    """What was drawn."""
     syntax: Any
     has_markers: bool
     context_length: int
     default_max_tokens: int
     selection: Selection
     vocabulary: Any
+    refused: frozenset[str] = frozenset()
+    """The fields that engines of this kind refuse."""
+    takes_images: bool = False
+    is_faulty: bool = False
+    """Whether the engine `tight` breaks off, so that answers may be errors, and differ."""
+    may_be_full: bool = False
+    """Whether some requests of a batch may be too many."""
+    closers: frozenset[str | None] = frozenset({"budget"})
+    """What may close an answer before its budget is used up; None: an answer that is complete may end where
+    the model wrote a token that would have begun more than the budget has room for."""
+    least_tokens: int = 1
+    """Of an answer."""
+    tells_each_logprob: bool = True
+    """Also those of the first tokens of a character of several."""
+    honours_seeds: bool = True
+
+    async def settle(self) -> None:
+        """Wait until nothing runs; then nothing may be remembered of a request."""
+        raise NotImplementedError
+
+    def counts(self) -> dict[str, int]:
+        """What happened in the engines."""
+        raise NotImplementedError
+
+
+def gateway_settings(folder: Path) -> Settings:
+    """The settings of the gateways of all worlds."""
+    return Settings(
+        data_dir=str(folder),
+        secret=SECRET.decode(),
+        compile_workers=0,
+        console=False,
+        trusted_proxies="127.0.0.1",
+        response_seconds=60,
+    )
+
+
+@dataclass(kw_only=True)
+class EmbeddedWorld(World):
+    """A gateway with embedded engines."""
+
     tight: EmbeddedRuntime
     alone: EmbeddedRuntime
-    settings: EngineSettings
+
+    def counts(self) -> dict[str, int]:
+        """How many sequences were preempted."""
+        return {"preempted": self.tight._thread.engine.scheduler.num_preempted}
 
     async def settle(self) -> None:
         """Wait until nothing runs; then no page may be in use, and nothing may be remembered of a request."""
@@ -158,8 +208,10 @@ class World:
 
 
 @asynccontextmanager
-async def world(rng: random.Random, folder: Path, *, syntax: str | None = None) -> AsyncIterator[World]:
-    """A gateway drawn at random."""
+async def embedded_world(
+    rng: random.Random, folder: Path, *, syntax: str | None = None
+) -> AsyncIterator[World]:
+    """A gateway with embedded engines, drawn at random."""
     has_markers = rng.random() < 0.5
     name = syntax or rng.choice(syntax_names())
     loaded = replace(tiny_model(folder, has_markers=has_markers), syntax=name)
@@ -191,25 +243,17 @@ async def world(rng: random.Random, folder: Path, *, syntax: str | None = None) 
     alone = EmbeddedRuntime(replace(loaded, model_id="alone"), roomy)
     alone._thread.engine.pool.match = lambda digests: []  # type: ignore[method-assign] # no prefix is found
     router = ModelRouter([RoutedModel("tight", tight), RoutedModel("alone", alone)])
-    gateway = Settings(
-        data_dir=str(folder),
-        secret="0123456789abcdef",
-        compile_workers=0,
-        console=False,
-        trusted_proxies="127.0.0.1",
-        response_seconds=60,
-    )
-    app = create_app(gateway, runtime=router)
+    app = create_app(gateway_settings(folder), runtime=router)
     async with app.lifespan():
-        yield World(
-            app,
-            find_syntax(name),
-            has_markers,
-            length,
-            settings.default_max_tokens,
-            selection,
-            loaded.vocabulary,
-            tight,
-            alone,
-            settings,
+        yield EmbeddedWorld(
+            app=app,
+            told=f"{name}{' markers' if has_markers else ''} {settings}",
+            syntax=find_syntax(name),
+            has_markers=has_markers,
+            context_length=length,
+            default_max_tokens=settings.default_max_tokens,
+            selection=selection,
+            vocabulary=loaded.vocabulary,
+            tight=tight,
+            alone=alone,
         )
