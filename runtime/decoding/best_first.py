@@ -20,8 +20,18 @@ from runtime.written_token import SampledToken, other_token
 LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
 """Tokens that a model finds less likely than this may have the probability 0 in float32, and are not seen."""
 
-LOG_FAITHFUL_SHARE = -math.log(4)
-"""An output that the model writes at least once in four times counts as likely, whatever is more faithful."""
+LOG_FAITHFUL_SHARE = -math.log(5)
+"""The share of the faithfulness that counts beside the likelihood."""
+
+LOG_LEAST_GAIN = math.log(1.25)
+"""How much better a branch must be able to become than the best whole output.
+
+Long texts lose a little at many tokens, and have many branches that may become a little better. With the
+share above, an output of the likelihood 1/4 just surpasses one of the faithfulness 1.
+"""
+
+NUM_FREE = 64
+"""A search may write so many tokens more than two outputs like its longest."""
 
 LOG_FAR = math.log(100)
 """How much better a branch must be for the output that is being written to be left for it."""
@@ -58,9 +68,12 @@ class BestFirst(OneAfterAnother):
     would leave out tokens that valid outputs need.
 
     At most `size` outputs are begun, so no more branches are kept than may still be begun. The search ends
-    early once half of the request's time has passed, or `MAX_BUDGETS` whole budgets are written: then the
-    best whole output is selected.
+    early once half of the request's time has passed, or once as much is written as `MAX_BUDGETS` whole
+    budgets, or as two outputs like the longest and `NUM_FREE` tokens more. Then the best output is selected.
     """
+
+    _log_least_gain = 0.0
+    """See `LOG_LEAST_GAIN`."""
 
     def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
         super().__init__(first, make_member)
@@ -162,8 +175,14 @@ class BestFirst(OneAfterAnother):
 
     @property
     def _to_surpass(self) -> float:
-        """The logarithm of the best whole output's score."""
-        return -math.inf if self._best is None else self._log_score(self._best)
+        """The logarithm of the score that others must surpass: that of the best whole output, and a gain."""
+        return -math.inf if self._best is None else self._log_score(self._best) + self._log_least_gain
+
+    def _is_late(self) -> bool:
+        """Whether there is no time for more, or two outputs like the longest, and some, have been written."""
+        num_written = sum(member.num_written for member in self.members)
+        num_longest = max(member.num_output for member in self.members)
+        return num_written > 2 * num_longest + NUM_FREE or super()._is_late()
 
     def _has_to_end(self) -> bool:
         return self._best is not None and self._is_late()
@@ -240,10 +259,10 @@ class BestFirst(OneAfterAnother):
 class LikelyOrFaithful(BestFirst):
     """Looks for a likely output, or else for the one that is closest to what the model writes without a mask.
 
-    The score is the likelihood, or a quarter of the faithfulness if that is more (`LOG_FAITHFUL_SHARE`).
+    The score is the likelihood, or a fifth of the *faithfulness* if that is more.
 
     A plain mask takes the most probable token that it allows, wherever that leads: perhaps to where the mask
-    takes nearly all of the probability, and the model has to write what it never would. The *faithfulness* is
+    takes nearly all of the probability, and the model has to write what it never would. The faithfulness is
     the product, over the tokens, of the step's allowed mass (`runtime.scheduling.weights`) and of
 
         the token's probability / the probability of the most probable token that is allowed.
@@ -256,6 +275,7 @@ class LikelyOrFaithful(BestFirst):
     """
 
     strategy: SelectionStrategy = "accept"
+    _log_least_gain = LOG_LEAST_GAIN
 
     def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:
         return max(log_likelihood, log_faithfulness + LOG_FAITHFUL_SHARE)

@@ -37,6 +37,7 @@ for each in WORDS:
 
 SCORES = {"particles": "log_probability", "accept": "log_score"}
 """What each strategy looks for, as methods of `RandomModel`."""
+LEAST_GAINS = {"particles": 0.0, "accept": math.log(1.25)}
 
 
 class RandomModel(toy_model.ToyModel):
@@ -71,7 +72,7 @@ class RandomModel(toy_model.ToyModel):
 
     def log_score(self, word):
         """What `LikelyOrFaithful` looks for."""
-        return max(self.log_probability(word), self.log_faithfulness(word) - math.log(4))
+        return max(self.log_probability(word), self.log_faithfulness(word) - math.log(5))
 
     def next_logits(self, output):
         return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
@@ -134,7 +135,7 @@ def test_what_is_proven_is_the_best_of_all(jumps, strategy):
         best, greedy = max(scores.values()), scores[greedy_word(model)]
         assert scores[word] >= greedy - 1e-6
         assert stats.num_draws <= 16
-        assert not stats.is_exact or scores[word] == pytest.approx(best, abs=1e-3)
+        assert not stats.is_exact or scores[word] > best - LEAST_GAINS[strategy] - 1e-3
         num_proven += stats.is_exact
         num_better += scores[word] > greedy
     assert num_proven > 50
@@ -146,7 +147,7 @@ def test_a_short_search_is_not_said_to_be_proven_if_it_is_not(strategy):
     for seed in range(60):
         word, stats, scores, _ = found(seed, 2, strategy)
         assert stats.num_draws <= 2
-        assert not stats.is_exact or scores[word] == pytest.approx(max(scores.values()), abs=1e-3)
+        assert not stats.is_exact or scores[word] > max(scores.values()) - LEAST_GAINS[strategy] - 1e-3
 
 
 class LetterModel(toy_model.ToyModel):
@@ -319,6 +320,47 @@ def test_an_output_does_not_depend_on_the_steps_in_which_forced_tokens_are_compu
     together = words()
     assert together[0] == together[1]
     assert words(max_batch_tokens=16) == together
+
+
+class ProseModel(toy_model.ToyModel):
+    """A model with two nearly equal letters at each of 60 places, where it would also break the line."""
+
+    def __init__(self, lost):
+        super().__init__()
+        self.lost = lost
+
+    def next_logits(self, output):
+        written = bytes(i for i in output if i != toy_model.STOP).decode()
+        if len(written) in {0, 61}:
+            return {ord('"'): 0.0}
+        if len(written) > 61:
+            return {toy_model.STOP: 0.0}
+        rest = 1 - self.lost
+        return {
+            ord("a"): math.log(0.51 * rest),
+            ord("b"): math.log(0.49 * rest),
+            ord("\n"): math.log(self.lost),
+        }
+
+
+def prose_stats(strategy, lost):
+    engine = toy_model.toy_engine()
+    engine.runner = ProseModel(lost)
+    grammar = compile_schema({"type": "string"})
+    (output,) = run(engine, [search(16, strategy=strategy, grammar=grammar, max_tokens=1000)]).values()
+    assert set(word_of(output.sequence)) <= {"a", "b"}
+    return output.sequence.selection
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_search_begins_no_more_once_it_has_written_two_outputs_and_some(strategy):
+    stats = prose_stats(strategy, lost=0.2)
+    assert stats.num_draws > 2
+    assert stats.num_written_tokens <= 3 * 63 + 64
+
+
+def test_texts_that_would_be_a_little_better_are_not_written():
+    assert prose_stats("accept", lost=0.001).num_written_tokens < 63 + 20
 
 
 @pytest.mark.parametrize("strategy", SCORES)
