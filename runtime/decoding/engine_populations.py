@@ -37,8 +37,19 @@ class EnginePopulations:
     def select(self, outputs: Iterable[Output]) -> Iterator[Output]:
         """The outputs, but those of a population are held back until it has selected a sequence.
 
-        Where a sequence fails, its population selects or writes another one, or ends with the error.
+        Where a sequence fails, its population selects or writes another one, or ends with the error. A
+        population has a single output, even if several of its sequences fail.
         """
+        for output in self._selected(outputs):
+            population = output.sequence.population
+            if population is None:
+                yield output
+            elif not population.has_output:
+                population.has_output = True
+                yield output
+
+    def _selected(self, outputs: Iterable[Output]) -> Iterator[Output]:
+        """The outputs that need not be held back, and all errors."""
         advanced: dict[Population, None] = {}
         for output in outputs:
             population = output.sequence.population
