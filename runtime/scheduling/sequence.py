@@ -32,8 +32,8 @@ from runtime.written_token import SampledToken, WrittenToken
 class SequenceStatus(Enum):
     """Whether a sequence waits for pages, has them, or is done.
 
-    A parked sequence waits for its population to resume it, and needs no pages. One that has failed cannot
-    become the answer of its population.
+    A parked sequence waits for its population to resume it, and needs no pages. A member of a population that
+    has failed cannot become the answer.
     """
 
     WAITING = "waiting"
