@@ -114,7 +114,7 @@ class EnginePopulations:
         self._scheduler.end(sequence, FinishReason.STOP)
 
     def _after_failure(self, population: Population, failed: Output) -> Iterator[Output]:
-        """The output that is selected instead of one that has failed, if one is; its error, if none can be."""
+        """The output that is selected instead of one that has failed, if any; its error, if none can be."""
         failed.sequence.status = SequenceStatus.FAILED
         if population.is_over or not population.do_without(failed.sequence):
             self.stop(failed.sequence)
