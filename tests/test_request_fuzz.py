@@ -21,14 +21,14 @@ from runtime.engines.verified_output import VerifiedOutput
 ROUNDS = (12, 13, 26, 31, 114, 711)
 """Quick ones, of several call syntaxes: in some, a model thinks first; in 711, it frames its prose."""
 ENGINE_ROUNDS = (
-    ("vllm", 8),
-    ("vllm", 3),
-    ("sglang", 4),
-    ("vllm_stock", 8),
-    ("llama_server", 6),
-    ("llama_server", 2),
+    ("vllm", 8, False),
+    ("vllm", 3, True),
+    ("sglang", 4, False),
+    ("vllm_stock", 8, False),
+    ("llama_server", 6, False),
+    ("llama_server", 2, True),
 )
-"""With external engines; in the second and last, they break off and write what masks forbid."""
+"""With external engines; in some, these break off and write what their masks forbid."""
 WORLD = SimpleNamespace(
     syntax=find_syntax("hermes"),
     has_markers=True,
@@ -75,12 +75,13 @@ def test_a_round_keeps_every_promise(folder, number):
     assert outcome.counts["status 200"] > 2
 
 
-@pytest.mark.parametrize(("engine", "number"), ENGINE_ROUNDS)
-def test_a_round_with_external_engines_keeps_every_promise(folder, engine, number):
+@pytest.mark.parametrize(("engine", "number", "is_faulty"), ENGINE_ROUNDS)
+def test_a_round_with_external_engines_keeps_every_promise(folder, engine, number, is_faulty):
     outcome = asyncio.run(run_round(number, folder, engine=engine, num_requests=8))
     assert outcome.findings == []
     assert outcome.counts["status 200"] > 2
     assert outcome.counts["engine requests"] > 5
+    assert outcome.is_faulty == is_faulty
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,8 @@ def decode_toolset(name: str, digest: str, content: bytes, limits: Limits = DEFA
     try:
         scan(content, most)
         # `msgspec` takes 20 times as long as `json` for some numbers.
-        shape = resolved(_Content | list[_Row])  # type: ignore[arg-type]  # a union is a type to msgspec
-        fields = msgspec.convert(json.loads(_whole_text(content)), type=shape)
+        value = json.loads(_whole_text(content))
+        fields = msgspec.convert(value, type=resolved(_Content | list[_Row]))  # type: ignore[arg-type]  # a union
         stored = _Content(fields) if isinstance(fields, list) else fields
         toolset = stored.toolset(name)
         digest_found = toolset.digest

@@ -97,8 +97,7 @@ def _references_to(
     references = [
         (start + pointer, keyword, reference, absolute(_base(start, part), reference))
         for start, part in _parts(document, documents)
-        for keyword in REFERENCES
-        for pointer, reference in _strings_under(part, keyword)
+        for pointer, keyword, reference in _strings_under(part, REFERENCES)
     ]
     for pointer, keyword, reference, joined in references:
         for name in (reference, reference.partition("#")[2], *joined):
@@ -116,10 +115,9 @@ def _places_of_identifier(
 ) -> Iterator[tuple[str, str]]:
     """The pointers and keywords at which a text is an identifier."""
     for start, part in _parts(document, documents):
-        for keyword in IDENTIFIERS:
-            for pointer, name in _strings_under(part, keyword):
-                if name == identifier:
-                    yield child(start + pointer, keyword), keyword
+        for pointer, keyword, name in _strings_under(part, IDENTIFIERS):
+            if name == identifier:
+                yield child(start + pointer, keyword), keyword
 
 
 def invalid_pattern(
@@ -203,20 +201,21 @@ def _base(start: str, part: Any) -> str:
 
 
 def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
-    """Every pattern with its pointer and its keyword."""
-    for pointer, text in _strings_under(document, "pattern"):
-        yield child(pointer, "pattern"), "pattern", text
+    """Every pattern with its pointer and its keyword, in the order of the text."""
     for pointer, holder in _objects(document):
-        keyword = "patternProperties"
-        if isinstance(patterns := holder.get(keyword), dict):
-            yield from ((child(pointer, keyword, text), keyword, text) for text in patterns)
+        for keyword, value in holder.items():
+            if keyword == "pattern" and isinstance(value, str):
+                yield child(pointer, keyword), keyword, value
+            elif keyword == "patternProperties" and isinstance(value, dict):
+                yield from ((child(pointer, keyword, text), keyword, text) for text in value)
 
 
-def _strings_under(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
-    """Every string under a keyword, with the pointer of the object that has the keyword."""
+def _strings_under(document: Any, keywords: Container[str]) -> Iterator[tuple[str, str, str]]:
+    """Every string under some keywords: the pointer of the object that has it, the keyword, the string."""
     for pointer, holder in _objects(document):
-        if isinstance(text := holder.get(keyword), str):
-            yield pointer, text
+        for keyword, text in holder.items():
+            if keyword in keywords and isinstance(text, str):
+                yield pointer, keyword, text
 
 
 def _objects(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:

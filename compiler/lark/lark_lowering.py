@@ -11,16 +11,7 @@ from typing import NamedTuple
 
 from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
 from compiler.grammar.ebnf import MAX_IN_A_ROW, MAX_SHORTEST_BYTES
-from compiler.grammar.grammar import (
-    EMPTY,
-    Expr,
-    Grammar,
-    Literal,
-    Rule,
-    RuleRef,
-    concat,
-    union,
-)
+from compiler.grammar.grammar import EMPTY, Expr, Grammar, Literal, Rule, RuleRef, concat, union
 from compiler.grammar.passes import inline_loops, prune
 from compiler.grammar.rules import RuleTable
 from compiler.grammar.shortest import ShortestSentences

@@ -40,8 +40,8 @@ class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     `accept` draws at most that many answers until one is accepted; `particles` draws that many together; at
     temperature 0, both search for the best answer. With `draft`, the model first writes without a mask. 1 or
-    false is plain masking. `inspect` returns for every token how it came about, what the mask removed,
-    and its place.
+    false is plain masking. `inspect` returns for every token how it came about, what the mask removed, and
+    its place.
     """
 
     key_order: KeyOrder | None = None

@@ -37,8 +37,19 @@ class EnginePopulations:
     def select(self, outputs: Iterable[Output]) -> Iterator[Output]:
         """The outputs, but those of a population are held back until it has selected a sequence.
 
-        Where a sequence fails, its population selects or writes another one, or ends with the error.
+        Where a sequence fails, its population selects or writes another one, or ends with the error. A
+        population has a single output, even if several of its sequences fail.
         """
+        for output in self._selected(outputs):
+            population = output.sequence.population
+            if population is None:
+                yield output
+            elif not population.has_output:
+                population.has_output = True
+                yield output
+
+    def _selected(self, outputs: Iterable[Output]) -> Iterator[Output]:
+        """The outputs that need not be held back, and all errors."""
         advanced: dict[Population, None] = {}
         for output in outputs:
             population = output.sequence.population
@@ -103,7 +114,7 @@ class EnginePopulations:
         self._scheduler.end(sequence, FinishReason.STOP)
 
     def _after_failure(self, population: Population, failed: Output) -> Iterator[Output]:
-        """The output that is selected instead of one that has failed; or its error, if none can be."""
+        """The output that is selected instead of one that has failed, if any; its error, if none can be."""
         failed.sequence.status = SequenceStatus.FAILED
         if population.is_over or not population.do_without(failed.sequence):
             self.stop(failed.sequence)

@@ -97,9 +97,9 @@ class TokenWriter:
         return FinishReason.LENGTH if sequence.remaining == 0 else None
 
     def _is_exhausted(self, sequence: Sequence) -> bool:
-        """Whether only a stop token may follow; it is sampled if a sequence is weighed, or time is short.
+        """Whether only a stop token may follow, without which the output is complete.
 
-        Unless there is no room for it: the output is complete without it.
+        It is sampled nonetheless if a sequence is weighed or time is short, unless there is no room for it.
         """
         may_ask = sequence.remaining == 0 or (sequence.weight is None and self._has_time())
         return may_ask and self._masks.is_exhausted(sequence)

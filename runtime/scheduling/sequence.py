@@ -32,8 +32,8 @@ from runtime.written_token import SampledToken, WrittenToken
 class SequenceStatus(Enum):
     """Whether a sequence waits for pages, has them, or is done.
 
-    A parked sequence waits for its population to resume it, and needs no pages. One that has failed cannot
-    become the answer of its population.
+    A parked sequence waits for its population to resume it, and needs no pages. A member of a population that
+    has failed cannot become the answer.
     """
 
     WAITING = "waiting"
@@ -320,7 +320,8 @@ class Population(ABC):
 
     Decisions depend on the seed and the members' tokens. Only where members are written one after another,
     and this stops early, they also depend on the time, and on how much was written before.
-    `is_over` is true once a member is selected or the choice has ended without an answer.
+    `is_over` is true once a member is selected or the choice has ended without an answer, and `has_output`
+    once the engine has put out the answer or the error.
     """
 
     strategy: SelectionStrategy
@@ -330,7 +331,7 @@ class Population(ABC):
     def __init__(self, first: Sequence, make_member: MakeMember) -> None:
         self.first = first
         self.members = [first]
-        self.is_over = False
+        self.is_over = self.has_output = False
         self._make_member = make_member
         self._num_dropped_computed = self._num_dropped_written = 0
         """Tokens of former members."""

@@ -2,7 +2,8 @@
 
 OMP_NUM_THREADS=1 PYTHONPATH=. python tests/bench/bench_selection_cost.py [QUESTIONS [TEMPERATURE]]
 
-The tiny model answers held-out questions, at temperature 1 unless told, with the same seeds in every row. Rows take turns question by question, so that load from elsewhere meets all of them alike.
+The tiny model answers held-out questions, at temperature 1 unless told otherwise, with the same seeds in every
+row. Rows take turns question by question, so that load from elsewhere meets all of them alike.
 """
 
 import asyncio
@@ -51,9 +52,8 @@ async def main(num_questions: int, temperature: float) -> None:
         for start in range(0, len(questions), num_clients):
             group = questions[start : start + num_clients]
             for question in group:
-                await answer(
-                    runtime, question, Selection(), 0, temperature
-                )  # its prompt is in the cache, for every row
+                # Its prompt is in the cache then, for every row.
+                await answer(runtime, question, Selection(), 0, temperature)
             for name, selection in ROWS.items():
                 await ask(runtime, group, selection, start, temperature, rows[name])
         for name, row in rows.items():

@@ -109,6 +109,14 @@ def test_of_several_malformed_patterns_the_first_is_named():
     assert (refusal.pointer, refusal.reason) == ("/properties/a/pattern", 'invalid regular expression: "(a"')
 
 
+@pytest.mark.parametrize("keywords", [("pattern", "patternProperties"), ("patternProperties", "pattern")])
+def test_the_first_malformed_pattern_is_named_whatever_its_keyword(keywords):
+    """Those of `pattern` came first."""
+    holders = {"pattern": {"pattern": "(a"}, "patternProperties": {"patternProperties": {"(a": True}}}
+    refusal = refused({"properties": {keyword: holders[keyword] for keyword in keywords}})
+    assert refusal.pointer.startswith(f"/properties/{keywords[0]}/")
+
+
 def test_a_malformed_uri_is_told_where_it_is():
     refusal = refused({"items": {"$id": "https://[bad"}})
     assert (refusal.pointer, refusal.keyword) == ("/items/$id", "$id")

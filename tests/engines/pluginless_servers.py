@@ -75,7 +75,7 @@ class OneToken:
         return self._is_written
 
 
-def ends_in_a_character(text):
+def ends_inside_character(text):
     """Whether a text ends with the first bytes of a character, but not all of them."""
     try:
         text.decode()
@@ -130,7 +130,7 @@ class LlamaStandIn(EngineStandIn):
         async for [token_id], ended_by in self.paced(tokens, leaving, send):
             reason = ended_by or reason
             text += vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
-            if ends_in_a_character(text) and ended_by is None:
+            if ends_inside_character(text) and ended_by is None:
                 continue
             told = {"content": text.decode(errors="replace"), "tokens": [token_id], "stop": False}
             text = b""

@@ -122,18 +122,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     name = rng.choice(syntax_names())
     context, engines_context = rng.choice(((160, 4096), (256, 256), (2048, 300), (400, 400)))
     text = replace(tiny_model(folder, has_markers=has_markers), syntax=name, context_length=context)
-    settings = RemoteSettings(
-        default_max_tokens=rng.choice((40, 90)),
-        max_sequences=rng.choice((1024, 1024, 12)),
-        max_sequences_per_client=rng.choice((128, 128, 4)),
-        jump_forward=rng.random() < 0.8,
-        selection=rng.choice((Selection(), Selection(), Selection("accept", 4), DRAFT)),
-        shares_prefixes=rng.random() < 0.3,
-        takes_images=engine.takes_images and rng.random() < 0.5,
-        sends_seeds=rng.random() < 0.9,
-        sends_units=engine.write_grammar is None and rng.random() < 0.3,
-        watch=WatchSettings(probe_s=0.5, first_retry_s=0.05, last_retry_s=0.2, stall_s=10),
-    )
+    settings = _settings(rng, engine)
     is_faulty = rng.random() < 0.25
     settings = replace(settings, watch=replace(settings.watch, stall_s=1)) if is_faulty else settings
     async with AsyncExitStack() as stack:
@@ -182,6 +171,21 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 runtimes=runtimes,
                 has_plugin=engine.write_grammar is None,
             )
+
+
+def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
+    return RemoteSettings(
+        default_max_tokens=rng.choice((40, 90)),
+        max_sequences=rng.choice((1024, 1024, 12)),
+        max_sequences_per_client=rng.choice((128, 128, 4)),
+        jump_forward=rng.random() < 0.8,
+        selection=rng.choice((Selection(), Selection(), Selection("accept", 4), DRAFT)),
+        shares_prefixes=rng.random() < 0.3,
+        takes_images=engine.takes_images and rng.random() < 0.5,
+        sends_seeds=rng.random() < 0.9,
+        sends_units=engine.write_grammar is None and rng.random() < 0.3,
+        watch=WatchSettings(probe_s=0.5, first_retry_s=0.05, last_retry_s=0.2, stall_s=10),
+    )
 
 
 def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context: int) -> Seeded:

@@ -1,7 +1,8 @@
 """Worlds: a gateway over two engines of one tiny model with random weights, in one call syntax.
 
-`request_fuzz.engine_worlds` has those with external engines. Here, the engine `tight` has few pages and small batches, so that sequences are preempted. `alone` has room, shares
+The engine `tight` has few pages and small batches, so that sequences are preempted. `alone` has room, shares
 no prefix, and answers one request at a time: what it writes with a seed, `tight` must write too.
+`request_fuzz.engine_worlds` has the worlds with external engines.
 """
 
 import asyncio

@@ -571,6 +571,15 @@ def test_an_output_that_was_left_is_the_answer_if_the_branch_fails(strategy):
     assert (sequence.selection.num_draws, sequence.selection.is_exact) == (2, False)
 
 
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_search_ends_with_an_error_if_an_output_that_was_left_fails_too(strategy):
+    engine = toy_model.toy_engine()
+    engine.runner = LostModel(0.3, 0.999)
+    sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
+    assert_fails(engine, sequence, lambda other: other is not sequence or other.num_output > 20)
+    assert len(sequence.population.members) == 2
+
+
 def test_the_token_of_a_branch_is_told_in_the_same_detail():
     inspection = Inspection(Cause.FREE, (Candidate(1, 0.5, is_removed=False),), mass_removed=0.2)
     token = SampledToken(1, -0.1, ((1, -0.1), (2, -2.0)), inspection)

@@ -130,6 +130,11 @@ def test_a_particle_that_fails_ends_its_choice():
     assert_fails(engine, broken, where=lambda other: other is not broken and other.num_output > 1)
 
 
+def test_particles_that_fail_together_end_their_choice_once():
+    """Each one's error came out: a study ended, since it had no such choice any more."""
+    assert_fails(toy_model.toy_engine(), selected_sequence(particles(4), 1), where=lambda _: True)
+
+
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=16).filter(lambda weights: sum(weights) > 0.1),
     st.integers(0, 2**32 - 1).map(lambda number: number / 2**32),  # the steps of `noise`

@@ -319,6 +319,9 @@ def test_what_is_no_such_document_is_told(text, message):
         ("200: x\n'200': y", "/", "200"),
         ("a: &a {b: 1}\nc:\n  <<: *a\n  d: 1\n  d: 2", "/c", "d"),
         ("? a\n: 1\n? a\n: 2", "/", "a"),
+        ("&k a: 1\nb: {*k : 1, a: 2}", "/b", "a"),
+        ("&k a: 1\n*k : 2", "/", "a"),
+        ("a: {'<<': 1, '<<': 2}", "/a", "<<"),
     ],
 )
 def test_a_key_that_stands_twice_is_refused_with_its_place(text, place, key):

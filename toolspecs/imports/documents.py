@@ -95,11 +95,14 @@ def _check_events(text: str) -> RepeatedMember | None:
         yaml.YAMLError, ValueError: it is not YAML. RecursionError: it is nested too deep.
     """
     levels: list[_Level] = []
+    scalars: dict[str, yaml.ScalarEvent] = {}
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionEndEvent):
             levels.pop()
         elif isinstance(event, yaml.NodeEvent):
-            if levels and (key := levels[-1].repeated_by(event)) is not None:
+            if isinstance(event, yaml.ScalarEvent) and event.anchor:
+                scalars[event.anchor] = event
+            if levels and (key := levels[-1].repeated_by(scalars.get(event.anchor, event))) is not None:
                 return RepeatedMember([level.step for level in levels[:-1]], key)
             if isinstance(event, yaml.CollectionStartEvent):
                 levels.append(_Level(is_mapping=isinstance(event, yaml.MappingStartEvent)))
@@ -125,7 +128,9 @@ class _Level:
         if not self._is_key or not isinstance(event, yaml.ScalarEvent):
             return None
         self.step = key = event.value
-        is_repeated = key in self._keys and key != _MERGE
+        if key == _MERGE and event.implicit[0]:  # not in quotes
+            return None
+        is_repeated = key in self._keys
         self._keys.add(key)
         return key if is_repeated else None
 
