@@ -18,20 +18,20 @@ from runtime.selection import SelectionStrategy
 from runtime.written_token import SampledToken, other_token
 
 LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
-"""Tokens that a model finds less likely than this may have the probability 0 in float32, and are not seen."""
+"""A token of a lower probability may be 0 in float32. No branch is kept for it."""
 
 LOG_FAITHFUL_SHARE = -math.log(5)
-"""The share of the faithfulness that counts beside the likelihood."""
+"""A fifth of the faithfulness is compared with the likelihood (see `LikelyOrFaithful`)."""
 
 LOG_LEAST_GAIN = math.log(1.25)
-"""How much better a branch must be able to become than the best whole output.
+"""How much better than the best whole output another one must become to surpass it.
 
-Long texts lose a little at many tokens, and have many branches that may become a little better. With the
-share above, an output of the likelihood 1/4 just surpasses one of the faithfulness 1.
+Long texts have many branches that may become a little better. Together with the fifth above: an output whose
+likelihood is above 1/4 surpasses one of the faithfulness 1.
 """
 
-NUM_FREE = 64
-"""A search may write so many tokens more than two outputs like its longest."""
+NUM_SPARE = 64
+"""A search is late once it has written twice its longest output and so many tokens more."""
 
 LOG_FAR = math.log(100)
 """How much better a branch must be for the output that is being written to be left for it."""
@@ -41,8 +41,8 @@ LOG_FAR = math.log(100)
 class _Branch:
     """A place where an output could have branched off, or an output that was left before its end."""
 
-    log_score: float
-    """No output that goes on from here has a higher score."""
+    log_bound: float
+    """No output that goes on from here has a score with a larger logarithm."""
     sequence: Sequence
     """What is written so far; it is parked."""
     token: SampledToken | None = None
@@ -58,18 +58,19 @@ class _Branch:
 class BestFirst(OneAfterAnother):
     """Looks for the valid output with the highest score, which the subclasses define.
 
-    A score only falls as an output is written. The first sequence takes the best token at each step, and the
-    other likely ones are kept as *branches*. A branch whose score is no higher than that of the best whole
-    output cannot surpass it. The best of the others is written next, from there on with the best tokens
-    again. It is given up once it cannot surpass the best output. An output is also left, for a time, where a
-    branch is far better. When no branch is left, no valid output has a higher score: it is proven.
+    A score only falls as an output is written. The first output takes the most probable token of each step,
+    and the next probable ones are kept as *branches*. When it is whole, branches that cannot surpass it are
+    forgotten. The best of the others is written, again with the most probable tokens, and given up once it
+    cannot surpass the best whole output. An output is left for a time when a branch is far better than it.
+    When no branch remains, no valid output within the budget surpasses the best: that is proven.
 
     The probabilities are those of the whole distribution. `top_p`, `top_k` and `min_p` are for draws: they
     would leave out tokens that valid outputs need.
 
-    At most `size` outputs are begun, so no more branches are kept than may still be begun. The search ends
-    early once half of the request's time has passed, or once as much is written as `MAX_BUDGETS` whole
-    budgets, or as two outputs like the longest and `NUM_FREE` tokens more. Then the best output is selected.
+    At most `size` outputs are begun, and no more branches are kept than may still be begun. It is *late* when
+    half of the request's time has passed, and when `MAX_BUDGETS` whole budgets are written, or two outputs
+    like the longest and `NUM_SPARE` tokens more. Then the best whole output is selected. If none is whole, no
+    other is begun, and those that were begun go on until one is.
     """
 
     _log_least_gain = 0.0
@@ -77,7 +78,7 @@ class BestFirst(OneAfterAnother):
 
     def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
         super().__init__(first, make_member)
-        self._num_left = size - 1
+        self._num_may_begin = size - 1
         """How many more outputs may be begun."""
         self._current = first
         """The output that is written now."""
@@ -85,8 +86,8 @@ class BestFirst(OneAfterAnother):
         """The whole output with the highest score."""
         self._branches: list[_Branch] = []
         self._passed_over = -math.inf
-        """The largest logarithm of a score that was not looked for."""
-        self._may_decide = False
+        """The highest bound of an output that was not looked for. If it is too high, less is proven."""
+        self._has_sampled = False
         """Whether the current output has sampled a token since the last decision, or time has run out."""
         first.sampling = replace(first.sampling, top_p=1.0, top_k=None, min_p=0.0)
         first.num_runners_up = size
@@ -94,64 +95,71 @@ class BestFirst(OneAfterAnother):
     def end_early(self) -> bool:
         """See `Population.end_early`; outputs that were given up are finished too, but not whole."""
         super().end_early()
-        self._may_decide = True
+        self._has_sampled = True
         return self._best is not None
 
     def do_without(self, failed: Sequence) -> bool:  # noqa: ARG002 - any may be missed
-        """See `Population.do_without`; an output that was left goes on, and nothing is proven any more."""
+        """See `Population.do_without`: a whole output is selected, or else one that was left goes on.
+
+        No other is begun, and nothing is proven any more.
+        """
         self._pass_over(math.inf)
         return self.end_early() or any(branch.token is None for branch in self._branches)
 
     @abstractmethod
-    def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:
+    def _log_score_from(self, log_faithfulness: float, log_likelihood: float) -> float:
         """The logarithm of the score of an output."""
 
     def _log_score(self, output: Sequence) -> float:
         """The logarithm of the score so far; minus infinity if the budget closer completes the output."""
-        return self._combined(log_weight(output), log_likelihood(output))
+        return self._log_score_from(log_weight(output), log_likelihood(output))
 
-    def _log_branch_score(self, sequence: Sequence, logprob: float) -> float:
-        """The same with one more token, whose log probability among the allowed ones this is."""
+    def _log_bound(self, sequence: Sequence, logprob: float) -> float:
+        """The same with one more token, whose log probability among the allowed ones this is.
+
+        No output that goes on from there has a higher one.
+        """
         weight = weight_of(sequence)
         log_allowed = math.log(max(weight.allowed_mass, MIN_MASS))
         log_faithfulness = log_weight(sequence) + log_allowed + _log_loss(weight, logprob)
-        return self._combined(log_faithfulness, log_likelihood(sequence) + log_allowed + logprob)
+        return self._log_score_from(log_faithfulness, log_likelihood(sequence) + log_allowed + logprob)
 
     def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
         """Keep the branches of a step, of which a member writes the best token next.
 
         Where that did not fit the budget, the step is sampled again, and its branches are replaced.
         """
-        self._may_decide = True
+        self._has_sampled = True
         for branch in [b for b in self._branches if b.is_at(sequence)]:
             self._remove(branch, host)
         weight = weight_of(sequence)
         runners_up, sequence.runners_up = sequence.runners_up, ()
         for token_id, logprob in runners_up:
-            log_score = self._log_branch_score(sequence, logprob)
-            if self._make_room(log_score, host):
+            log_bound = self._log_bound(sequence, logprob)
+            if self._make_room(log_bound, host):
                 twin = host.set_aside(sequence, sequence.seed)
                 weight_of(twin).log_added += _log_loss(weight, logprob)
                 weight_of(twin).drawn_probability = math.exp(logprob)
                 self._add_copy(twin, sequence)
                 chosen = other_token(token, token_id, logprob, weight.allowed_mass)
-                self._branches.append(_Branch(log_score, twin, chosen, sequence))
+                self._branches.append(_Branch(log_bound, twin, chosen, sequence))
         if len(runners_up) == sequence.num_runners_up:  # there may be more, at most as likely as the last
             log_most = runners_up[-1][1]
         else:
             log_most = LOG_LEAST - math.log(max(weight.allowed_mass, MIN_MASS))
-        self._pass_over(self._log_branch_score(sequence, log_most))
+        self._pass_over(self._log_bound(sequence, log_most))
 
     def advance(self, host: PopulationHost) -> Sequence | None:
-        """Write on, or leave an output for a better branch; select the best output once there is none.
+        """Write on, or turn to a better branch; select the best output when there is none to write.
 
         Forced tokens are weighed as the model computes them, perhaps in several steps. So decisions wait for
         the next sampled token: they must not depend on the size of these steps.
         """
         current = self._current
-        may_decide, self._may_decide = self._may_decide, False
+        may_decide, self._has_sampled = self._has_sampled, False
         if is_finished(current):
-            self._best = current if self._best is None else max(self._best, current, key=self._log_score)
+            if self._best is None or self._log_score(current) > self._log_to_surpass:
+                self._best = current
         elif not may_decide:
             return None
         elif not self._may_win(current) or self._has_to_end():
@@ -159,14 +167,14 @@ class BestFirst(OneAfterAnother):
                 self._pass_over(self._log_score(current))
             host.drop(current)
             current.release()
-        elif self._is_best_to_write(current):
+        elif self._should_write_on(current):
             return None
         else:
             host.park(current)
             self._branches.append(_Branch(self._log_score(current), current))
-        for branch in [branch for branch in self._branches if branch.log_score <= self._to_surpass]:
+        for branch in [branch for branch in self._branches if branch.log_bound <= self._log_to_surpass]:
             self._forget(branch, host)
-        following = max(self._open_branches(), key=_log_score_of, default=None)
+        following = max(self._open_branches(), key=_bound_of, default=None)
         if following is None or self._has_to_end():
             assert self._best is not None, "the first output is only left for another"
             return self._select(self._best, self._num_begun, is_exact=self._is_proven(self._best))
@@ -174,15 +182,18 @@ class BestFirst(OneAfterAnother):
         return None
 
     @property
-    def _to_surpass(self) -> float:
-        """The logarithm of the score that others must surpass: that of the best whole output, and a gain."""
+    def _log_to_surpass(self) -> float:
+        """The logarithm of the score that others must have more than."""
         return -math.inf if self._best is None else self._log_score(self._best) + self._log_least_gain
 
     def _is_late(self) -> bool:
-        """Whether there is no time for more, or two outputs like the longest, and some, have been written."""
-        num_written = sum(member.num_written for member in self.members)
-        num_longest = max(member.num_output for member in self.members)
-        return num_written > 2 * num_longest + NUM_FREE or super()._is_late()
+        """Whether nothing more should be begun: see the class.
+
+        Only tokens that are weighed count, as how many of the others there are depends on the engine's steps.
+        """
+        lengths = [weight_of(m).num_counted - len(m.prompt_ids) for m in self.members]
+        num_weighed = sum(n - m.num_copied for n, m in zip(lengths, self.members, strict=True))
+        return num_weighed > 2 * max(lengths) + NUM_SPARE or super()._is_late()
 
     def _has_to_end(self) -> bool:
         return self._best is not None and self._is_late()
@@ -190,29 +201,31 @@ class BestFirst(OneAfterAnother):
     def _may_win(self, output: Sequence) -> bool:
         """Whether an output that is being written may become the best.
 
-        A branch has written nothing if its first token did not fit the budget.
+        If none is whole and no other was begun, it has to. A branch has written nothing if its first token
+        did not fit the budget.
         """
         if output.status is SequenceStatus.FAILED:
             return False
-        if output is self.first and self._best is None:
-            return True
-        return self._log_score(output) > self._to_surpass and output.num_written > 0
+        if output is not self.first and not output.num_written:
+            return False
+        is_last = output is self.first or all(branch.token for branch in self._branches)
+        return (self._best is None and is_last) or self._log_score(output) > self._log_to_surpass
 
-    def _is_best_to_write(self, output: Sequence) -> bool:
-        """Whether no branch is far better than an output; what the budget closer completes is soon done."""
+    def _should_write_on(self, output: Sequence) -> bool:
+        """Whether no branch is far better than an output. What the budget closer completes is never left."""
         if output.closed_by is not None or self._is_late():
             return True
-        return all(b.log_score <= self._log_score(output) + LOG_FAR for b in self._open_branches())
+        return all(b.log_bound <= self._log_score(output) + LOG_FAR for b in self._open_branches())
 
     def _open_branches(self) -> Iterable[_Branch]:
         """The branches that may be written; if it is late, only outputs that were begun."""
-        may_begin = self._num_left > 0 and not self._is_late()
+        may_begin = self._num_may_begin > 0 and not self._is_late()
         return (b for b in self._branches if may_begin or b.token is None)
 
     def _is_proven(self, best: Sequence) -> bool:
-        """Whether no valid output has a higher score than the best, which must be known for that."""
-        is_left = bool(self._branches) or self._passed_over > self._to_surpass
-        return not is_left and not weight_of(best).is_raised
+        """Whether no valid output surpasses the best, whose score must be exact for that."""
+        is_open = bool(self._branches) or self._passed_over > self._log_to_surpass
+        return not is_open and not weight_of(best).is_raised
 
     def _write(self, branch: _Branch, host: PopulationHost) -> None:
         """Write an output that branches off, or go on with one that was left."""
@@ -221,30 +234,30 @@ class BestFirst(OneAfterAnother):
         if branch.token is None:
             host.resume(branch.sequence)
         else:
-            self._num_left -= 1
+            self._num_may_begin -= 1
             self._num_begun += 1
             host.resume_with(branch.sequence, branch.token)
 
-    def _make_room(self, log_score: float, host: PopulationHost) -> bool:
-        """Forget the worst branch for one of this score, if it must be; returns whether there is room."""
-        if log_score <= self._to_surpass:
+    def _make_room(self, log_bound: float, host: PopulationHost) -> bool:
+        """Forget the worst branch for one of this bound, if it must be; returns whether there is room."""
+        if log_bound <= self._log_to_surpass:
             return False
         unbegun = [branch for branch in self._branches if branch.token is not None]
-        if len(unbegun) < self._num_left:
+        if len(unbegun) < self._num_may_begin:
             return True
-        least = min(unbegun, key=_log_score_of, default=None)
-        if least is None or log_score <= least.log_score:
-            self._pass_over(log_score)
+        least = min(unbegun, key=_bound_of, default=None)
+        if least is None or log_bound <= least.log_bound:
+            self._pass_over(log_bound)
             return False
         self._forget(least, host)
         return True
 
-    def _pass_over(self, log_score: float) -> None:
-        """Note that an output of at most this score is not looked for."""
-        self._passed_over = max(self._passed_over, log_score)
+    def _pass_over(self, log_bound: float) -> None:
+        """Note that outputs of this bound are not looked for."""
+        self._passed_over = max(self._passed_over, log_bound)
 
     def _forget(self, branch: _Branch, host: PopulationHost) -> None:
-        self._pass_over(branch.log_score)
+        self._pass_over(branch.log_bound)
         self._remove(branch, host)
 
     def _remove(self, branch: _Branch, host: PopulationHost) -> None:
@@ -267,17 +280,17 @@ class LikelyOrFaithful(BestFirst):
 
         the token's probability / the probability of the most probable token that is allowed.
 
-    The first factor is what the mask has taken, the second what was given up to get around that. An output of
-    which nothing is masked, and that has the most probable tokens, has the faithfulness 1, however long it
-    is. Its likelihood may be tiny, if there are many texts like it. So likelihood counts where there are few:
-    of a name, the most probable first letters may be those of many names, each of which is less likely than
-    another one.
+    A forced token counts with its probability. The first factor is what the mask has taken, the second what
+    was given up to get around that. An output of which nothing is masked, and that has the most probable
+    tokens, has the faithfulness 1, however long it is. Its likelihood may be tiny, as there are many texts
+    like it. The likelihood helps where there are few, as with names: the most probable first letters may be
+    those of many names, each of which is less likely than a name that begins otherwise.
     """
 
     strategy: SelectionStrategy = "accept"
     _log_least_gain = LOG_LEAST_GAIN
 
-    def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:
+    def _log_score_from(self, log_faithfulness: float, log_likelihood: float) -> float:
         return max(log_likelihood, log_faithfulness + LOG_FAITHFUL_SHARE)
 
 
@@ -290,7 +303,7 @@ class MostLikely(BestFirst):
 
     strategy: SelectionStrategy = "particles"
 
-    def _combined(self, log_faithfulness: float, log_likelihood: float) -> float:  # noqa: ARG002
+    def _log_score_from(self, log_faithfulness: float, log_likelihood: float) -> float:  # noqa: ARG002
         return log_likelihood
 
 
@@ -299,5 +312,5 @@ def _log_loss(weight: Weight, logprob: float) -> float:
     return logprob - math.log(weight.drawn_probability)
 
 
-def _log_score_of(branch: _Branch) -> float:
-    return branch.log_score
+def _bound_of(branch: _Branch) -> float:
+    return branch.log_bound

@@ -6,8 +6,8 @@ several sequences, weighs them, and selects one. The engine computes its members
 holds their tokens back and calls `advance` after every step, until the population selects a member.
 
 `RejectionSampling`, which requests call `accept`, draws one sequence after another, until one is accepted.
-`Particles` draws several together, and continues those with the largest weights. At temperature 0, a request
-wants the model's best output and not a draw: searches replace both (`runtime.decoding.best_first`).
+`Particles` draws several together, and continues those with the largest weights. At temperature 0, two
+searches for the model's best output replace them (`runtime.decoding.best_first`).
 """
 
 from runtime.decoding.best_first import LikelyOrFaithful, MostLikely

@@ -1,6 +1,7 @@
 """Accept and particles at temperature 0: searches for the best valid output."""
 
 import itertools
+import json
 import math
 import random
 import time
@@ -578,6 +579,36 @@ def test_a_search_ends_with_an_error_if_an_output_that_was_left_fails_too(strate
     sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
     assert_fails(engine, sequence, lambda other: other is not sequence or other.num_output > 20)
     assert len(sequence.population.members) == 2
+
+
+class EndlessModel(toy_model.ToyModel):
+    """A model that begins the text of an object with `a` or `b`, and repeats it or breaks the line."""
+
+    BEGINNING = b'{"t": "'
+
+    def next_logits(self, output):
+        place = len(self.BEGINNING)
+        if len(output) < place:
+            return {self.BEGINNING[len(output)]: 0.0}
+        if len(output) == place:
+            return {ord("a"): math.log(0.6), ord("b"): math.log(0.4)}
+        lost = 0.3 if output[place] == ord("a") else 0.7
+        return {output[place]: math.log(1 - lost), ord("\n"): math.log(lost)}
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_that_the_budget_closes_is_the_answer_if_no_other_is_left(strategy):
+    """It takes several steps to complete. The search gave it up there, and had no answer."""
+    engine = toy_model.toy_engine()
+    engine.runner = EndlessModel()
+    properties = {"t": {"type": "string"}, "c": {"const": "x" * 300}}
+    grammar = compile_schema({"type": "object", "properties": properties, "required": ["t", "c"]})
+    sequence = search(2, strategy=strategy, grammar=grammar, max_tokens=370)
+    poison(engine, lambda other: other is sequence and other.num_output > 25)
+    (output,) = run(engine, [sequence]).values()
+    assert output.error is None
+    assert output.sequence.closed_by == "budget"
+    assert json.loads(word_of(output.sequence))["t"].startswith("bbbb")
 
 
 def test_the_token_of_a_branch_is_told_in_the_same_detail():
