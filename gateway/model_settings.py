@@ -196,7 +196,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             ge=1,
             le=MAX_SELECTION,
             description="Answers that are drawn together for the same purpose as `accept`, instead of it."
-            " Applies above temperature 0.",
+            " At temperature 0, they are an `accept` of the same number.",
         ),
     ] = 1
     draft: Annotated[

@@ -96,7 +96,7 @@ class SelectionStats:
     """The draws that were begun."""
     is_exact: bool
     """The answer is an exact draw from the model's distribution among valid answers; or, if it was searched
-    for, it is proven that none is better."""
+    for, it is proven that none is better (for `accept`: by more than a quarter)."""
     num_computed_tokens: int | None
     """None if an engine does not report it."""
     effective_size: float | None = None

@@ -196,19 +196,20 @@ class GenerationRequest:
     def selection_or(self, default: Selection, max_choices: int) -> Selection:
         """How the answers are selected: as the request says, or else by `default` where it applies.
 
-        The default does not apply to streamed answers, to requests with stop strings, to requests for details
-        of tokens, of which an answer that is given up has as many, and to requests whose choices would need
-        more sequences than a client may have. Nor does it where tokens are penalised, as each forced one is
-        computed in a step of its own then; nor are particles the default at temperature 0, where they search
-        for the most likely output, which may be a short one.
+        The default does not apply to streamed answers, to requests with stop strings, and to requests for
+        details of tokens, as answers that are given up have such details too. It does not apply if the
+        choices need more sequences than a client may have, or, for `accept` and `particles`, if tokens are
+        penalised: each forced token is computed in a step of its own then. At temperature 0, default
+        particles are an `accept` of the same size, as their own search often finds a short output.
         """
         if self.selection is not None:
             return self.selection if self.constraint is not None else Selection()
+        if default.strategy == "particles" and self.sampling.is_greedy:
+            default = Selection("accept", default.size)
         is_too_many = default.num_together * self.num_choices > max_choices
         is_out_of_place = self.is_streamed or bool(self.stop) or is_too_many
         is_out_of_place |= self.is_inspected or self.num_logprobs is not None
         is_out_of_place |= default.strategy != "draft" and self.sampling.penalises
-        is_out_of_place |= default.strategy == "particles" and self.sampling.is_greedy
         return default if self.constraint is not None and not is_out_of_place else Selection()
 
 

@@ -13,8 +13,8 @@ class Selection:
     """How an answer is selected from at most `size` sequences; 1 leaves no choice.
 
     `accept` and `particles` are populations of the engine (`runtime.decoding.population`). `draft`, and
-    `accept` where the engine has none, are requests one after another (`runtime.drafting`). At temperature 0
-    there is nothing to draw: in the engine, `accept` and `particles` are searches for the best output
+    `accept` where the engine has none, are requests one after another (`runtime.drafting`). At temperature 0,
+    the engine's `accept` and `particles` search for the best output instead of drawing
     (`runtime.decoding.best_first`).
     """
 
@@ -23,7 +23,7 @@ class Selection:
 
     @property
     def num_together(self) -> int:
-        """How many sequences draw at the same time."""
+        """How many sequences may draw at the same time; particles count so at temperature 0 too."""
         return self.size if self.strategy == "particles" else 1
 
 

@@ -11,7 +11,7 @@ DECISIONS = 2**31
 SELECTION = 2**32 - 1
 """The position of the random number that selects a member at the end."""
 MAX_BUDGETS = 2
-"""No further member begins after so many times the budget of one answer has been written."""
+"""Once so many times the budget of one answer are written, no further member begins."""
 
 
 class OneAfterAnother(Population):
@@ -28,7 +28,7 @@ class OneAfterAnother(Population):
         return any(map(is_finished, self.members))
 
     def _is_late(self) -> bool:
-        """Whether the choice has had half of its time, or has written very much."""
+        """Whether half of the choice's time has passed, or `MAX_BUDGETS` budgets are written."""
         num_written = sum(member.num_written for member in self.members)
         return time.monotonic() >= self._half_time or num_written >= MAX_BUDGETS * self.first.max_tokens
 

@@ -3,7 +3,7 @@
 A plain mask does not write a valid output as often as the model would among valid outputs, since it forgets
 how much of the model's distribution it has taken away (`runtime.scheduling.weights`). A population draws
 several sequences, weighs them, and selects one. The engine computes its members like all other sequences. It
-holds their tokens back and calls `advance` after every step, until the population selects a member.
+holds their tokens back, and calls `advance` after each step that extends one, until a member is selected.
 
 `RejectionSampling`, which requests call `accept`, draws one sequence after another, until one is accepted.
 `Particles` draws several together, and continues those with the largest weights. At temperature 0, two

@@ -145,5 +145,13 @@ async def test_more_particles_than_may_wait_are_refused(make_runtime):
 async def test_where_the_default_applies(runtime, changed, applies):
     asked = replace(request(constraint=await linked(runtime, "required")), selection=None, **changed)
     assert (asked.selection_or(ACCEPT, 8) is ACCEPT) is applies
-    assert asked.selection_or(Selection("particles", 16), 8) == Selection()
-    assert (asked.selection_or(PARTICLES, 8) is PARTICLES) is (applies and not asked.sampling.is_greedy)
+    if not asked.sampling.is_greedy:
+        assert asked.selection_or(PARTICLES, 8) == (PARTICLES if applies else Selection())
+        assert asked.selection_or(Selection("particles", 16), 8) == Selection()
+
+
+async def test_particles_of_a_setting_accept_at_temperature_0(runtime):
+    """They would search for the most likely output, which of long texts is often a short one."""
+    asked = request(constraint=await linked(runtime, "required"), temperature=0.0)
+    assert asked.selection_or(PARTICLES, 8) == ACCEPT
+    assert replace(asked, selection=PARTICLES).selection_or(ACCEPT, 8) == PARTICLES
