@@ -183,10 +183,9 @@ class GenerationRequest:
     @property
     def strategy(self) -> SelectionStrategy | None:
         """How the request wants its answer selected; None if it does not say or nothing can be selected."""
-        selection = self.selection
-        return (
-            selection.strategy if selection and selection.size > 1 and self.constraint is not None else None
-        )
+        if self.selection is None or self.selection.size == 1 or self.constraint is None:
+            return None
+        return self.selection.strategy
 
     @property
     def num_answers_per_choice(self) -> int:

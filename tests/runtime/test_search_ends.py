@@ -1,0 +1,238 @@
+"""Searches at temperature 0 whose time or budget ends, or whose outputs fail."""
+
+import json
+import math
+import time
+
+import pytest
+import toy_model
+from searches import GRAMMAR, SCORES, WORDS, LostModel, RandomModel, search, word_of
+from selected import assert_fails, poison, run, selected_sequence, text_of
+
+from compiler import compile_schema, compile_toolset
+from compiler.errors import MatchingTooSlow
+from runtime.errors import DeadlineExceeded
+from runtime.events import FinishReason
+from runtime.scheduling.sequence import SequenceStatus
+from runtime.selection import Selection
+from toolspecs.tool import Tool
+
+
+class EndlessModel(toy_model.ToyModel):
+    """A model that begins the text of an object with a letter, and repeats that, or is lost and breaks the line.
+
+    `letters` has the probability of each letter, and how probable it is that the model is lost after it.
+    """
+
+    BEGINNING = b'{"a": "'
+
+    def __init__(self, letters):
+        super().__init__()
+        self.letters = letters
+
+    def next_logits(self, output):
+        place = len(self.BEGINNING)
+        if len(output) < place:
+            return {self.BEGINNING[len(output)]: 0.0}
+        if len(output) == place:
+            return {ord(letter): math.log(p) for letter, (p, _) in self.letters.items()}
+        _, lost = self.letters[chr(output[place])]
+        return {output[place]: math.log(1 - lost), ord("\n"): math.log(lost) if lost else -math.inf}
+
+
+LONG_ENDING = compile_schema(
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"const": "x" * 300}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+)
+"""The budget closer needs several steps to end it, so a branch that it ends is given up before its end."""
+
+
+def endless_search(size, strategy):
+    """An engine and the first sequence of a search: of its model's texts, `a` gets lost, and `b` never ends."""
+    engine = toy_model.toy_engine()
+    engine.runner = EndlessModel({"a": (0.5, 0.9), "b": (0.3, 0.0), "c": (0.2, 0.9)})
+    deadline = time.monotonic() + 7200
+    first = search(size, strategy=strategy, grammar=LONG_ENDING, max_tokens=360, deadline=deadline)
+    engine.add(first)
+    return engine, first
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_the_deadline_ends_a_choice_of_which_all_that_has_ended_was_given_up(strategy, monkeypatch):
+    """The engine waited forever for an answer, and computed nothing for anybody."""
+    engine, first = endless_search(3, strategy)
+    while not any(member.finish_reason for member in first.population.members):
+        assert engine.step() == []
+    assert first.finish_reason is None
+    monkeypatch.setattr("runtime.engine.time.monotonic", lambda: first.deadline + 1)
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert [type(output.error) for output in outputs] == [DeadlineExceeded]
+    assert not engine.has_work
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_no_further_output_is_begun_when_it_is_late_even_if_none_is_whole(strategy, monkeypatch):
+    engine, first = endless_search(8, strategy)
+    while first.status is not SequenceStatus.PARKED:
+        assert engine.step() == []
+    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: first.deadline - 1)
+    outputs = [output for _ in range(400) for output in engine.step()]
+    assert [(output.sequence, output.error) for output in outputs] == [(first, None)]
+    assert first.selection.num_draws == 2
+
+
+def test_a_branch_that_does_not_fit_the_budget_is_left():
+    """A word of three letters takes five tokens with its quotes."""
+    for budget, longest in ((3, 1), (4, 2), (5, 3)):
+        for seed in range(20):
+            engine = toy_model.toy_engine()
+            engine.runner = RandomModel(seed)
+            (output,) = run(engine, [search(16, grammar=GRAMMAR, max_tokens=budget)]).values()
+            word = word_of(output.sequence)
+            assert word in WORDS
+            assert len(word) <= longest
+
+
+@pytest.mark.parametrize(("strategy", "temperature"), [("accept", 0.0), ("particles", 0.0), ("accept", 1.0)])
+def test_an_output_that_leaves_no_room_for_a_stop_token_is_complete(strategy, temperature):
+    """A plain mask needs none; a selected output was said to have been cut off."""
+    sequence = selected_sequence(Selection(strategy, 8), 1, temperature=temperature, max_tokens=4)
+    (output,) = run(toy_model.toy_engine(), [sequence]).values()
+    assert word_of(output.sequence) in toy_model.TEXTS
+    assert (output.sequence.finish_reason, output.sequence.closed_by) == (FinishReason.STOP, None)
+
+
+class CallingModel(toy_model.ToyModel):
+    """A model that begins a call, and would go on with `y` or `z`, or end, if it may not."""
+
+    BEGINNING = b"<tool_call>"
+
+    def next_logits(self, output):
+        if len(output) < len(self.BEGINNING) - 1:
+            return {self.BEGINNING[len(output)]: 0.0}
+        others = {ord("z"): -1.0, ord("y"): -2.0, toy_model.STOP: -1.5}
+        return {ord(">"): 0.0, **others} if bytes(output) == self.BEGINNING[:-1] else others
+
+
+def test_no_output_is_written_twice_after_a_token_that_does_not_fit_the_budget():
+    """Its place in a text is sampled again, so that the branches there were kept a second time."""
+    tool = Tool("f", "", {"type": "object", "properties": {"a": {"const": "x" * 40}}, "required": ["a"]})
+    grammar = compile_toolset((tool,), tokenizer=toy_model.VOCABULARY, syntax="hermes", tool_choice="auto")
+    engine = toy_model.toy_engine()
+    engine.runner = CallingModel()
+    sequence = search(16, grammar=grammar, max_tokens=14)
+    run(engine, [sequence])
+    members = sequence.population.members
+    written = [tuple(member.output_ids) for member in members if member.num_written]
+    assert len(set(written)) == len(written)
+    outputs = [member.selection for member in members if member.selection]
+    assert [stats.is_exact for stats in outputs] == [True]
+
+
+def test_once_half_of_the_time_has_passed_the_best_so_far_is_selected(monkeypatch):
+    engine = toy_model.toy_engine()
+    sequence = search(16, deadline=time.monotonic() + 7200)
+    engine.add(sequence)
+    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert [bytes(output.sequence.output_ids[1:3]) for output in outputs] == [b"aa"]
+    assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (1, False)
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
+def test_a_likely_branch_that_is_left_for_want_of_time_is_no_proof(monkeypatch):
+    engine = toy_model.toy_engine()
+    sequence = search(16, deadline=time.monotonic() + 7200)
+    engine.add(sequence)
+    while sequence.status is not SequenceStatus.FINISHED:
+        engine.step()
+    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert [bytes(output.sequence.output_ids[1:3]) for output in outputs] == [b"aa"]
+    assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (2, False)
+
+
+def test_a_whole_output_is_the_answer_if_the_deadline_finds_a_branch_waiting(monkeypatch):
+    """The choice failed, although its answer had been there for long."""
+    engine = toy_model.toy_engine()
+    sequence = search(16, deadline=time.monotonic() + 7200)
+    engine.add(sequence)
+    while sequence.status is not SequenceStatus.FINISHED:
+        engine.step()
+    assert engine.step() == []  # the branch writes its first token, and then waits
+    assert engine.scheduler.waiting
+    monkeypatch.setattr("runtime.engine.time.monotonic", lambda: sequence.deadline + 1)
+    (output,) = engine.step()
+    assert (output.sequence, output.error, output.is_last) == (sequence, None, True)
+    assert not engine.has_work
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
+def test_a_search_whose_first_output_fails_has_no_answer():
+    engine = toy_model.toy_engine()
+    sequence = search(4)
+    assert_fails(engine, sequence, where=lambda other: other is sequence)
+
+
+def fill_with_nan(engine, sequence):
+    poison(engine, lambda other: other is not sequence)
+
+
+def write_too_slowly(engine, sequence):
+    write = engine.writer.write_sampled
+
+    def write_slowly(other, token):
+        if other is not sequence:
+            raise MatchingTooSlow(0.5)
+        return write(other, token)
+
+    engine.writer.write_sampled = write_slowly
+
+
+@pytest.mark.parametrize("fail", [fill_with_nan, write_too_slowly])
+def test_a_whole_output_is_the_answer_if_a_branch_fails(fail):
+    """The choice ended with the error of the branch, which is the more likely one here."""
+    engine = toy_model.toy_engine()
+    sequence = search(4)
+    fail(engine, sequence)
+    (output,) = run(engine, [sequence]).values()
+    assert (output.sequence, text_of(output)) == (sequence, "aa")
+    assert (output.sequence.selection.num_draws, output.sequence.selection.is_exact) == (2, False)
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_that_was_left_is_the_answer_if_the_branch_fails(strategy):
+    engine = toy_model.toy_engine()
+    engine.runner = LostModel(0.3, 0.999)
+    sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
+    poison(engine, lambda other: other is not sequence)
+    (output,) = run(engine, [sequence]).values()
+    assert (output.sequence, output.error, word_of(sequence)) == (sequence, None, "a" * 40)
+    assert (sequence.selection.num_draws, sequence.selection.is_exact) == (2, False)
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_search_ends_with_an_error_if_an_output_that_was_left_fails_too(strategy):
+    engine = toy_model.toy_engine()
+    engine.runner = LostModel(0.3, 0.999)
+    sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
+    assert_fails(engine, sequence, lambda other: other is not sequence or other.num_output > 20)
+    assert len(sequence.population.members) == 2
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_an_output_that_the_budget_closes_is_the_answer_if_no_other_is_left(strategy):
+    """It takes several steps to complete. The search gave it up there, and had no answer."""
+    engine = toy_model.toy_engine()
+    engine.runner = EndlessModel({"a": (0.6, 0.3), "b": (0.4, 0.7)})
+    sequence = search(2, strategy=strategy, grammar=LONG_ENDING, max_tokens=370)
+    poison(engine, lambda other: other is sequence and other.num_output > 25)
+    (output,) = run(engine, [sequence]).values()
+    assert output.error is None
+    assert output.sequence.closed_by == "budget"
+    assert json.loads(word_of(output.sequence))["a"].startswith("bbbb")
