@@ -135,6 +135,7 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases --allow-untyped-calls tests/bench
 
 format: $(READY) ## let ruff fix what it can
 	$(BIN)/ruff check --fix .

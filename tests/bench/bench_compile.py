@@ -23,7 +23,8 @@ from compiler.isolation.priming import prime
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import CACHE_LIMIT_BYTES, Backend, prepare
-from compiler.syntaxes import Syntax, find_syntax
+from compiler.syntax import Syntax
+from compiler.syntaxes import find_syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
@@ -160,7 +161,7 @@ async def report_replicas(known: list[Tool], bench: Bench, folder: str) -> None:
         GrammarCache.find_toolset,
         prepared=prepare(bench.vocabulary),
         syntax=bench.family.name,
-        choice=REQUIRED,
+        tool_choice=REQUIRED,
     )
     try:
         await ask(GrammarCache(store, secret=b"one of all replicas"), known)

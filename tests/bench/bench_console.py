@@ -9,6 +9,7 @@ request is timed over HTTP on loopback. The runtime plays a script: lists do not
 import statistics
 import tempfile
 import time
+from typing import Any
 
 from fake_runtime import FakeRuntime
 from serving import served
@@ -28,13 +29,13 @@ REQUESTS = {
 }
 
 
-def tool(number):
+def tool(number: int) -> dict[str, Any]:
     properties = {"id": {"type": "integer"}, "note": {"type": "string", "maxLength": 100 + number % 7}}
     schema = {"type": "object", "properties": properties, "required": ["id"], "additionalProperties": False}
     return {"name": f"tool.{number}", "description": f"Does thing {number}. " * 8, "inputSchema": schema}
 
 
-def main():
+def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             data_dir=folder,

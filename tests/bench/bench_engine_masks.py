@@ -24,6 +24,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.priming import prime
 from compiler.linker.inner_positions import InUnit
+from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -84,7 +85,7 @@ class Rows:
         mask = allocate_bitmask(1, self._width)
         output.fill(mask, 0)
         assert output.accept([self._drawn(mask[0])])
-        return isinstance(output.matcher._position, InUnit)
+        return _is_in_call(output)
 
     def step(self, *, in_batch: bool) -> tuple[float, float]:
         """Seconds to fill all rows, and to accept one token in each."""
@@ -102,7 +103,7 @@ class Rows:
             assert output.accept([token])
         accepted = time.perf_counter() - start
         for at, output in enumerate(self.outputs):
-            if not isinstance(output.matcher._position, InUnit):
+            if not _is_in_call(output):
                 self.outputs[at] = self._begun(is_guarded=self._is_guarded[at])
         return filled, accepted
 
@@ -141,6 +142,13 @@ def main() -> None:
             [fill for is_batch, fill, _ in steps if is_batch is kind] for kind in (False, True)
         )
         print(f"| {num_rows} | {_shown(single)} | {_shown(batched)} | {_shown([s[2] for s in steps])} |")
+
+
+def _is_in_call(output: MaskedOutput) -> bool:
+    """Whether an output is within the arguments of a call."""
+    matcher = output.matcher
+    assert isinstance(matcher, LinkedMatcher)
+    return isinstance(matcher._position, InUnit)
 
 
 def _primed(tokenizer: PreTrainedTokenizerBase) -> PreparedVocabulary:

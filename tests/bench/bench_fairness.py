@@ -18,8 +18,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import httpx
 from hostile import laborious
@@ -31,8 +33,20 @@ SETTLING_S = 4.0
 LARGE_BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": ""}] * 80_000})
 
 
+class Measured(Protocol):
+    """Asks the gateway for something with a number of its own; returns the seconds that it took."""
+
+    __name__: str
+
+    def __call__(self, client: httpx.Client, number: int, /) -> float: ...
+
+
+Act = Callable[[httpx.Client, int], None]
+"""What an attacker does again and again, each time with another number."""
+
+
 @contextmanager
-def gateway():
+def gateway() -> Iterator[str]:
     """A gateway in a process of its own; yields its address."""
     with tempfile.TemporaryDirectory() as folder:
         keys = Path(folder, "keys")
@@ -67,11 +81,11 @@ def gateway():
             process.wait()
 
 
-def client_of(address, key):
+def client_of(address: str, key: str) -> httpx.Client:
     return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=300)
 
 
-def register(client, number):
+def register(client: httpx.Client, number: int) -> float:
     """The seconds until a tool that nobody has seen is registered."""
     parameters = {"type": "object", "properties": {f"p{number}": {"type": "string"}}}
     tool = {"name": "trivial", "inputSchema": parameters}
@@ -81,7 +95,7 @@ def register(client, number):
     return time.perf_counter() - start
 
 
-def ten_tokens(client, number):
+def ten_tokens(client: httpx.Client, number: int) -> float:
     """The seconds until ten tokens are written."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": f"Tell me of {number}."}]}
     start = time.perf_counter()
@@ -90,12 +104,12 @@ def ten_tokens(client, number):
     return time.perf_counter() - start
 
 
-def hopeless(client, salt):
+def hopeless(client: httpx.Client, salt: int) -> None:
     tools = [{"name": "bad", "inputSchema": laborious(salt)}]
     client.put(f"/v1/toolsets/bad{salt % NUM_ATTACKING}", content=json.dumps({"tools": tools}))
 
 
-def endless(client, salt):
+def endless(client: httpx.Client, salt: int) -> None:
     """Sixteen answers of about 900 tokens, read as they come."""
     body = {
         "model": "tiny",
@@ -111,19 +125,19 @@ def endless(client, salt):
             pass
 
 
-def large(client, salt):
+def large(client: httpx.Client, salt: int) -> None:
     """80,000 messages, which are too many for the model; reading them takes a third of a second."""
     answer = client.post("/v1/chat/completions", content=LARGE_BODY)
     assert answer.status_code in {400, 429}, answer.text
 
 
 @contextmanager
-def attack(address, acts):
+def attack(address: str, acts: tuple[Act, ...]) -> Iterator[None]:
     """Keep each of `acts` under way, as often at once as the attacker can, until the gateway is gone."""
     stopped = threading.Event()
     salts, lock = iter(range(10**9)), threading.Lock()
 
-    def go_on(act):
+    def go_on(act: Act) -> None:
         with client_of(address, ATTACKER) as client:
             while not stopped.is_set():
                 with lock:
@@ -143,8 +157,8 @@ def attack(address, acts):
     stopped.set()
 
 
-def measure(client, act, numbers):
-    return statistics.median(act(client, next(numbers)) for _ in range(REPEATS))
+def measure(client: httpx.Client, measured: Measured, numbers: Iterator[int]) -> float:
+    return statistics.median(measured(client, next(numbers)) for _ in range(REPEATS))
 
 
 def main() -> None:
@@ -152,7 +166,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--beside", nargs="*", help="only these attacks")
     options = parser.parse_args()
-    attacks = {
+    attacks: dict[str, tuple[Act, ...]] = {
         "hopeless schemas": (hopeless,),
         "streams of 16": (endless,),
         "both": (hopeless, endless),
@@ -163,22 +177,22 @@ def main() -> None:
     for name, acts in attacks.items():
         if options.beside and name not in options.beside:
             continue
-        found = {act: [] for act in (register, ten_tokens)}
+        found: dict[Measured, list[tuple[float, float]]] = {register: [], ten_tokens: []}
         for _ in range(options.rounds):
             with gateway() as address, client_of(address, CLIENT) as client:
                 time.sleep(8)  # until the compiler is primed
-                for act in found:
-                    measure(client, act, numbers)
-                quiet = {act: measure(client, act, numbers) for act in found}
+                for measured in found:
+                    measure(client, measured, numbers)
+                quiet = {measured: measure(client, measured, numbers) for measured in found}
                 with attack(address, acts):
-                    beside = {act: measure(client, act, numbers) for act in found}
-            for act, pairs in found.items():
-                pairs.append((quiet[act], beside[act]))
-        for act, pairs in found.items():
+                    beside = {measured: measure(client, measured, numbers) for measured in found}
+            for measured, pairs in found.items():
+                pairs.append((quiet[measured], beside[measured]))
+        for measured, pairs in found.items():
             alone, attacked = (statistics.median(column) for column in zip(*pairs, strict=True))
             ratios = sorted(after / before for before, after in pairs)
             print(
-                f"{act.__name__:10} beside {name:18} {alone:6.3f} {attacked:6.3f}"
+                f"{measured.__name__:10} beside {name:18} {alone:6.3f} {attacked:6.3f}"
                 f"  {statistics.median(ratios):4.1f} times quiet, {ratios[-1]:4.1f} at most",
                 flush=True,
             )

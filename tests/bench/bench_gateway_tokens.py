@@ -132,12 +132,15 @@ class Replaying(StandIn):
     def tokens(self, body: dict[str, Any]) -> Iterator[tuple[list[int], str | None]]:
         """The tokens of a replayed text; those of canaries are masked as the base class does."""
         if len(set(body["prompt"])) == 1:
-            return super().tokens(body)
+            canary: Iterator[tuple[list[int], str | None]] = super().tokens(body)
+            return canary
         spelled = TokenBytes(self.text.vocabulary)
         prompt = spelled.of(body["prompt"]).decode()
         text = next(kind.text for kind in KINDS if f"user\n{kind.text[:40]}" in prompt)
         grammar = body["structured_outputs"]["grammar"]
-        written = spelled.of(read_request_mark(grammar, self.secret).written_ids).decode()
+        mark = read_request_mark(grammar, self.secret)
+        assert mark is not None, "every request but a canary has the gateway's mark"
+        written = spelled.of(mark.written_ids).decode()
         assert text.startswith(written), f"{written!r} is not how the answer begins"
         ids = self.text.tokenizer(text[len(written) :], add_special_tokens=False)["input_ids"]
         stop_id = self.text.tokenizer.convert_tokens_to_ids("<|im_end|>")

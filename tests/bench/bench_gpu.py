@@ -77,18 +77,18 @@ def main() -> bool:
     record("copy_gb_s", lambda: copy_rate(device, scale.copied_bytes) / 1e9)
     bench = Bench(scale, device, vocabulary_for(scale.config.vocab_size, options.tokenizer))
     record("floor_ms", lambda: 1e3 * bench.weight_bytes / copy_rate(device, scale.copied_bytes))
-    record("graphs", lambda: bench.engine.runner.graphs.sizes if bench.engine.runner.graphs else None)
+    record("graphs", bench.graph_sizes)
     record("valid_outputs", bench.valid_outputs)
     for batch in scale.batches:
-        record(f"batch_{batch}", lambda batch=batch: bench.masked_and_unmasked(batch))
+        record(f"batch_{batch}", partial(bench.masked_and_unmasked, batch))
     if options.profile:
         record("kernels_us", bench.kernels)
     for workload in WORKLOADS:
-        record(f"workload {workload.name}", lambda workload=workload: bench.under(workload))
+        record(f"workload {workload.name}", partial(bench.under, workload))
     record("ours_tokens_s", lambda: bench.throughput(scale.beside))
     record("compile_layers_s", bench.compile_layers)
     for batch in scale.compiled_batches:
-        record(f"batch_{batch} compiled", lambda batch=batch: bench.masked_and_unmasked(batch))
+        record(f"batch_{batch} compiled", partial(bench.masked_and_unmasked, batch))
     record("ours_compiled_tokens_s", lambda: bench.throughput(scale.beside))
     record("transformers_tokens_s", lambda: bench.throughput_of_transformers(scale.beside))
     print(_table(results))

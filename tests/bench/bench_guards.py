@@ -97,7 +97,8 @@ def many_keys(number: int) -> None:
     positions = []
     for key in range(number):
         assert cursor is not None
-        positions.append(cursor := cursor.advance(b'"key_%d":1,' % key))
+        cursor = cursor.advance(b'"key_%d":1,' % key)
+        positions.append(cursor)
     print(
         f"{number} keys: {tracemalloc.get_traced_memory()[1] / 2**20:.1f} MiB,"
         f" {time.process_time() - start:.2f} s"

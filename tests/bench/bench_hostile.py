@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import httpx
 from corpus import corpus
 from fake_runtime import FakeRuntime
 from hostile import BOUNDED, REFUSED, of
@@ -20,13 +21,14 @@ from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
 from gateway.settings import Settings
 from runtime.protocol import ModelCard
+from toolspecs.json_value import JSON
 
 
 def resident_mib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
-def put(client, name: str, parameters) -> tuple[int, float]:
+def put(client: httpx.Client, name: str, parameters: JSON) -> tuple[int, float]:
     tool = {"type": "function", "function": {"name": "t", "parameters": parameters}}
     start = time.perf_counter()
     answer = client.put(f"/v1/toolsets/{name}", content=json.dumps({"tools": [tool]}), timeout=120)

@@ -19,7 +19,8 @@ from soundness import bfcl
 from soundness.corpora import sample
 
 from compiler import compile_toolset
-from compiler.syntaxes import SYNTAXES, Syntax
+from compiler.syntax import Syntax
+from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.tool import KeyOrder, Tool

@@ -7,6 +7,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import xgrammar as xgr
@@ -17,10 +18,13 @@ from transformers import AutoTokenizer
 from compiler.linker.linker import link
 from compiler.matcher import Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.syntaxes import SYNTAXES, Syntax
+from compiler.syntax import Syntax
+from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, ToolChoice
+
+T = TypeVar("T")
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 WORDS = ("get", "list", "create", "update", "delete", "search", "user", "issue", "file", "event", "branch")
@@ -128,7 +132,7 @@ def _first_masks(matcher: Matcher, mask: np.ndarray, token_ids: list[int]) -> No
         matcher.accept(token_id)
 
 
-def _timed(call: Callable[[], object]) -> tuple[float, object]:
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
     start = time.perf_counter()
     result = call()
     return (time.perf_counter() - start) * 1e6, result

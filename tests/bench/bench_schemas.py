@@ -205,7 +205,8 @@ def main() -> None:
     assert prepare(vocabulary).tokenizer_info is not None
 
     def tokens(value: Any) -> list[int]:
-        return tokenizer.encode(json.dumps(value), add_special_tokens=False)
+        token_ids: list[int] = tokenizer.encode(json.dumps(value), add_special_tokens=False)
+        return token_ids
 
     print(f"{len(cases)} schemas, {len(some)} of them with the others, load {os.getloadavg()[0]:.1f}")
     width = vocabulary.width

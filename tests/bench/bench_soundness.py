@@ -74,7 +74,7 @@ def outcomes_from(path: Path, engine: str, corpus: str) -> Iterator[Outcome]:
                 yield Outcome(**found)
 
 
-def print_row(cells) -> None:
+def print_row(cells: Iterable[str]) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
 
 

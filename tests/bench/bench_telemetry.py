@@ -22,8 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 from fake_runtime import FakeRuntime, call
@@ -33,6 +35,7 @@ from serving import server_of
 from gateway.app import create_app
 from gateway.resources import Loaded
 from gateway.settings import Settings
+from runtime.protocol import Runtime
 
 TOOLS = [
     {
@@ -67,19 +70,19 @@ TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 class Shared:
     """A runtime that two gateways share: neither closes it."""
 
-    def __init__(self, runtime):
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
-    async def close(self):
+    async def close(self) -> None:
         pass
 
 
-def serve(folder, collector, kind):
+def serve(folder: str, collector: str, kind: str) -> None:
     """Serve both gateways, over the model or over played events; prints the address of each."""
-    off = {"model": "tiny", "num_threads": 1, "compile_workers": 0, "metrics": False}
+    off: dict[str, Any] = {"model": "tiny", "num_threads": 1, "compile_workers": 0, "metrics": False}
     on = off | {"metrics": True, "metrics_toolsets": True, "telemetry": "otlp", "otlp_endpoint": collector}
     own = [Settings(data_dir=f"{folder}/{name}", **options) for name, options in (("on", on), ("off", off))]
     played = FakeRuntime(
@@ -88,7 +91,7 @@ def serve(folder, collector, kind):
     runtime = Shared(played if kind == PLAYED else Loaded.load(own[1]).runtime)
     servers = [server_of(create_app(settings, runtime=runtime), settings) for settings in own]
 
-    async def both():
+    async def both() -> None:
         serving = [asyncio.create_task(server.serve()) for server in servers]
         while not all(server.started for server in servers):
             await asyncio.sleep(0.1)
@@ -100,7 +103,7 @@ def serve(folder, collector, kind):
 
 
 @contextmanager
-def gateways(collector, kind):
+def gateways(collector: str, kind: str) -> Iterator[tuple[int, list[httpx.Client]]]:
     """The process of both gateways and a client of each, the one with telemetry first."""
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
@@ -110,26 +113,27 @@ def gateways(collector, kind):
             env=os.environ | {"OTEL_BSP_SCHEDULE_DELAY": str(int(1000 * SENT_WITHIN_S))},
         )
         try:
+            assert process.stdout is not None
             yield process.pid, [httpx.Client(base_url=process.stdout.readline().strip()) for _ in range(2)]
         finally:
             process.kill()
             process.wait(30)
 
 
-def processor_s(pid):
+def processor_s(pid: int) -> float:
     """User and system time of a process, of all its threads and none of its children."""
     fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICKS_S
 
 
-def ask(client, number):
+def ask(client: httpx.Client, number: int) -> None:
     for _ in range(number):
         answer = client.post("/v1/chat/completions", json=BODY, timeout=60).raise_for_status()
         assert "data: [DONE]" in answer.text
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--requests", type=int, default=20, help="of a block")
     parser.add_argument("--played", dest="kind", action="store_const", const=PLAYED, default="model")
@@ -143,7 +147,7 @@ def main():
         for client in clients:
             client.put("/v1/toolsets/bench", json={"tools": TOOLS}).raise_for_status()
             ask(client, options.requests)  # compiles and warms up
-        costs = {client: [] for client in clients}
+        costs: dict[httpx.Client, list[float]] = {client: [] for client in clients}
         for pair in range(options.pairs):
             for client in clients if pair % 2 else reversed(clients):
                 before = processor_s(pid)
@@ -165,7 +169,7 @@ def main():
     )
 
 
-def compared(costs, plain):
+def compared(costs: list[float], plain: list[float]) -> str:
     """How much more blocks cost than those without: the median, and between what it lies 95 times of 100."""
     ratios = sorted(cost / off - 1 for cost, off in zip(costs, plain, strict=True))
     middle, reach = (len(ratios) - 1) / 2, 0.98 * len(ratios) ** 0.5  # of a binomial distribution's ranks

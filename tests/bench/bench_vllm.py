@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import httpx
 from bench_engine_masks import mcp_tools
 from engine_models import REQUIRED, look_up, marked
 from side_by_side import servers
+from side_by_side.answer import Run
 from side_by_side.model import ensure_model
 from side_by_side.servers import Server
 from side_by_side.workload import Workload, bfcl_workload
@@ -117,7 +119,7 @@ def answers(model: Path, folder: Path, at_once: list[int], rounds: int, dtype: s
 
 def compare(named: dict[str, Server], workload: Workload, at_once: int, rounds: int) -> None:
     """Rounds of all servers; in every second one they are asked in the opposite order."""
-    runs = {name: [] for name in named}
+    runs = {name: list[Run]() for name in named}
     for server in named.values():
         server.run(
             workload, concurrency=at_once, num_requests=at_once
@@ -151,11 +153,11 @@ def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: s
         ) as vllm:
             vllm.complete(prompt, None, max_tokens=2)
             for state in ("nothing cached but the store", "once more"):
-                seconds = timed(lambda vllm=vllm: vllm.complete(prompt, mark, max_tokens=1))
+                seconds = timed(partial(vllm.complete, prompt, mark, max_tokens=1))
                 print(f"{len(tools)} tools by a mark, {state}: {seconds:.2f} s", flush=True)
             for number in own if start == starts - 1 else ():
                 for state in ("new", "once more"):
-                    seconds = timed(lambda number=number, vllm=vllm: own_tag(vllm, tools[:number]))
+                    seconds = timed(partial(own_tag, vllm, tools[:number]))
                     print(
                         f"{number} tools by vLLM's own structural tag, {state}: {seconds:.2f} s", flush=True
                     )

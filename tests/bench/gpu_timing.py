@@ -155,6 +155,12 @@ class Bench:
             ModelRunner(self.model, settings), prepare(self.vocabulary), settings, context_length=8192
         )
 
+    def graph_sizes(self) -> tuple[int, ...] | None:
+        """The batches that CUDA graphs compute; None without graphs."""
+        runner = self.engine.runner
+        assert isinstance(runner, ModelRunner)
+        return tuple(runner.graphs.sizes) if runner.graphs else None
+
     def sequences(self, count: int, *, schema: CompiledFormat | None, max_tokens: int) -> list[Sequence]:
         """Different prompts; with a schema, masked as a request would be, with a closer."""
         noise = torch.Generator().manual_seed(count)

@@ -12,6 +12,7 @@ from serving import served
 from compiler.matcher import allocate_bitmask
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, read_request_mark
+from runtime.text.tokenizer import LoadedTokenizer
 
 SECRET = b"0123456789abcdef"
 
@@ -41,7 +42,7 @@ class LikelyToken(int):
 class EngineStandIn:
     """What stand-ins of all engines have; `text` is the tokenizer of the model that they serve."""
 
-    text: object
+    text: LoadedTokenizer
     end_bias: float = 4.0
     bodies: list = field(default_factory=list)
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))

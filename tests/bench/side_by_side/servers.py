@@ -149,7 +149,7 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     start = time.monotonic()
     while time.monotonic() - start < START_S:
         if process.poll() is not None:
-            raise NotServing(f"{process.args[0]} ended with exit code {process.returncode}")  # type: ignore[index]
+            raise NotServing(f"a server ended with exit code {process.returncode}")
         with suppress(httpx.TransportError):
             if httpx.get(url, timeout=5).is_success:
                 return

@@ -35,6 +35,7 @@ def measure_steps(batches: list[int]) -> dict[int, Step]:
         num_steps=20,
         num_prompt=64,
         num_rounds=6,
+        num_outputs=16,
         beside=16,
         compiled_batches=(),
         copied_bytes=2**28,
@@ -60,7 +61,7 @@ def _measure(bench: Bench, batch: int) -> Step:
 def _memory(bench: Bench, batch: int) -> dict[str, Any]:
     """What is allocated once every row has written some tokens; prompts differ, so nothing is shared."""
     engine, cache = bench.engine, bench.engine.runner.cache
-    sequences = bench.sequences(batch, masked=True, max_tokens=MAX_TOKENS)
+    sequences = bench.sequences(batch, schema=bench.schema, max_tokens=MAX_TOKENS)
     for sequence in sequences:
         engine.add(sequence)
     while any(sequence.num_output < 8 for sequence in sequences):
