@@ -1,4 +1,4 @@
-"""The report of a study: tables and sentences as Markdown, which docs/study.md quotes, and JSON."""
+"""The report of a study: tables and sentences as Markdown, which docs/study-tiny.md quotes, and JSON."""
 
 import itertools
 import json
