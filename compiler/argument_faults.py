@@ -20,11 +20,11 @@ from lark import Lark, UnexpectedInput
 from compiler.frontend.definitions import with_definitions
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import load
-from toolspecs.drafts import NEWEST_DRAFT, draft_named
 from toolspecs.json_pointer import child
 from toolspecs.json_value import TYPE_NAMES
-from toolspecs.metaschemas import deepest_error
 from toolspecs.nearest import shorten
+from toolspecs.schemas.drafts import NEWEST_DRAFT, draft_named
+from toolspecs.schemas.metaschemas import deepest_error
 from toolspecs.tool import INPUT, CustomInput, Tool
 
 MAX_FAULTS = 50

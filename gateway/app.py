@@ -42,11 +42,11 @@ from gateway.telemetry.recent_requests import RecentRequestsMiddleware
 from gateway.toolsets.registry import Registry
 from gateway.toolsets.tool_imports import ToolImports
 from runtime.protocol import Runtime
-from toolspecs.catalog import Catalog
 from toolspecs.json_scan import ContentLimits
-from toolspecs.quota import Quota
+from toolspecs.revisions.catalog import Catalog
+from toolspecs.revisions.quota import Quota
+from toolspecs.revisions.toolset_contents import DecodedContents
 from toolspecs.store import Store
-from toolspecs.toolset_contents import DecodedContents
 
 
 def create_app(

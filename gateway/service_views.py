@@ -14,8 +14,8 @@ from gateway.services import Services
 from runtime.events import Event, PromptRendered
 from runtime.protocol import Health, ModelCard, Runtime, reasons_of
 from runtime.request import GenerationRequest
-from toolspecs.catalog import Catalog
 from toolspecs.lru_cache import LruCache
+from toolspecs.revisions.catalog import Catalog
 from toolspecs.store import Store
 
 MAX_CATALOGS = 1000

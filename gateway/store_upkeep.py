@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 
 from gateway.access.api_keys import all_stores
 from gateway.settings import Settings
-from toolspecs.collector import Collected, Collector, Retention
 from toolspecs.errors import StoreError, StoreFull
+from toolspecs.revisions.collector import Collected, Collector, Retention
 from toolspecs.store import Store
 
 FIRST_AFTER_S = 60.0

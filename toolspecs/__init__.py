@@ -13,8 +13,6 @@ documents that they refer to. A `Catalog` keeps toolsets as numbered `Revision` 
 This package knows nothing of grammars or models. Of HTTP it has only ETags and the preconditions of writes.
 """
 
-from toolspecs.catalog import Catalog
-from toolspecs.collector import Collected, Collector, Retention
 from toolspecs.errors import (
     DamagedEntry,
     DeletedToolset,
@@ -44,8 +42,10 @@ from toolspecs.errors import (
 )
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
-from toolspecs.quota import Quota
-from toolspecs.schema_check import check_documents
+from toolspecs.revisions.catalog import Catalog
+from toolspecs.revisions.collector import Collected, Collector, Retention
+from toolspecs.revisions.quota import Quota
+from toolspecs.schemas.schema_check import check_documents
 from toolspecs.shapes import Shape, detect_shape, write_tool
 from toolspecs.store import Store
 from toolspecs.stores import SQLiteStore, open_store

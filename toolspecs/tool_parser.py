@@ -16,7 +16,7 @@ from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
-from toolspecs.schema_check import check_schema, fault_of
+from toolspecs.schemas.schema_check import check_schema, fault_of
 from toolspecs.shapes import EXTRAS, KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow, detect_shape, write_tool
 from toolspecs.tool import KeyOrder, Tool, custom_tool
 from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates

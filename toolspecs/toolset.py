@@ -17,10 +17,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, NoDifference, UnknownTool
 from toolspecs.json_value import count_values, json_size
 from toolspecs.pinned_source import PinnedSource
+from toolspecs.schemas.bundle import bundle_tools
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

@@ -33,8 +33,8 @@ from compiler.frontend.keywords import (
     transformed,
 )
 from compiler.frontend.symbolic_forms import form_of
-from toolspecs.bundle import objects_in
-from toolspecs.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
+from toolspecs.schemas.bundle import objects_in
+from toolspecs.schemas.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 
 MAX_CHARS = 1_000_000
 """The most characters of the cases that one schema may become; with more it stays as it is."""

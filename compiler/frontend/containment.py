@@ -12,7 +12,7 @@ from compiler.frontend.keywords import transformed
 from compiler.frontend.symbolic_forms import form_of
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
-from toolspecs.drafts import DEFAULT_DRAFT, SchemaDraft
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, SchemaDraft
 
 _MAX_MULTIPLIED = 8
 """The most keys with dependencies that canonicalization may multiply out."""

@@ -22,8 +22,8 @@ from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import IDENTIFIERS, have_references, inside, located, references_of, split_uri
 from compiler.frontend.references import References
-from toolspecs.bundle import REFERENCES
 from toolspecs.json_pointer import child, pointer_keys
+from toolspecs.schemas.bundle import REFERENCES
 
 _NAMES = (*IDENTIFIERS, "$anchor", "$dynamicAnchor")
 _DEFS = "$defs"

@@ -12,8 +12,8 @@ from typing import Any
 
 from compiler.frontend.conditional_cases import references_in
 from compiler.frontend.keywords import DEFINITIONS
-from toolspecs.drafts import FIRST_WITH_DEPENDENT_REQUIRED, LAST_WITH_REF_ALONE
 from toolspecs.json_pointer import pointer_keys
+from toolspecs.schemas.drafts import FIRST_WITH_DEPENDENT_REQUIRED, LAST_WITH_REF_ALONE
 
 MIN_TAKEN = 3
 """From fewer keys with dependencies, canonicalization makes at most four schemas."""

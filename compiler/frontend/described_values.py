@@ -9,7 +9,7 @@ description and drop its annotations.
 from typing import Any
 
 from compiler.frontend.keywords import inside, prefix_items_keyword, transformed
-from toolspecs.drafts import FIRST_WITH_CONST, LAST_WITH_REF_ALONE
+from toolspecs.schemas.drafts import FIRST_WITH_CONST, LAST_WITH_REF_ALONE
 
 
 def with_described_values(document: Any, draft: int) -> Any:

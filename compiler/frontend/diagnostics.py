@@ -10,12 +10,12 @@ from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import IDENTIFIERS, resolve
-from toolspecs.bundle import REFERENCES, absolute
-from toolspecs.drafts import SchemaDraft
 from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
 from toolspecs.nearest import shorten
-from toolspecs.schema_check import check_document, keyword_at
+from toolspecs.schemas.bundle import REFERENCES, absolute
+from toolspecs.schemas.drafts import SchemaDraft
+from toolspecs.schemas.schema_check import check_document, keyword_at
 
 _NOTHING = "no value satisfies it"
 _ADMIT = "Change it so that it admits some value, or remove it with all that refers to it."

@@ -23,8 +23,9 @@ from compiler.frontend.keywords import (
 )
 from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS, is_known
-from toolspecs.bundle import REFERENCES
-from toolspecs.drafts import (
+from toolspecs.json_pointer import child
+from toolspecs.schemas.bundle import REFERENCES
+from toolspecs.schemas.drafts import (
     DEFAULT_DRAFT,
     FIRST_WITH_DEPENDENT_REQUIRED,
     LAST_WITH_REF_ALONE,
@@ -32,7 +33,6 @@ from toolspecs.drafts import (
     SchemaDraft,
     draft_named,
 )
-from toolspecs.json_pointer import child
 
 NEGATIVE = frozenset({"not", "oneOf", "if", "contains", *UNEVALUATED})
 """Keywords under which asserting more can admit more."""

@@ -28,8 +28,8 @@ from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, list
 from compiler.frontend.literals import listed_keys
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
-from toolspecs.bundle import REFERENCES
-from toolspecs.drafts import draft_named
+from toolspecs.schemas.bundle import REFERENCES
+from toolspecs.schemas.drafts import draft_named
 
 TextsByFormat = Mapping[str, tuple[str, ...]]
 _LastSteps = Mapping[str, set[LastStep]]

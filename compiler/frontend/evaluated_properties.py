@@ -18,8 +18,8 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import UNEVALUATED, inside
 from compiler.frontend.reference_graph import applied_to_same_value
-from toolspecs.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
 from toolspecs.json_pointer import child
+from toolspecs.schemas.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
 
 _EVALUATING = ("additionalProperties", "unevaluatedProperties")
 _NEGATING = NEGATIVE - frozenset(UNEVALUATED)

@@ -18,7 +18,7 @@ import re
 from typing import Any
 
 from compiler.frontend.keywords import DEFINITIONS, LISTS, MAPS, SINGLE, UNEVALUATED, inside
-from toolspecs.bundle import REFERENCES
+from toolspecs.schemas.bundle import REFERENCES
 
 _EITHER = frozenset({"oneOf", "if", "contains", *DEFINITIONS})
 """Keywords whose subschemas may be asserted or negated."""

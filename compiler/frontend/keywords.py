@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from compiler.report import IGNORED
-from toolspecs.bundle import REFERENCES
-from toolspecs.drafts import (
+from toolspecs.json_pointer import child, is_index, pointer_keys
+from toolspecs.schemas.bundle import REFERENCES
+from toolspecs.schemas.drafts import (
     FIRST_WITH,
     FIRST_WITH_PREFIX_ITEMS,
     LAST_WITH,
@@ -17,8 +18,7 @@ from toolspecs.drafts import (
     NEWEST_DRAFT,
     SchemaDraft,
 )
-from toolspecs.json_pointer import child, is_index, pointer_keys
-from toolspecs.metaschemas import SCHEMAS_BY_NAME
+from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME
 
 IDENTIFIERS = ("$id", "id")
 UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")

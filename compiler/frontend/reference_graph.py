@@ -23,8 +23,8 @@ from compiler.frontend.keywords import (
     have_references,
 )
 from compiler.frontend.references import References
-from toolspecs.bundle import REFERENCES, absolute
 from toolspecs.json_pointer import child
+from toolspecs.schemas.bundle import REFERENCES, absolute
 
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 _RECURSIVE_ANCHOR = ""

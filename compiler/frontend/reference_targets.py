@@ -21,11 +21,11 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.diagnostics import REGISTER
 from compiler.frontend.keywords import ignored_by_draft, inside, located, references_of
 from compiler.frontend.references import References
-from toolspecs.bundle import absolute
-from toolspecs.drafts import DEFAULT_DRAFT, NEWEST_DRAFT, draft_named
 from toolspecs.json_pointer import child
 from toolspecs.nearest import shorten
-from toolspecs.schema_check import BUILT_IN
+from toolspecs.schemas.bundle import absolute
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, NEWEST_DRAFT, draft_named
+from toolspecs.schemas.schema_check import BUILT_IN
 
 _MAX_SHOWN = 300
 _RECURSIVE_ANCHOR = ""

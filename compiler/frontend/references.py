@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from compiler.frontend.keywords import children, located, resolve, split_uri
-from toolspecs.bundle import absolute
-from toolspecs.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, identifier_keyword
+from toolspecs.schemas.bundle import absolute
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, identifier_keyword
 
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 

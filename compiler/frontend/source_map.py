@@ -27,8 +27,8 @@ from compiler.frontend.keywords import (
     references_of,
 )
 from compiler.frontend.references import References
-from toolspecs.bundle import REFERENCES
 from toolspecs.json_pointer import child
+from toolspecs.schemas.bundle import REFERENCES
 
 _NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
 """In-place applicators that are not alternatives."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from compiler.frontend.keywords import transformed
 from compiler.report import ReportEntry, Verdict
-from toolspecs.dialects import dialect_of
-from toolspecs.drafts import DEFAULT_DRAFT, OPENAPI_3_0, SchemaDraft
+from toolspecs.schemas.dialects import dialect_of
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, OPENAPI_3_0, SchemaDraft
 
 
 def in_declared_dialect(document: Any, documents: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from compiler.errors import CompilerOverloaded, TooManyCompilations
 from compiler.isolation.limits import CompileLimits
-from toolspecs.fair_shares import FairShares
+from toolspecs.fairness.fair_shares import FairShares
 
 RETRY_AFTER_S = 2.0
 

@@ -15,7 +15,7 @@ from compiler.regular.formats import FORMATS
 from compiler.regular.language import is_valid_for_all
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
-from toolspecs.drafts import NEWEST_DRAFT
+from toolspecs.schemas.drafts import NEWEST_DRAFT
 
 _MAX_COUNTED = 10**9
 """The highest number of items or keys that rules count to: more do not fit in any output."""

@@ -10,7 +10,7 @@ from compiler.guard.planner import Planner
 from compiler.lowering.constraints import Context, without_key_order
 from compiler.lowering.lowering import Lowering
 from compiler.report import Verdict
-from toolspecs.drafts import SchemaDraft
+from toolspecs.schemas.drafts import SchemaDraft
 
 _NOT_ALIKE = "without numbers beyond 2**53 that validators may take for others of the schema"
 

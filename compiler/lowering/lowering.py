@@ -40,8 +40,8 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
-from toolspecs.bundle import REFERENCES
-from toolspecs.drafts import draft_named
+from toolspecs.schemas.bundle import REFERENCES
+from toolspecs.schemas.drafts import draft_named
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."

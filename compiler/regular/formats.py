@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from compiler.regular import host_patterns as hosts
 from compiler.regular import uri_patterns as uris
-from toolspecs.drafts import SchemaDraft
+from toolspecs.schemas.drafts import SchemaDraft
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
 from compiler.regular.language import PatternCondition, language, text_length, union_of
 from compiler.report import Note, Verdict
 from compiler.scalars.counted_repetition import MAX_LENGTH
-from toolspecs.drafts import NEWEST_DRAFT
+from toolspecs.schemas.drafts import NEWEST_DRAFT
 
 LOWER_COUNTS = (64, 32, 16, 8)
 """Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""

@@ -30,13 +30,13 @@ from msgspec import Meta
 from gateway.access.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
 from gateway.http.plain_reasons import TENANT_PATTERN, TOOLSET_PATTERN
-from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
-from toolspecs.namespaces import NamespacedStore
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.resolved_types import resolved
+from toolspecs.revisions.catalog import utc_now
 from toolspecs.store import Store, commit
+from toolspecs.stores.namespaces import NamespacedStore
 from toolspecs.toolset import Page
 
 RECORDS = "apikey/record/"

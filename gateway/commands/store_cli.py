@@ -17,7 +17,7 @@ from gateway.errors import SettingsError
 from gateway.setting_sources import load_with_sources
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_all, retention_of
-from toolspecs.collector import Collected
+from toolspecs.revisions.collector import Collected
 from toolspecs.store import Store
 
 store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)

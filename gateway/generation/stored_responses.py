@@ -34,8 +34,8 @@ from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.resolved_types import resolved
+from toolspecs.revisions.toolset_contents import compress, decompress
 from toolspecs.store import Store, commit
-from toolspecs.toolset_contents import compress, decompress
 
 T = TypeVar("T")
 

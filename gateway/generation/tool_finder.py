@@ -10,9 +10,9 @@ from gateway.generation.tool_search import ToolSearcher
 from gateway.generation.turn import Turn
 from gateway.http.held_contents import Holding
 from runtime.protocol import ModelCard
-from toolspecs.catalog import Catalog
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
+from toolspecs.revisions.catalog import Catalog
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice, ToolSearchResult
 from toolspecs.toolset import Revision, Toolset, ToolsetReference
 

@@ -23,11 +23,11 @@ from gateway.errors import InvalidField
 from gateway.generation.tool_vectors import MAX_WAIT_S, ToolVectors
 from gateway.generation.turn import Turn
 from runtime.protocol import ModelCard
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import MAX_NAME, instead, shorten
+from toolspecs.search.tool_index import ReadTexts, Scores, ToolIndex, scaled
 from toolspecs.tool import SearchedBy, SearchedTool, Tool, ToolSearch, ToolSearchResult
-from toolspecs.tool_index import ReadTexts, Scores, ToolIndex, scaled
 from toolspecs.toolset import Revision
 
 _EARLIER = 0.5

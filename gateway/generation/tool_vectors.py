@@ -17,10 +17,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
 from toolspecs.lru_cache import LruCache
+from toolspecs.search.tool_index import Scores, described, fit, parts_of
 from toolspecs.tool import Tool
-from toolspecs.tool_index import Scores, described, fit, parts_of
 
 Vector = NDArray[np.float32]
 """[width] of a tool; of a group of tools [tools, width]; of a request's text [parts, width], a row for each

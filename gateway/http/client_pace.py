@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from toolspecs.thread_time import ThreadTime
+from toolspecs.fairness.thread_time import ThreadTime
 
 REST_FACTOR = 4
 """A client rests this many times as long as its last turn took."""

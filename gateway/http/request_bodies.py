@@ -12,9 +12,9 @@ from gateway.errors import ClientGone, EncodedBody, LargeBody, TooManyBodies
 from gateway.http.client_pace import ClientPace, ClientTurn
 from gateway.http.headers import HttpRequest
 from gateway.http.leaving_clients import unless_gone
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
+from toolspecs.fairness.thread_time import ThreadTime, during
 from toolspecs.json_scan import ContentLimits
-from toolspecs.thread_time import ThreadTime, during
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from gateway.services import WiredServices
 from runtime.errors import UnknownModel
 from runtime.models.model_config import MODEL_FIELDS
 from runtime.protocol import ModelCard
-from toolspecs.catalog import Catalog
 from toolspecs.errors import StoreError
+from toolspecs.revisions.catalog import Catalog
 
 
 @get("/v1/models")

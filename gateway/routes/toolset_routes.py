@@ -27,7 +27,7 @@ from gateway.services import WiredServices
 from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.preconditions import Precondition
+from toolspecs.revisions.preconditions import Precondition
 from toolspecs.shapes import Shape
 from toolspecs.tool import ShownTools, ToolSearch
 from toolspecs.toolset import Revision, Toolset, etag_matches

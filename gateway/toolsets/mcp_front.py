@@ -23,9 +23,9 @@ from pydantic import ValidationError
 from compiler.argument_faults import MAX_FAULTS, ArgumentFault
 from compiler.errors import CompilerError, UnsupportedSchema
 from gateway.version import VERSION
-from toolspecs.bundle import compound_schema
 from toolspecs.errors import UnknownTool
 from toolspecs.json_value import count_values
+from toolspecs.schemas.bundle import compound_schema
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool
 from toolspecs.toolset import Revision

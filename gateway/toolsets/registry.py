@@ -18,12 +18,12 @@ from gateway.access.principal import Principal
 from gateway.errors import InvalidField
 from gateway.toolsets.tool_changes import Change, Covers, compare, compare_documents
 from runtime.protocol import Runtime
-from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
+from toolspecs.fairness.thread_time import between_turns, in_thread
 from toolspecs.json_pointer import child
-from toolspecs.preconditions import UNCONDITIONAL, Precondition
-from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
-from toolspecs.thread_time import between_turns, in_thread
+from toolspecs.revisions.catalog import Catalog
+from toolspecs.revisions.preconditions import UNCONDITIONAL, Precondition
+from toolspecs.revisions.submission import CheckedToolset, Submission, bundle_checked, read_toolset
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.tool_parser import CheckedTool, read_tool
 from toolspecs.toolset import Revision, Toolset

@@ -17,13 +17,13 @@ from gateway.errors import InvalidField
 from gateway.toolsets.import_decisions import accepting, chosen_tools
 from gateway.toolsets.registry import Registration, Registry
 from gateway.toolsets.tool_changes import Change, compare_tool
-from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
+from toolspecs.fairness.thread_time import between_turns, in_thread
 from toolspecs.imports.imported import with_source_id
 from toolspecs.pinned_source import PinnedSource
-from toolspecs.preconditions import UNCONDITIONAL, Precondition
-from toolspecs.submission import CheckedToolset, bundle_checked, check_size, without_faulty
-from toolspecs.thread_time import between_turns, in_thread
+from toolspecs.revisions.preconditions import UNCONDITIONAL, Precondition
+from toolspecs.revisions.submission import CheckedToolset, bundle_checked, check_size, without_faulty
+from toolspecs.schemas.bundle import bundle_tools
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
 from toolspecs.toolset import Revision, Toolset

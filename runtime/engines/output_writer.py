@@ -39,7 +39,7 @@ from runtime.events import Event
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 from toolspecs.cancellation import to_the_end
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
 
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""

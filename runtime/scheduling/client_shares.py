@@ -20,7 +20,7 @@ from collections.abc import Sequence as Several
 from itertools import count
 
 from runtime.scheduling.sequence import Sequence
-from toolspecs.fair_shares import FairShares
+from toolspecs.fairness.fair_shares import FairShares
 
 TURN_TOKENS = 32
 """A client that has had this many more tokens than another one gives it a place in the batch.

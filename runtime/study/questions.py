@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
-from toolspecs.schema_check import FOREIGN_TYPES
+from toolspecs.schemas.schema_check import FOREIGN_TYPES
 from toolspecs.tool import Tool
 
 HELD_OUT_FILE = Path(__file__).parent / "held_out.jsonl.gz"

@@ -8,7 +8,7 @@ from runtime.errors import DeadlineExceeded, EngineStopped, RequestRefused, TooM
 from runtime.request import GenerationRequest, check_images
 from runtime.text.template import PromptLimit
 from runtime.text.tokenizer import LoadedTokenizer
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ import httpx
 from gateway.demo.gateway_thread import serve
 from gateway.settings import Settings
 from runtime.study.questions import NUM_HELD_OUT, Question, held_out
+from toolspecs.search.tool_index import ToolIndex
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool
-from toolspecs.tool_index import ToolIndex
 
 NUM_TOOLS = 200
 LIMITS = (1, 2, 4, 8)

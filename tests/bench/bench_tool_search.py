@@ -26,8 +26,8 @@ from corpus import corpus, json_lines
 from gateway.generation.tool_search import fused
 from gateway.generation.tool_vectors import Embedder, meaning_scores
 from runtime.sentence_embedder import SentenceEmbedder
+from toolspecs.search.tool_index import ToolIndex, described, parts_of
 from toolspecs.tool import Tool
-from toolspecs.tool_index import ToolIndex, described, parts_of
 
 LIMIT = 20
 REQUESTS = Path(__file__).with_name("mcp_requests.json")

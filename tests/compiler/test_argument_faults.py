@@ -9,8 +9,8 @@ from soundness.corpora import sample
 
 from compiler import compile_schema
 from compiler.argument_faults import MAX_FAULTS, ArgumentFault, argument_faults
-from toolspecs.bundle import compound_schema
-from toolspecs.drafts import OPENAPI_3_0
+from toolspecs.schemas.bundle import compound_schema
+from toolspecs.schemas.drafts import OPENAPI_3_0
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
 MONEY = "https://a.example/money"

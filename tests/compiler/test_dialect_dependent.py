@@ -10,7 +10,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import draft_of
 from compiler.report import Verdict
 from compiler.schema import compile_schema
-from toolspecs.drafts import SchemaDraft, draft_named
+from toolspecs.schemas.drafts import SchemaDraft, draft_named
 
 NEEDS = {"dependencies": {"b": ["c"]}}
 BRIEF = {"format": "time", "minLength": 2, "maxLength": 7}

@@ -16,9 +16,9 @@ from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
 from compiler.schema import compile_schema
 from compiler.vocabulary import Vocabulary
-from toolspecs.bundle import Bundler
 from toolspecs.json_value import Limits
-from toolspecs.schema_check import check_document, check_documents
+from toolspecs.schemas.bundle import Bundler
+from toolspecs.schemas.schema_check import check_document, check_documents
 
 BYTES = Vocabulary.of_bytes()
 DECODER = RandomDecoder(BYTES)

@@ -12,7 +12,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.frontend.containment import covers
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from toolspecs.bundle import Bundler
+from toolspecs.schemas.bundle import Bundler
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import Toolset
 

@@ -13,8 +13,8 @@ from compiler.errors import UnsupportedSchema
 from compiler.frontend.containment import covers
 from compiler.report import Verdict
 from compiler.schema import compile_schema
-from toolspecs.dialects import dialect_of
-from toolspecs.drafts import DEFAULT_DRAFT
+from toolspecs.schemas.dialects import dialect_of
+from toolspecs.schemas.drafts import DEFAULT_DRAFT
 
 OPENAPI = "https://spec.openapis.org/oas/3.0/schema/2021-09-28"
 POSITIVE = {"type": "integer", "minimum": 0, "exclusiveMinimum": True}

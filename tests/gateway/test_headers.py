@@ -43,7 +43,7 @@ async def test_the_log_and_the_trace_name_it(client, spans, caplog, monkeypatch)
     async def fail(*args, **kwargs):
         raise StoreUnavailable("sqlite", "it is gone")
 
-    monkeypatch.setattr("toolspecs.catalog.Catalog.get", fail)
+    monkeypatch.setattr("toolspecs.revisions.catalog.Catalog.get", fail)
     with caplog.at_level(logging.ERROR):
         await client.get("/v1/toolsets/x", headers={"X-Request-ID": "abc-1"})
     assert "request abc-1" in caplog.text

@@ -19,9 +19,9 @@ from gateway.generation.stored_responses import StoredResponses
 from runtime.events import ThoughtDelta
 from runtime.request import Message
 from toolspecs.errors import StoreUnavailable
+from toolspecs.revisions.toolset_contents import compress
 from toolspecs.stores import open_store
 from toolspecs.tool import ToolCall
-from toolspecs.toolset_contents import compress
 
 URL = "/v1/responses"
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}

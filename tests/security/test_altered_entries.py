@@ -20,7 +20,7 @@ from toolspecs.errors import ToolspecsError
 from toolspecs.imports.documents import parse_document
 from toolspecs.imports.openapi import import_openapi, unreachable
 from toolspecs.json_value import Limits
-from toolspecs.submission import read_toolset
+from toolspecs.revisions.submission import read_toolset
 
 SECRET = b"a secret of sixteen bytes"
 KEYS = st.sampled_from(

@@ -10,7 +10,7 @@ import pytest
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.text.prompts import PromptRenderer
 from runtime.text.tokenizer import load_tokenizer
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
 
 TIMEOUT_S = 30
 

@@ -10,11 +10,11 @@ from opened_store import opened
 
 from toolspecs import Catalog, DamagedEntry, Limits, Tool, Toolset, toolset_contents
 from toolspecs.pinned_source import PinnedSource
-from toolspecs.submission import check_size
+from toolspecs.revisions.submission import check_size
+from toolspecs.revisions.toolset_contents import CONTENTS, compress, decode_toolset, encode_toolset
+from toolspecs.revisions.toolset_logs import HEADS, Record, encode_record, record_key
 from toolspecs.tool import CustomInput, ToolSearch
 from toolspecs.toolset import RevisionSummary
-from toolspecs.toolset_contents import CONTENTS, compress, decode_toolset, encode_toolset
-from toolspecs.toolset_logs import HEADS, Record, encode_record, record_key
 
 PAY = Tool("pay", "Pays.", {"type": "object"})
 DESK = PinnedSource("mcp", "https://desk.example/mcp", accepted={"pay": PAY.digest})

@@ -20,7 +20,7 @@ from toolspecs.errors import LimitExceeded, UnreadableSource
 from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
 from toolspecs.pinned_source import PinnedSource
-from toolspecs.submission import check_size, without_faulty
+from toolspecs.revisions.submission import check_size, without_faulty
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import read_tools
 

@@ -16,9 +16,7 @@ from gateway.app import create_app
 from toolspecs import Catalog, Toolset, toolset_contents
 from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
-from toolspecs.stores import open_store
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
-from toolspecs.toolset_contents import (
+from toolspecs.revisions.toolset_contents import (
     CONTENTS,
     ContentCache,
     ContentStore,
@@ -27,6 +25,8 @@ from toolspecs.toolset_contents import (
     decode_toolset,
     encode_toolset,
 )
+from toolspecs.stores import open_store
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 
 def tool(name, description=""):

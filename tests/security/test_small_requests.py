@@ -30,19 +30,19 @@ from gateway.wire.turn_fields import MAX_STOP_LENGTH
 from runtime.errors import PromptTooLong
 from runtime.request import Message
 from runtime.text.detokenizer import StopScanner, overlap
-from toolspecs import tool_index
-from toolspecs.bundle import MAX_URI, Bundler, absolute
 from toolspecs.errors import InvalidTools, UnknownTool
 from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_COUNTED, NUM_COMPARED, near_matches
-from toolspecs.schema_check import check_documents
+from toolspecs.revisions.submission import read_toolset
+from toolspecs.revisions.toolset_contents import compress
+from toolspecs.schemas.bundle import MAX_URI, Bundler, absolute
+from toolspecs.schemas.schema_check import check_documents
+from toolspecs.search import tool_index
+from toolspecs.search.tool_index import ReadTexts, ToolIndex
 from toolspecs.stores import open_store
-from toolspecs.submission import read_toolset
 from toolspecs.tool import Tool, ToolSearch
-from toolspecs.tool_index import ReadTexts, ToolIndex
 from toolspecs.tool_parser import read_tool, read_tools, submitted_name
-from toolspecs.toolset_contents import compress
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 ID = "resp_" + "0" * 32
@@ -174,7 +174,9 @@ def test_a_wrong_name_is_compared_with_few_of_many_that_are_alike(monkeypatch):
 def test_of_tools_that_do_not_exist_a_few_are_looked_for(monkeypatch):
     """One toolset of 107 kB that named 256 of them took half a minute."""
     looked_for = []
-    monkeypatch.setattr("toolspecs.submission.instead", lambda name, _: looked_for.append(name) or "")
+    monkeypatch.setattr(
+        "toolspecs.revisions.submission.instead", lambda name, _: looked_for.append(name) or ""
+    )
     search = ToolSearch(always=tuple(f"unknown{number}" for number in range(256)))
     submission = read_toolset("t", [{"name": "a"}], None, Limits(), tool_search=search)
     with pytest.raises(InvalidTools) as refused:
@@ -227,7 +229,7 @@ def test_joining_references_takes_time_in_proportion_to_their_number(monkeypatch
         joined.append((base, reference))
         return absolute(base, reference)
 
-    monkeypatch.setattr("toolspecs.bundle.absolute", counted)
+    monkeypatch.setattr("toolspecs.schemas.bundle.absolute", counted)
     references = {f"p{number}": {"$ref": f"{number % 7}#/a/{number}"} for number in range(8_000)}
     long = {"$id": "https://a.example/" + "a/" * 100_000, "properties": references}
     bundler = Bundler({"https://a.example/0": {"a": {"0": True}}})

@@ -20,13 +20,13 @@ from gateway.cli import cli
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_if_due
 from toolspecs import Catalog, Collector, DroppedRevision, Retention, StoreFull, Tool, Toolset, UnknownToolset
-from toolspecs.collector import READ_AT_ONCE
+from toolspecs.revisions.collector import READ_AT_ONCE
+from toolspecs.revisions.toolset_logs import HEADS, RECORDS, Record, encode_record, record_key
+from toolspecs.revisions.toolset_records import READ_AT_ONCE as LISTED_AT_ONCE
 from toolspecs.stores import open_store
 from toolspecs.stores.sqlite import PAGES_AT_ONCE, SCAN_COUNT
 from toolspecs.tool import ToolChoice
 from toolspecs.toolset import RevisionSummary
-from toolspecs.toolset_logs import HEADS, RECORDS, Record, encode_record, record_key
-from toolspecs.toolset_records import READ_AT_ONCE as LISTED_AT_ONCE
 
 KEYS = ("the first key", "the second key")
 NO_GRACE = Retention(revisions=2, grace_s=-1)

@@ -16,8 +16,8 @@ from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_all
 from runtime.protocol import Circuit, Health, ReplicaState
-from toolspecs.collector import Retention
 from toolspecs.errors import DamagedEntry
+from toolspecs.revisions.collector import Retention
 from toolspecs.stores import open_store
 
 ADMIN = "a-key-of-the-settings"

@@ -11,8 +11,8 @@ from remote_engines import until
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
 from gateway.http.request_bodies import LARGE, SMALL, RequestBodies
+from toolspecs.fairness.thread_time import between_turns
 from toolspecs.json_scan import ContentLimits
-from toolspecs.thread_time import between_turns
 
 
 class Upload:

@@ -12,7 +12,7 @@ from soundness.schemas import DIALECTS
 from compiler.frontend.keywords import children, inside, resolve, transformed
 from toolspecs.json_pointer import child, pointer_keys
 from toolspecs.json_value import Limits
-from toolspecs.schema_check import check_document
+from toolspecs.schemas.schema_check import check_document
 
 MAIN = "https://example.com/schemas/main"
 """The identifier of a schema that documents refer back to."""

@@ -17,7 +17,7 @@ from jsonschema.validators import validator_for
 from referencing import Registry, Resource
 from referencing.jsonschema import specification_with
 
-from toolspecs.dialects import dialect_of
+from toolspecs.schemas.dialects import dialect_of
 
 _NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)

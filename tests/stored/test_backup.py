@@ -16,7 +16,7 @@ from redis_server import running_redis
 from compiler import GrammarCache, Vocabulary
 from compiler.prepared_vocabulary import prepare
 from toolspecs import Catalog, Tool, ToolChoice, Toolset, open_store
-from toolspecs.preconditions import Precondition
+from toolspecs.revisions.preconditions import Precondition
 
 SECRET = b"a secret of sixteen bytes"
 PAY = Tool("pay", "pays", {"type": "object", "properties": {"cents": {"type": "integer"}}})

@@ -26,7 +26,7 @@ from compiler.isolation.compile_job import LOWERING_VERSION
 from compiler.prepared_vocabulary import prepare
 from compiler.units.stored import VERSIONS
 from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice, open_store
-from toolspecs.preconditions import Precondition
+from toolspecs.revisions.preconditions import Precondition
 
 WRITTEN = sorted(Path(__file__).parent.glob("version_*"))
 LOWERED_WITH = {

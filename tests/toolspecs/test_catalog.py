@@ -20,7 +20,7 @@ from toolspecs import (
     UnknownTool,
     UnknownToolset,
 )
-from toolspecs.preconditions import Precondition
+from toolspecs.revisions.preconditions import Precondition
 
 OBJECT = {"type": "object"}
 

@@ -9,8 +9,8 @@ import pytest
 from opened_store import opened
 
 from toolspecs import Catalog, Limits, StaleRevision, Tool, Toolset
-from toolspecs.preconditions import Precondition
-from toolspecs.submission import check_toolset
+from toolspecs.revisions.preconditions import Precondition
+from toolspecs.revisions.submission import check_toolset
 
 OBJECT = {"type": "object"}
 

@@ -23,10 +23,10 @@ from toolspecs import (
     UnknownRevision,
     toolset_logs,
 )
-from toolspecs.quota import Usage, UsageCounters
-from toolspecs.toolset_contents import CONTENTS
-from toolspecs.toolset_logs import DROPPED, HEADS, RECORDS, USED, record_key
-from toolspecs.toolset_records import ToolsetRecords
+from toolspecs.revisions.quota import Usage, UsageCounters
+from toolspecs.revisions.toolset_contents import CONTENTS
+from toolspecs.revisions.toolset_logs import DROPPED, HEADS, RECORDS, USED, record_key
+from toolspecs.revisions.toolset_records import ToolsetRecords
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 

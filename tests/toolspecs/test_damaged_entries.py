@@ -5,9 +5,9 @@ import json
 import pytest
 
 from toolspecs import Catalog, DamagedEntry, Tool, Toolset, UnknownToolset
-from toolspecs.toolset_contents import compress
-from toolspecs.toolset_logs import MAX_NUMBER
-from toolspecs.toolset_records import MAX_MISSING
+from toolspecs.revisions.toolset_contents import compress
+from toolspecs.revisions.toolset_logs import MAX_NUMBER
+from toolspecs.revisions.toolset_records import MAX_MISSING
 
 TOOL = Tool("a", "does a", {"type": "object"})
 GARBAGE = [b"", b"\xff\x00", b"[1]", b'{"version": 2}', b'{"name": "t"', b"null"]

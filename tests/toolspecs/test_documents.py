@@ -3,7 +3,7 @@
 import pytest
 
 from toolspecs import InvalidTools, LimitExceeded, Limits, Tool, Toolset, check_documents
-from toolspecs.bundle import Bundler, BundleTooLarge, bundle_tools
+from toolspecs.schemas.bundle import Bundler, BundleTooLarge, bundle_tools
 
 MONEY, KINDS, OTHER = (f"https://example.com/{name}" for name in ("money", "kinds", "other"))
 STRING = {"type": "string"}

@@ -1,7 +1,7 @@
 """Fair shares: who was served least comes next; idle time is not saved up, excess is not forgotten."""
 
-from toolspecs import fair_shares
-from toolspecs.fair_shares import FairShares
+from toolspecs.fairness import fair_shares
+from toolspecs.fairness.fair_shares import FairShares
 
 
 def rounds(shares, names, number, cost=1.0):

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from toolspecs.errors import ThreadsStopped
-from toolspecs.fair_threads import FairThreads
+from toolspecs.fairness.fair_threads import FairThreads
 
 TIMEOUT_S = 30
 

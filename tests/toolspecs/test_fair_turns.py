@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolspecs.fair_turns import FairTurns
+from toolspecs.fairness.fair_turns import FairTurns
 
 OWNERS = st.lists(st.sampled_from("abc"), min_size=1, max_size=12)
 

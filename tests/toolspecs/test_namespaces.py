@@ -1,6 +1,6 @@
 """A part of a store knows nothing of what is beside it."""
 
-from toolspecs.namespaces import NamespacedStore
+from toolspecs.stores.namespaces import NamespacedStore
 
 
 async def test_parts_with_the_same_keys_do_not_meet(store):

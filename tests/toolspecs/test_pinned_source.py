@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from toolspecs.errors import UnknownTool
 from toolspecs.pinned_source import PinnedSource
+from toolspecs.revisions.toolset_contents import decode_toolset, encode_toolset
 from toolspecs.tool import Tool, ToolSearch
 from toolspecs.toolset import Toolset
-from toolspecs.toolset_contents import decode_toolset, encode_toolset
 
 TOOL_NAMES = st.sampled_from(["a", "b", "c"])
 LISTINGS = st.dictionaries(TOOL_NAMES, st.sampled_from(["good", "poisoned", "worse"]))

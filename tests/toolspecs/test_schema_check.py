@@ -9,7 +9,7 @@ from corpus import corpus, json_lines
 from toolspecs import Limits
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import find_flaw
-from toolspecs.schema_check import check_schema
+from toolspecs.schemas.schema_check import check_schema
 
 LIMITS = Limits()
 DRAFT_4, DRAFT_6, DRAFT_7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7))

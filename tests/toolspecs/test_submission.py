@@ -16,8 +16,8 @@ from toolspecs import (
     tool_parser,
 )
 from toolspecs import bundle as bundling
-from toolspecs.submission import check_toolset, read_toolset
-from toolspecs.toolset_contents import encode_toolset
+from toolspecs.revisions.submission import check_toolset, read_toolset
+from toolspecs.revisions.toolset_contents import encode_toolset
 
 MONEY = "https://a.example/money"
 DOCUMENTS = {MONEY: {"$defs": {"amount": {"type": "number"}, "code": {"type": "string"}}}}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolspecs import tool_index
+from toolspecs.search import tool_index
+from toolspecs.search.tool_index import ToolIndex
 from toolspecs.tool import Tool
-from toolspecs.tool_index import ToolIndex
 
 TOOLS = [
     Tool("sendMail", "Delivers a message to a person.", {"properties": {"recipient": {"type": "string"}}}),

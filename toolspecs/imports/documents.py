@@ -13,12 +13,12 @@ from urllib.parse import urldefrag
 
 import yaml
 
-from toolspecs.bundle import absolute
 from toolspecs.errors import UnreadableSource
 from toolspecs.json_pointer import is_index, pointer_keys, shown_pointer
 from toolspecs.json_scan import RepeatedMember, has_repeated_key, repeated_key
 from toolspecs.json_value import Limits, find_flaw
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
+from toolspecs.schemas.bundle import absolute
 
 LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
 """What an API's description may hold; the tools made of it are checked again, each with a tool's limits."""

@@ -15,13 +15,13 @@ OpenAPI has are translated into JSON Schema, or left out if they do not limit wh
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolspecs.dialects import VALUE_KEYWORDS
-from toolspecs.drafts import OPENAPI_3_0
 from toolspecs.imports.documents import LinkedDocuments
 from toolspecs.imports.imported import UniqueNames
 from toolspecs.json_pointer import pointer_keys
 from toolspecs.json_value import Flaw
-from toolspecs.metaschemas import SCHEMAS_BY_NAME
+from toolspecs.schemas.dialects import VALUE_KEYWORDS
+from toolspecs.schemas.drafts import OPENAPI_3_0
+from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME
 
 _LEFT_OUT = frozenset({"xml", "externalDocs", "discriminator", "readOnly", "writeOnly", "example"})
 _MOVED = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")

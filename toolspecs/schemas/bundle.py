@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from toolspecs.dialects import dialect_of
-from toolspecs.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import pointer_keys
 from toolspecs.json_value import Limits, own_size
+from toolspecs.schemas.dialects import dialect_of
+from toolspecs.schemas.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.tool import Tool
 
 Documents = Mapping[str, Any]

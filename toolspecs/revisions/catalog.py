@@ -8,8 +8,8 @@
 >>> (await catalog.get("mail", 1)).toolset.tool_names
 ('send',)
 
-`toolspecs/toolset_records.py` reads records, and `toolspecs/toolset_logs.py` says how they are stored. The
-catalog writes a content before the record that names it.
+`toolset_records.py` reads records, and `toolset_logs.py` says how they are stored. The catalog writes a content
+before the record that names it.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
+from toolspecs.fairness.thread_time import in_thread
 from toolspecs.json_value import Limits
-from toolspecs.preconditions import UNCONDITIONAL, Precondition
-from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
+from toolspecs.revisions.preconditions import UNCONDITIONAL, Precondition
+from toolspecs.revisions.quota import RECORD_BYTES, Quota, Usage, UsageCounters
+from toolspecs.revisions.submission import CheckedToolset, check_size, check_toolset
+from toolspecs.revisions.toolset_contents import ContentStore, DecodedContents, compress
+from toolspecs.revisions.toolset_logs import Record
+from toolspecs.revisions.toolset_records import ToolsetRecords
 from toolspecs.store import Store
-from toolspecs.submission import CheckedToolset, check_size, check_toolset
-from toolspecs.thread_time import in_thread
 from toolspecs.tool import Tool
 from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference
-from toolspecs.toolset_contents import ContentStore, DecodedContents, compress
-from toolspecs.toolset_logs import Record
-from toolspecs.toolset_records import ToolsetRecords
 
 
 def utc_now() -> datetime:

@@ -2,7 +2,7 @@
 
 Toolsets with equal contents share one entry. A content never changes, but the stamp at its end does: it says
 when a writer last relied on the content. So the collector does not remove a content that a writer is about to
-name in a record (`toolspecs/collector.py`).
+name in a record (`toolspecs/revisions/collector.py`).
 """
 
 import hashlib
@@ -17,7 +17,8 @@ import msgspec
 import zstandard
 
 from toolspecs.errors import DamagedEntry, ToolspecsError
-from toolspecs.fair_turns import FairTurns
+from toolspecs.fairness.fair_turns import FairTurns
+from toolspecs.fairness.thread_time import in_thread
 from toolspecs.json_scan import ContentLimits, scan
 from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
@@ -26,7 +27,6 @@ from toolspecs.pinned_source import SourceFields
 from toolspecs.resolved_types import resolved
 from toolspecs.shapes import EXTRAS
 from toolspecs.store import Store
-from toolspecs.thread_time import in_thread
 from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool, ToolSearch
 from toolspecs.toolset import RevisionSummary, Toolset
 

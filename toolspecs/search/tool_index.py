@@ -23,7 +23,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from toolspecs.synonyms import ROWS
+from toolspecs.search.synonyms import ROWS
 from toolspecs.tool import Tool
 
 Scores = NDArray[np.float32]

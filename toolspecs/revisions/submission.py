@@ -17,15 +17,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.schema_check import check_documents
+from toolspecs.revisions.toolset_contents import encode_toolset
+from toolspecs.schemas.bundle import bundle_tools
+from toolspecs.schemas.schema_check import check_documents
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.tool_parser import CheckedTool, check_tool, read_tools, submitted_name
 from toolspecs.toolset import Toolset, check_toolset_name
-from toolspecs.toolset_contents import encode_toolset
 
 _MAX_COMPARED_NAMES = 4
 _INDEX = re.compile(r"/tools/(\d+)")

@@ -21,10 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from toolspecs.errors import DamagedEntry, StoreFull
-from toolspecs.quota import RECORD_BYTES, Usage, UsageCounters
+from toolspecs.revisions.quota import RECORD_BYTES, Usage, UsageCounters
+from toolspecs.revisions.toolset_contents import CONTENTS, stamp_of
+from toolspecs.revisions.toolset_logs import DROPPED, RECORDS, Record, ToolsetLogs, number_in, record_key
 from toolspecs.store import Store
-from toolspecs.toolset_contents import CONTENTS, stamp_of
-from toolspecs.toolset_logs import DROPPED, RECORDS, Record, ToolsetLogs, number_in, record_key
 
 _log = logging.getLogger(__name__)
 

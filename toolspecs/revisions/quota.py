@@ -2,7 +2,7 @@
 
 Each owner has two counters in the store. A write raises them before it stores anything, so that two
 concurrent writes cannot exceed the quota together. They may drift, because a writer can die between the two
-steps; the collector corrects them (`toolspecs/collector.py`).
+steps; the collector corrects them (`toolspecs/revisions/collector.py`).
 """
 
 from collections.abc import AsyncIterator

@@ -25,9 +25,9 @@ from toolspecs.errors import (
 )
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import near_matches
+from toolspecs.revisions.toolset_logs import Record, RestrictedLogs, ToolsetLogs
 from toolspecs.store import Store
 from toolspecs.toolset import TOOLSET_NAME, Page, RevisionSummary, ToolsetReference
-from toolspecs.toolset_logs import Record, RestrictedLogs, ToolsetLogs
 
 _log = logging.getLogger(__name__)
 

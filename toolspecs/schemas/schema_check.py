@@ -1,7 +1,7 @@
 """Checks that a tool's parameters, or the documents of a toolset, are JSON Schemas.
 
-Each is validated against the metaschema of its dialect (`toolspecs.dialects`); the metaschemas are part of
-jsonschema-rs. A `$schema` outside the table is refused before anything could look it up on the network.
+Each is validated against the metaschema of its dialect (`toolspecs.schemas.dialects`); the metaschemas are
+part of jsonschema-rs. A `$schema` outside the table is refused before anything could look it up on the network.
 
 The documents are schemas by URI that tools may refer to. Nothing is ever fetched. A document is known by one
 URI, the one under which it is registered, so that a reference has one meaning: the document's own `$id` may
@@ -14,14 +14,14 @@ from urllib.parse import urljoin, urlsplit
 
 import jsonschema_rs
 
-from toolspecs.bundle import absolute, objects_in
-from toolspecs.dialects import dialect_of, normal_uri
-from toolspecs.drafts import DEFAULT_DRAFT, DRAFT_URIS, OPENAPI_3_0, identifier_keyword
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw
-from toolspecs.metaschemas import SCHEMAS_BY_NAME, metaschema_errors
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
+from toolspecs.schemas.bundle import absolute, objects_in
+from toolspecs.schemas.dialects import dialect_of, normal_uri
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, OPENAPI_3_0, identifier_keyword
+from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME, metaschema_errors
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 

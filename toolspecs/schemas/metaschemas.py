@@ -5,7 +5,7 @@ interpreter's lock all the while: half a megabyte of wrong subschemas would stop
 minute. So a schema is only asked whether it is valid. If it is not, errors are looked for in one subschema
 after the other, each without those inside it, and lists are cut.
 
->>> from toolspecs.drafts import DEFAULT_DRAFT
+>>> from toolspecs.schemas.drafts import DEFAULT_DRAFT
 >>> schema = {"properties": {"a": {"type": "strin"}, "b": {"minLength": -1}}}
 >>> [error.path for error in metaschema_errors(schema, DEFAULT_DRAFT)]
 [('properties', 'a', 'type'), ('properties', 'b', 'minLength')]
@@ -19,8 +19,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from toolspecs.drafts import OPENAPI_3_0, SchemaDraft
 from toolspecs.json_value import Path
+from toolspecs.schemas.drafts import OPENAPI_3_0, SchemaDraft
 
 _VALIDATORS: Mapping[str, type[jsonschema_rs.Validator]] = {
     SchemaDraft.DRAFT_4.uri: jsonschema_rs.Draft4Validator,

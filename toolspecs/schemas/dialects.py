@@ -12,7 +12,7 @@ OpenAPI 3.0 has its own dialect: draft-04 with `nullable`. It cannot be told fro
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolspecs.drafts import (
+from toolspecs.schemas.drafts import (
     DEFAULT_DRAFT,
     FIRST_WITH,
     LAST_WITH_REF_ALONE,
@@ -20,7 +20,7 @@ from toolspecs.drafts import (
     SchemaDraft,
     draft_named,
 )
-from toolspecs.metaschemas import SCHEMAS_BY_NAME, is_valid_in
+from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME, is_valid_in
 
 VALUE_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords whose value is no schema."""

@@ -7,9 +7,9 @@ and moving the head, the head lags behind by one, and the next writer moves it. 
 rebuilt from the records. `toolset/named` has other bytes whenever a head of a new name was written, so that
 readers know whether the names they have read are still all.
 
-A record names its content by the digest (`toolspecs/toolset_contents.py`). The oldest records are dropped in
-time. `toolset/dropped/<name>` holds the number of the first record that is kept.
-`toolset/used/<name>/<number>` stands for a while after a request has named a revision by its number.
+A record names its content by the digest (`toolset_contents.py`). The oldest records are dropped in time.
+`toolset/dropped/<name>` holds the number of the first record that is kept. `toolset/used/<name>/<number>`
+stands for a while after a request has named a revision by its number.
 
 A fault can damage entries, and so can anyone who may write to the store. Everything that is read is checked;
 an entry that cannot be used raises `DamagedEntry`.

@@ -1,0 +1,1 @@
+"""Toolsets and their revisions in a store: checked, written, read, counted against quotas, and removed."""

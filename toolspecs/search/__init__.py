@@ -1,0 +1,1 @@
+"""Finds the tools that have words in common with a request."""
