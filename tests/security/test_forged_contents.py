@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from opened_store import opened
 
-from toolspecs import Catalog, DamagedEntry, Limits, Tool, Toolset, toolset_contents
+from toolspecs import Catalog, DamagedEntry, Limits, Tool, Toolset
 from toolspecs.pinned_source import PinnedSource
+from toolspecs.revisions import toolset_contents
 from toolspecs.revisions.submission import check_size
 from toolspecs.revisions.toolset_contents import CONTENTS, compress, decode_toolset, encode_toolset
 from toolspecs.revisions.toolset_logs import HEADS, Record, encode_record, record_key

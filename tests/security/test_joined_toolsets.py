@@ -13,9 +13,10 @@ from compiler.isolation import compile_job
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
-from toolspecs import Catalog, Toolset, toolset_contents
+from toolspecs import Catalog, Toolset
 from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
+from toolspecs.revisions import toolset_contents
 from toolspecs.revisions.toolset_contents import (
     CONTENTS,
     ContentCache,

@@ -21,8 +21,8 @@ from toolspecs import (
     Tool,
     Toolset,
     UnknownRevision,
-    toolset_logs,
 )
+from toolspecs.revisions import toolset_logs
 from toolspecs.revisions.quota import Usage, UsageCounters
 from toolspecs.revisions.toolset_contents import CONTENTS
 from toolspecs.revisions.toolset_logs import DROPPED, HEADS, RECORDS, USED, record_key

@@ -12,12 +12,12 @@ from toolspecs import (
     Limits,
     Tool,
     Toolset,
-    submission,
     tool_parser,
 )
-from toolspecs import bundle as bundling
+from toolspecs.revisions import submission
 from toolspecs.revisions.submission import check_toolset, read_toolset
 from toolspecs.revisions.toolset_contents import encode_toolset
+from toolspecs.schemas import bundle as bundling
 
 MONEY = "https://a.example/money"
 DOCUMENTS = {MONEY: {"$defs": {"amount": {"type": "number"}, "code": {"type": "string"}}}}

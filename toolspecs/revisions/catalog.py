@@ -8,8 +8,8 @@
 >>> (await catalog.get("mail", 1)).toolset.tool_names
 ('send',)
 
-`toolset_records.py` reads records, and `toolset_logs.py` says how they are stored. The catalog writes a content
-before the record that names it.
+`toolset_records.py` reads records, and `toolset_logs.py` says how they are stored. The catalog writes
+a content before the record that names it.
 """
 
 import asyncio

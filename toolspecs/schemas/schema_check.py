@@ -1,7 +1,8 @@
 """Checks that a tool's parameters, or the documents of a toolset, are JSON Schemas.
 
 Each is validated against the metaschema of its dialect (`toolspecs.schemas.dialects`); the metaschemas are
-part of jsonschema-rs. A `$schema` outside the table is refused before anything could look it up on the network.
+part of jsonschema-rs. A `$schema` outside the table is refused before anything could look it up on the
+network.
 
 The documents are schemas by URI that tools may refer to. Nothing is ever fetched. A document is known by one
 URI, the one under which it is registered, so that a reference has one meaning: the document's own `$id` may
