@@ -13,9 +13,10 @@ from msgspec import Meta
 
 from gateway.errors import InvalidField
 from gateway.generation.allowance import allowance_of
+from gateway.generation.continuation import Continuation
 from gateway.generation.generation import Generation
 from gateway.generation.model_names import split_model
-from gateway.generation.stored_responses import StoredResponse, StoredResponses, is_continuing
+from gateway.generation.response_entries import StoredResponse
 from gateway.generation.turn import Turn
 from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
@@ -113,27 +114,11 @@ async def chat_completions(context: WiredContext) -> Response[Any]:
     return await _answer(context, wire_request, writer_of)
 
 
-@dataclass(frozen=True, slots=True)
-class _Continuation:
-    """Inserts into a body the conversation that it continues, and the items that it refers to."""
-
-    responses: StoredResponses
-    owner: str
-
-    def is_needed(self, body: Any) -> bool:
-        """See `BodyExpander`."""
-        return is_continuing(body)
-
-    async def expand(self, body: Any, turn: ReadingTurn) -> Any:
-        """See `BodyExpander`."""
-        return await self.responses.expanded(body, self.owner, turn)
-
-
 @post("/v1/responses", status_code=200)
 async def create_response(context: WiredContext) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     stored, owner = context.services.responses, context.principal.owner
-    expander = _Continuation(stored, owner)
+    expander = Continuation(stored, owner)
     wire_request = await read_wire_request(context, read_responses_request, expander=expander)
     save = partial(stored.save, owner, items=wire_request.items) if wire_request.is_stored else None
     writer_of = partial(ResponseWriter, echoed=wire_request.echoed, save=save)

@@ -98,14 +98,14 @@ def test_a_whole_answer_aborts_nothing_and_the_end_closes_the_runtime(settings):
 
 
 def test_leaving_while_others_are_fetched_fetches_no_stored_response(settings, monkeypatch):
-    unpack, gate, unpacked = stored_responses._unpacked_json, threading.Event(), []
+    unpack, gate, unpacked = stored_responses.unpack_json, threading.Event(), []
 
     def unpack_later(content, limits):
         unpacked.append(content)
         gate.wait(20)
         return unpack(content, limits)
 
-    monkeypatch.setattr(stored_responses, "_unpacked_json", unpack_later)
+    monkeypatch.setattr(stored_responses, "unpack_json", unpack_later)
     with served(create_app(settings, runtime=FakeRuntime())) as client:
         answer = client.post("/v1/responses", json={"model": "tiny", "input": "Hi"}).json()
         path = f"/v1/responses/{answer['id']}"

@@ -14,7 +14,8 @@ from serving import client_of, served
 
 from gateway.app import create_app
 from gateway.errors import InvalidField, UnknownResponse
-from gateway.generation import stored_responses
+from gateway.generation import continuation, response_entries, stored_responses
+from gateway.generation.continuation import Continuation
 from gateway.generation.stored_responses import StoredResponses
 from runtime.events import ThoughtDelta
 from runtime.request import Message
@@ -85,7 +86,7 @@ async def test_a_small_request_does_not_stand_for_a_large_one(client, runtime, m
     second = await ask(client)
     both = [reference, {"type": "item_reference", "id": second["output"][0]["id"]}]
     await ask(client, input=[*both, {"role": "user", "content": "Hi"}])
-    monkeypatch.setattr(stored_responses, "MAX_ENTRY_BYTES", 2500)
+    monkeypatch.setattr(continuation, "MAX_ENTRY_BYTES", 2500)
     runtime.script = text("x" * 500)
     long = [(await ask(client))["output"][0]["id"] for _ in range(6)]
     both += [{"type": "item_reference", "id": item_id} for item_id in long]
@@ -231,7 +232,7 @@ async def test_the_oldest_are_dropped(store, monkeypatch):
 
 
 async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
-    monkeypatch.setattr(stored_responses, "MAX_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(response_entries, "MAX_ENTRY_BYTES", 1000)
     responses = StoredResponses(store, lifetime_s=60, max_bytes=200)
     assert not await responses.save("o", response(0, size=2000), [])
     for number in range(10):
@@ -376,7 +377,7 @@ async def test_a_forged_entry_is_as_good_as_none(store, forged):
         with pytest.raises(UnknownResponse):
             await load("o", response_id, TURN)
     with pytest.raises(InvalidField):
-        await responses.expanded({"previous_response_id": response_id, "input": "a"}, "o", TURN)
+        await Continuation(responses, "o").expand({"previous_response_id": response_id, "input": "a"}, TURN)
 
 
 async def test_responses_that_never_expire_are_listed_too(store):

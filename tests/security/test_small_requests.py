@@ -19,8 +19,10 @@ from remote_engines import until
 from gateway.app import create_app
 from gateway.errors import InvalidField, SettingsError, UnknownResponse
 from gateway.generation import stored_responses
+from gateway.generation.continuation import Continuation
 from gateway.generation.generation_request import without_oldest
-from gateway.generation.stored_responses import StoredResponses, _packed, _unpacked_output
+from gateway.generation.response_entries import pack, unpack_output
+from gateway.generation.stored_responses import StoredResponses
 from gateway.http.json_body import convert
 from gateway.http.request_bodies import RequestBodies
 from gateway.setting_sources import load
@@ -82,8 +84,8 @@ async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(mon
         fetched.append(key)
         return await original_get(key)
 
-    original, original_get = stored_responses._unpacked, stored._store.get
-    monkeypatch.setattr(stored_responses, "_unpacked", unpacked)
+    original, original_get = stored_responses.unpack, stored._store.get
+    monkeypatch.setattr(stored_responses, "unpack", unpacked)
     for owner in ("attacker", "victim"):
         assert await stored.save(owner, {"id": ID, "output": []}, [{"role": owner}])
     monkeypatch.setattr(stored._store, "get", get)
@@ -106,8 +108,8 @@ async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(mon
 
 def test_of_a_response_that_an_item_refers_to_only_the_output_is_decoded():
     output = [{"type": "message", "id": "msg_1"}]
-    packed = _packed({"id": ID, "tools": [{}], "output": output}, [{"a": [1]}], ContentLimits())
-    assert _unpacked_output(packed, ContentLimits()) == output
+    packed = pack({"id": ID, "tools": [{}], "output": output}, [{"a": [1]}], ContentLimits())
+    assert unpack_output(packed, ContentLimits()) == output
 
 
 def test_dropping_old_turns_takes_time_in_proportion_to_their_number():
@@ -316,7 +318,9 @@ async def test_a_call_that_is_nested_very_deep_is_answered(settings, runtime):
 async def test_an_id_of_a_reference_is_a_string():
     """Any other value was written out on the event loop, several times."""
     with pytest.raises(InvalidField, match="must be a string"):
-        await responses().expanded({"input": [{"type": "item_reference", "id": [[]] * 100}]}, "a", TURN)
+        await Continuation(responses(), "a").expand(
+            {"input": [{"type": "item_reference", "id": [[]] * 100}]}, TURN
+        )
 
 
 def test_a_repetition_penalty_leaves_logits_numbers():

@@ -1,0 +1,166 @@
+"""Requests that continue a stored response (`previous_response_id`), or refer to items of some.
+
+    continuation = Continuation(responses, "owner")
+    async with bodies.turn("client", has_others) as turn:
+        await continuation.expand({"previous_response_id": "resp_…", "input": "And now?"}, turn)
+    # {"previous_response_id": "resp_…", "input": ["Hi" and its answer as items, and then "And now?"]}
+
+An item of an output has the id of its response in its own id, so that `item_reference` needs no other index.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
+from gateway.generation.response_entries import MAX_ENTRY_BYTES, StoredResponse
+from gateway.generation.stored_responses import StoredResponses
+from gateway.http.request_bodies import ReadingTurn
+from toolspecs.json_value import JSON
+from toolspecs.nearest import MAX_NAME, shorten
+
+MAX_REFERRED = 100
+"""The most responses that the items of one request may refer to; each is looked up."""
+
+_ITEM_ID = re.compile(r"[a-z]+_(?P<request_id>[0-9a-f]{32})[0-9a-f]{1,8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Puts into a body the conversation of an owner that it continues, and the items that it refers to.
+
+    It is a `BodyExpander`.
+    """
+
+    responses: StoredResponses
+    owner: str
+
+    def is_needed(self, body: Any) -> bool:
+        """Whether the body of a request refers to a stored response, or to items of such."""
+        if not isinstance(body, dict):
+            return False
+        items = body.get("input")
+        is_referring = isinstance(items, list) and any(map(_is_reference, items))
+        return is_referring or body.get("previous_response_id") is not None
+
+    async def expand(self, body: Mapping[str, Any], turn: ReadingTurn) -> Any:
+        """A body that needs it, with what it continues and the items it refers to put into `input`.
+
+        Raises:
+            InvalidField: no response is stored under an id.
+            StoreError: the store fails.
+        """
+        previous, items = body.get("previous_response_id"), body.get("input")
+        if not self.responses.are_stored:
+            field = "input" if previous is None else "previous_response_id"
+            raise InvalidField(field, "responses are not stored here: send the whole conversation in input")
+        before = [] if previous is None else (await self._previous(previous, turn)).conversation
+        if isinstance(items, str):
+            items = [{"role": "user", "content": items}]
+        elif isinstance(items, list):
+            items = await self._without_references(items, turn)
+        else:
+            return body  # whose reader says what is wrong with it
+        return {**body, "input": [*before, *items]}
+
+    async def _previous(self, previous: Any, turn: ReadingTurn) -> StoredResponse:
+        """The response that `previous_response_id` names."""
+        if not isinstance(previous, str):
+            raise InvalidField("previous_response_id", "it must be a string")
+        try:
+            return await self.responses.load(self.owner, previous, turn)
+        except UnknownResponse as error:
+            raise UnknownPrevious(error) from error
+
+    async def _without_references(self, items: list[Any], turn: ReadingTurn) -> list[Any]:
+        """The items, with each reference replaced by the item that it refers to.
+
+        Raises:
+            InvalidField: a referenced item is not stored or is referenced twice, or all are too long
+            together.
+        """
+        referenced_ids = _references(items)
+        items_by_id: dict[str, JSON] = {}
+        num_bytes = 0
+        for response_id in _referred(items):
+            output = await self._referred_output(response_id, items, turn)
+            used = [item for item in output if item["id"] in referenced_ids]
+            num_bytes += await turn.run(partial(_size, used))
+            if num_bytes > MAX_ENTRY_BYTES:
+                raise InvalidField(
+                    "input", f"the items that it refers to have more than {MAX_ENTRY_BYTES} bytes"
+                )
+            items_by_id |= {item["id"]: item for item in used}
+        return [
+            _item(items_by_id, item["id"], position) if _is_reference(item) else item
+            for position, item in enumerate(items)
+        ]
+
+    async def _referred_output(self, response_id: str, items: list[Any], turn: ReadingTurn) -> list[JSON]:
+        try:
+            return await self.responses.load_output(self.owner, response_id, turn)
+        except UnknownResponse as error:
+            position = next(
+                i for i, item in enumerate(items) if _is_reference(item) and _response_of(item) == response_id
+            )
+            raise InvalidField(f"input[{position}].id", str(error)) from error
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
+def _response_of(reference: Mapping[str, Any]) -> str | None:
+    """The id of the response that a referenced item belongs to."""
+    matched = _ITEM_ID.fullmatch(reference["id"])
+    return f"resp_{matched['request_id']}" if matched else None
+
+
+def _references(items: list[Any]) -> frozenset[str]:
+    """The referenced ids; each may occur only once, or a small request could expand to a huge one."""
+    item_ids: set[str] = set()
+    for position, item in enumerate(items):
+        if _is_reference(item):
+            item_id = item.get("id")
+            if not isinstance(item_id, str):
+                raise InvalidField(f"input[{position}].id", "it must be a string")
+            if item_id in item_ids:
+                raise InvalidField(f"input[{position}].id", "an item before it refers to the same item")
+            item_ids.add(item_id)
+    return frozenset(item_ids)
+
+
+def _size(items: list[JSON]) -> int:
+    return len(msgspec.json.encode(items))
+
+
+def _referred(items: list[Any]) -> Iterable[str]:
+    """The ids of the responses whose items are referenced."""
+    response_ids: dict[str, None] = {}
+    for position, item in enumerate(items):
+        if _is_reference(item):
+            response_id = _response_of(item)
+            if response_id is None:
+                raise _no_item(item.get("id"), position)
+            response_ids[response_id] = None
+    if len(response_ids) > MAX_REFERRED:
+        raise InvalidField(
+            "input",
+            f"the items refer to more than {MAX_REFERRED} responses; send some of the items themselves",
+        )
+    return response_ids
+
+
+def _item(items_by_id: Mapping[str, JSON], item_id: str, position: int) -> JSON:
+    if item_id not in items_by_id:
+        raise _no_item(item_id, position)
+    return items_by_id[item_id]
+
+
+def _no_item(item_id: Any, position: int) -> InvalidField:
+    quoted_id = shorten(repr(item_id), MAX_NAME)
+    return InvalidField(f"input[{position}].id", f"no item {quoted_id} is stored; send the item itself")
