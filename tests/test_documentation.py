@@ -1,11 +1,13 @@
 """What the documents name is there, and what is there is in the documents: settings, routes, fields, commands."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
 import typer
+import yaml
 from fake_runtime import FakeRuntime
 
 from gateway.access.api_keys import KeyTerms
@@ -64,6 +66,24 @@ def test_every_file_named_in_code_type_exists(path):
         r"`((?:compiler|docs|gateway|helm|runtime|tests|toolspecs)/[\w./-]+)`", path.read_text("utf-8")
     )
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_make_target_and_every_extra_that_a_page_names_exists():
+    text = "\n".join(path.read_text("utf-8") for path in DOCUMENTS)
+    targets = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [name for names in re.findall(r"-e '\.\[([\w,-]+)\]'", text) for name in names.split(",")]
+    assert set(re.findall(r"(?:`|^)make ([a-z][\w-]*)", text, re.MULTILINE)) <= set(targets)
+    assert set(extras) <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/engines.md", "docs/operations.md"])
+def test_every_value_of_the_chart_that_a_page_names_exists(name):
+    values = yaml.safe_load((ROOT / "helm" / "callgate" / "values.yaml").read_text("utf-8"))
+    tops = "|".join(key for key in values if isinstance(values[key], dict))
+    named = re.findall(rf"(?:`|--set )((?:{tops})(?:\.[a-zA-Z]+)+)", (ROOT / name).read_text("utf-8"))
+    assert named
+    assert [path for path in named if not _has_value(values, path.split("."))] == []
 
 
 def test_every_file_in_the_picture_exists():
@@ -204,6 +224,13 @@ def test_every_error_is_in_the_table_in_the_row_of_its_status():
     }
     others = {(404, "not_found"), (405, "method_not_allowed"), (500, "internal_error")}
     assert written - others == {row for row in STATUSES.values() if row[0] != CLIENT_CLOSED_REQUEST}
+
+
+def _has_value(values: object, path: list[str]) -> bool:
+    """Whether a chart has a value; an empty object may have any members."""
+    if not path or values == {}:
+        return True
+    return isinstance(values, dict) and path[0] in values and _has_value(values[path[0]], path[1:])
 
 
 def _settings_of_operations() -> str:
