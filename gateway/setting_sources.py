@@ -150,7 +150,7 @@ def _check_exposure(settings: Settings, source_of: Mapping[str, str]) -> None:
 
 def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
     """Check that every model has an engine that uses its settings, and that they are in one place only."""
-    own = sorted(set(source_of) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
+    own = sorted(source_of.keys() & set(ModelSettings.__struct_fields__))
     if settings.models and own:
         raise SettingsError(own[0], source_of[own[0]], "the models are set in [[models]]; set this there too")
     for number, model in enumerate(settings.served_models):

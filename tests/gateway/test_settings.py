@@ -176,6 +176,18 @@ def test_a_field_of_a_model_that_its_engine_does_not_use_is_refused(config, engi
         assert error.value.name == f"models[1].{name}"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("MODEL", "b"), ("SAMPLING_DEFAULTS", "openai"), ("PROMPT_TOOLS", "none"), ("TOOL_SEARCH", "5")],
+)
+def test_what_each_model_says_for_itself_is_not_set_beside_the_tables_of_models(config, variable, value):
+    """It would have no effect: each table has its own value, or the default."""
+    path = config('[[models]]\nmodel = "a"')
+    with pytest.raises(SettingsError, match="set this there too") as error:
+        load(environment={f"CALLGATE_{variable}": value}, config=path)
+    assert error.value.name == variable.lower()
+
+
 def test_particles_need_a_model_in_the_embedded_engine(config):
     options = {"engine": "vllm", "engine_url": ["http://a:1"], "particles": "4"}
     with pytest.raises(SettingsError, match="only the embedded engine draws particles") as error:
