@@ -61,6 +61,14 @@ def test_every_link_leads_somewhere(path):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_section_finds_it(path):
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8"))
+    assert [
+        link for link in links if link[1] not in _anchors(path.parent / link[0] if link[0] else path)
+    ] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_named_in_code_type_exists(path):
     named = re.findall(
         r"`((?:compiler|docs|gateway|helm|runtime|tests|toolspecs)/[\w./-]+)`", path.read_text("utf-8")
@@ -224,6 +232,15 @@ def test_every_error_is_in_the_table_in_the_row_of_its_status():
     }
     others = {(404, "not_found"), (405, "method_not_allowed"), (500, "internal_error")}
     assert written - others == {row for row in STATUSES.values() if row[0] != CLIENT_CLOSED_REQUEST}
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names by which links lead to the sections of a page, as GitHub makes them of headings."""
+    text = page.read_text("utf-8")
+    headings = (
+        re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    )
+    return {heading.replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
 
 
 def _has_value(values: object, path: list[str]) -> bool:
