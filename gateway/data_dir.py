@@ -11,11 +11,10 @@ from urllib.parse import urlsplit
 
 from gateway.errors import SettingsError
 from gateway.settings import DATABASE, Settings
+from runtime.engines.settings import MIN_SECRET_BYTES, key_of
 from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
 from toolspecs.stores import file_of, open_store
-
-MIN_SECRET_BYTES = 16
 
 _log = logging.getLogger(__name__)
 
@@ -134,10 +133,11 @@ def _make_secret(path: Path) -> None:
 
 def _checked_secret(secret: bytes, source: str, remedy: str) -> bytes:
     """The key, unless it is too short; raises SettingsError."""
-    if len(secret) < MIN_SECRET_BYTES:
-        reason = f"the key has {len(secret)} bytes, but it needs at least {MIN_SECRET_BYTES}; {remedy}"
+    key = key_of(secret)
+    if len(key) < MIN_SECRET_BYTES:
+        reason = f"the key has {len(key)} bytes, but it needs at least {MIN_SECRET_BYTES}; {remedy}"
         raise SettingsError("secret", source, reason)
-    return secret
+    return key
 
 
 def _bad_data_dir(settings: Settings, error: OSError) -> SettingsError:

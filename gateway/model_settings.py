@@ -1,5 +1,6 @@
 """The settings of models: which are served, what runs them, and how they generate."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -46,6 +47,34 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     prompt_tools: ShownTools = ShownTools.ALL
     tool_search: Count | None = None
     sampling_defaults: SamplingDefaults = "model"
+
+    def first_without_use(self) -> str | None:
+        """The first field that is set although the model's engine does not use it."""
+        default = ModelSettings(model=self.model)
+        return next(
+            (
+                name
+                for name, engines in USED_BY.items()
+                if self.engine not in engines and getattr(self, name) != getattr(default, name)
+            ),
+            None,
+        )
+
+
+_EXTERNAL: tuple[EngineName, ...] = ("vllm", "vllm_stock", "sglang", "llama_server")
+
+USED_BY: Mapping[str, tuple[EngineName, ...]] = {
+    "adapter": ("embedded",),
+    "engine_model": _EXTERNAL,
+    "engine_key_file": _EXTERNAL,
+    "engine_ca_bundle": _EXTERNAL,
+    "engine_headers": _EXTERNAL,
+    "engine_seeds": _EXTERNAL,
+    "engine_images": ("vllm", "vllm_stock", "sglang"),
+    "engine_units": ("vllm", "sglang"),
+    "tokenizer": _EXTERNAL,
+}
+"""The engines that use a field of `ModelSettings`; all engines use the fields that are not named here."""
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ import msgspec
 from gateway.errors import InvalidField, SettingsError
 from gateway.http.json_body import convert, expected_at
 from gateway.http.plain_reasons import plain
-from gateway.model_settings import ModelSettings
+from gateway.model_settings import USED_BY, ModelSettings
 from gateway.settings import Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
 from gateway.sources.outbound import SourceAccess, SourceCredentials, origin_of_url
@@ -149,8 +149,8 @@ def _check_exposure(settings: Settings, source_of: Mapping[str, str]) -> None:
 
 
 def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
-    """Check that every model has an engine, and that models are set in one place only."""
-    own = sorted(set(source_of) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
+    """Check that every model has an engine that uses its settings, and that they are in one place only."""
+    own = sorted(source_of.keys() & set(ModelSettings.__struct_fields__))
     if settings.models and own:
         raise SettingsError(own[0], source_of[own[0]], "the models are set in [[models]]; set this there too")
     for number, model in enumerate(settings.served_models):
@@ -168,9 +168,14 @@ def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
                     f"{url!r} ends in /v1, below which are only the engine's routes for clients; leave it out"
                 )
                 raise SettingsError(f"{place}engine_url", source_of.get("engine_url", ""), reason)
-        if model.engine_images and model.engine in {"embedded", "llama_server"}:
-            reason = f"the engine {model.engine!r} reads no images; vllm, vllm_stock and sglang do"
-            raise SettingsError(f"{place}engine_images", source_of.get("engine_images", ""), reason)
+        if name := model.first_without_use():
+            reason = (
+                f"the engine {model.engine!r} does not use it, only {', '.join(USED_BY[name])}; leave it out"
+            )
+            raise SettingsError(f"{place}{name}", source_of.get(name, ""), reason)
+    if settings.particles > 1 and all(model.engine != "embedded" for model in settings.served_models):
+        reason = "only the embedded engine draws particles, and no model runs in it; set accept or draft"
+        raise SettingsError("particles", source_of["particles"], reason)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -3,9 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from runtime.inspection import Inspection, TokenPlace
 from runtime.selection import SelectionStrategy
+
+ClosedBy = Literal["budget", "verifier"]
+"""Why the budget closer completed an output: tokens ran out, or an external engine left the grammar again
+and again."""
 
 
 class FinishReason(StrEnum):
@@ -156,14 +161,13 @@ def mass_removed(stats: Iterable[GenerationStats]) -> float | None:
 class Finished:
     """A choice ended.
 
-    `closed_by` is "budget" if the engine completed the call itself, else None. `stop_string` is the one that
-    ended the text, if one did.
+    `stop_string` is the one that ended the text, if one did.
     """
 
     choice: int
     reason: FinishReason
     stats: GenerationStats
-    closed_by: str | None = None
+    closed_by: ClosedBy | None = None
     stop_string: str | None = None
 
 

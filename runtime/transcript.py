@@ -9,6 +9,7 @@ from compiler.syntax import Syntax
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
+    ClosedBy,
     Event,
     Finished,
     FinishReason,
@@ -124,7 +125,7 @@ class Transcript:
         stats: GenerationStats,
         *,
         pending: Iterable[OutputPart] = (),
-        closed_by: str | None = None,
+        closed_by: ClosedBy | None = None,
     ) -> list[Event]:
         """The last events, with `Finished`; `reason` is why the tokens ended, None if a stop string did.
 

@@ -1,21 +1,57 @@
-"""What the documents name is there: settings, links, routes, the fields of a response."""
+"""What the documents name is there, and what is there is in the documents: settings, routes, fields, commands."""
 
 import re
+import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
+import typer
+import yaml
 from fake_runtime import FakeRuntime
 
+from gateway.access.api_keys import KeyTerms
+from gateway.access.cors import EXPOSED
+from gateway.api_document.document import describe
+from gateway.api_document.document_routes import API_ROUTES
 from gateway.app import create_app
+from gateway.cli import cli
 from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from gateway.model_settings import ModelSettings
+from gateway.routes.import_routes import DecisionBody, ImportBody, McpServer, OpenApiDocument, ToolListing
+from gateway.routes.key_routes import RotationBody
+from gateway.routes.toolset_routes import ToolsetBody, ToolsetSearch
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
+from gateway.telemetry.access_log import REQUEST_LOG
+from gateway.telemetry.metrics import METRICS
+from gateway.wire.answers import extension, operation_answers, registry_answers
+from gateway.wire.anthropic.request import MessagesFields
+from gateway.wire.openai.request import ChatFields
+from gateway.wire.openai.text_completions import CompletionFields
+from gateway.wire.responses.request import ResponsesFields
+from gateway.wire.turn_fields import CallgateFields, ToolSearchFields
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PICTURE = ROOT / "docs" / "architecture.svg"
 API = (ROOT / "docs" / "api.md").read_text("utf-8")
+IMPORTING = (ROOT / "docs" / "importing.md").read_text("utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+REQUESTS = (ChatFields, ResponsesFields, MessagesFields, CompletionFields, CallgateFields, ToolSearchFields)
+BODIES = (ToolsetBody, ToolsetSearch, ImportBody, McpServer, OpenApiDocument, ToolListing, DecisionBody)
+OWN_ANSWERS = [
+    found
+    for module in (extension, operation_answers, registry_answers)
+    for name, found in vars(module).items()
+    if isinstance(found, type) and issubclass(found, msgspec.Struct) and not name.startswith("Mcp")
+    if not name.startswith(("OpenAIError", "AnthropicError"))
+]
+UNUSUAL_DEFAULTS = {
+    "the user's data directory",
+    "1073741824",  # 1 GiB
+}
+"""Defaults that the table of settings writes in words."""
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -25,11 +61,37 @@ def test_every_link_leads_somewhere(path):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_section_finds_it(path):
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8"))
+    assert [
+        link for link in links if link[1] not in _anchors(path.parent / link[0] if link[0] else path)
+    ] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_named_in_code_type_exists(path):
     named = re.findall(
         r"`((?:compiler|docs|gateway|helm|runtime|tests|toolspecs)/[\w./-]+)`", path.read_text("utf-8")
     )
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_make_target_and_every_extra_that_a_page_names_exists():
+    text = "\n".join(path.read_text("utf-8") for path in DOCUMENTS)
+    targets = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [name for names in re.findall(r"-e '\.\[([\w,-]+)\]'", text) for name in names.split(",")]
+    assert set(re.findall(r"(?:`|^)make ([a-z][\w-]*)", text, re.MULTILINE)) <= set(targets)
+    assert set(extras) <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/engines.md", "docs/operations.md"])
+def test_every_value_of_the_chart_that_a_page_names_exists(name):
+    values = yaml.safe_load((ROOT / "helm" / "callgate" / "values.yaml").read_text("utf-8"))
+    tops = "|".join(key for key in values if isinstance(values[key], dict))
+    named = re.findall(rf"(?:`|--set )((?:{tops})(?:\.[a-zA-Z]+)+)", (ROOT / name).read_text("utf-8"))
+    assert named
+    assert [path for path in named if not _has_value(values, path.split("."))] == []
 
 
 def test_every_file_in_the_picture_exists():
@@ -47,8 +109,7 @@ def test_the_map_of_a_layer_names_each_of_its_files_once(layer):
 
 
 def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
-    operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    table = operations.partition("## Settings\n")[2].partition("\n## ")[0]
+    table = _settings_of_operations()
     text = (ROOT / "README.md").read_text("utf-8") + table
     variables = {setting.variable for setting in settings_table()} | {"CALLGATE_CONFIG"}
     options = {setting.option for setting in settings_table()} | {"--config"}
@@ -62,6 +123,37 @@ def test_every_setting_is_explained_on_some_page():
     named = set(re.findall(r"(?<![\w-])(?:--)?[\w-]+(?![\w-])", text))
     names = [(setting.name, setting.option, setting.variable) for setting in settings_table()]
     assert [name for name, *others in names if named.isdisjoint((name, *others))] == []
+
+
+def test_the_tables_of_settings_have_the_defaults_and_variables_of_the_settings():
+    settings = {setting.option: setting for setting in settings_table()}
+    for row in re.findall(r"^\| `--.*", _settings_of_operations(), re.MULTILINE):
+        options, variables, default, *_ = row.removeprefix("|").split("|")
+        named = [settings[option] for option in re.findall(r"`(--[\w-]+)`", options)]
+        assert re.findall(r"`(\w+)`", variables) == [setting.variable for setting in named]
+        written = re.findall(r"`([^`]+)`", default)
+        for setting in named:
+            if setting.default and setting.default not in UNUSUAL_DEFAULTS:
+                assert setting.default.removesuffix(".0") in written, row
+    limits = API.partition("\n## Connections and bodies\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \|", limits, re.MULTILINE)
+    assert len(rows) >= 10
+    by_name = {setting.name: setting.default.removesuffix(".0") for setting in settings.values()}
+    assert {name: number.replace(",", "") for name, number in rows} == {
+        name: by_name[name] for name, _ in rows
+    }
+
+
+def test_every_command_and_every_option_is_documented():
+    text = "\n".join(path.read_text("utf-8") for path in DOCUMENTS)
+    for names in re.findall(r"callgate tools (\w+(?:\|\w+)+)", text):  # `callgate tools list|show`
+        text += "".join(f"\ncallgate tools {name}" for name in names.split("|"))
+    commands = dict(_commands(typer.main.get_command(cli)))
+    assert len(commands) > 15
+    assert [name for name in commands if not re.search(rf"callgate {name}(?![\w-])", text)] == []
+    shared = {setting.option for setting in settings_table()} | {"--help"}
+    options = {option for own in commands.values() for option in own} - shared
+    assert [option for option in options if not re.search(rf"{option}(?![\w-])", text)] == []
 
 
 def test_every_field_of_a_models_table_is_documented():
@@ -78,6 +170,57 @@ def test_every_route_is_documented_and_every_documented_route_is_there(tmp_path)
     assert {path for path in served if path.startswith("/v1/")} <= documented | {"/v1/models/{}"}
 
 
+def test_each_query_parameter_is_documented_with_its_route():
+    written = {}
+    for line in API.splitlines():
+        for methods, path in re.findall(r"`([A-Z, ]+?) (/[^`\s]*)`", line):
+            for method in methods.split(", "):
+                written.setdefault((method, _plain(path.partition("?")[0])), []).append(line)
+    parameters = [
+        (method.upper(), _plain(path), parameter["name"])
+        for path, operations in describe(API_ROUTES)["paths"].items()
+        for method, operation in operations.items()
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query"
+    ]
+    assert len(parameters) > 20
+    assert [
+        (method, path, name)
+        for method, path, name in parameters
+        if not any(re.search(rf"\b{name}=", line) for line in written.get((method, path), ()))
+    ] == []
+
+
+@pytest.mark.parametrize("struct", REQUESTS, ids=lambda struct: struct.__name__)
+def test_every_field_of_a_request_to_a_model_is_documented(struct):
+    assert _undocumented(struct, API) == []
+
+
+@pytest.mark.parametrize("struct", [*BODIES, KeyTerms, RotationBody], ids=lambda struct: struct.__name__)
+def test_every_field_of_a_body_of_toolsets_and_keys_is_documented(struct):
+    assert _undocumented(struct, API + IMPORTING) == []
+
+
+@pytest.mark.parametrize("struct", OWN_ANSWERS, ids=lambda struct: struct.__name__)
+def test_every_field_of_our_own_answers_is_documented(struct):
+    assert _undocumented(struct, API + IMPORTING) == []
+
+
+def test_every_header_that_pages_may_read_is_documented():
+    text = API.lower()
+    assert [
+        name for name in EXPOSED.lower().split(", ") if f"`{name}`" not in text and name not in text
+    ] == []
+
+
+def test_every_attribute_of_a_span_is_documented():
+    sources = [path.read_text("utf-8") for path in (ROOT / "gateway" / "telemetry").glob("*.py")]
+    attributes = {name for source in sources for name in re.findall(r'"(callgate\.[a-z_.]+)"', source)}
+    attributes -= {metric.name for metric in METRICS} | {REQUEST_LOG}
+    assert len(attributes) > 20
+    assert [name for name in sorted(attributes) if f"`{name}`" not in OPERATIONS] == []
+
+
 def test_every_error_is_in_the_table_in_the_row_of_its_status():
     section = API.partition("\n## Errors\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d.*?) \|", section, re.MULTILINE)
@@ -89,6 +232,47 @@ def test_every_error_is_in_the_table_in_the_row_of_its_status():
     }
     others = {(404, "not_found"), (405, "method_not_allowed"), (500, "internal_error")}
     assert written - others == {row for row in STATUSES.values() if row[0] != CLIENT_CLOSED_REQUEST}
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names by which links lead to the sections of a page, as GitHub makes them of headings."""
+    text = page.read_text("utf-8")
+    headings = (
+        re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    )
+    return {heading.replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def _has_value(values: object, path: list[str]) -> bool:
+    """Whether a chart has a value; an empty object may have any members."""
+    if not path or values == {}:
+        return True
+    return isinstance(values, dict) and path[0] in values and _has_value(values[path[0]], path[1:])
+
+
+def _settings_of_operations() -> str:
+    return OPERATIONS.partition("## Settings\n")[2].partition("\n## ")[0]
+
+
+def _commands(command, path=()):
+    """Each command with its options, as `("tools apply", ["--name", …])`."""
+    if inner := getattr(command, "commands", None):
+        for name, subcommand in inner.items():
+            yield from _commands(subcommand, (*path, name))
+    else:
+        options = [option for parameter in command.params for option in parameter.opts]
+        yield " ".join(path), [option for option in options if option.startswith("--")]
+
+
+def _undocumented(struct: type, text: str) -> list[str]:
+    """The fields of a struct that no code of a page names; `guided_*` names all that begin so."""
+    fenced = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+    inline = re.findall(r"`[^`]+`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    code = " ".join([*fenced, *inline])
+    named = set(re.findall(r"\w+", code))
+    prefixes = tuple(re.findall(r"(\w+_)\*", code))
+    names = [field.encode_name for field in msgspec.structs.fields(struct)]
+    return [name for name in names if name not in named and not name.startswith(prefixes)]
 
 
 def _by_status(row: str) -> list[str]:

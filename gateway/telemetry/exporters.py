@@ -1,5 +1,6 @@
 """Sets up OpenTelemetry's SDK as the settings say: where spans and metrics are sent."""
 
+import logging
 import sys
 import threading
 from typing import Any
@@ -16,9 +17,15 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from gateway.errors import ExtraMissing
 from gateway.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 
 def open_provider(settings: Settings) -> TracerProvider | None:
     """The SDK's tracer provider for the settings; None if they ask for no traces. Raises ExtraMissing."""
+    if settings.telemetry != "otlp":
+        for name in ("otlp_endpoint", "otlp_metrics_endpoint"):
+            if getattr(settings, name):
+                logger.warning("%s is set, but nothing is sent there: telemetry is not otlp", name)
     if settings.telemetry == "none":
         return None
     exporter = ConsoleSpanExporter(out=sys.stdout) if settings.telemetry == "console" else _spans_to(settings)
@@ -57,8 +64,13 @@ def open_meters(settings: Settings) -> Meters:
     if registry is not None:
         readers.append(PrometheusMetricReader(registry=registry, scope_info_enabled=False))
         ProcessCollector(registry=registry)
-    if settings.telemetry == "otlp" and settings.metrics and settings.sends_metrics:
-        readers.append(PeriodicExportingMetricReader(_metrics_to(settings)))
+    if settings.telemetry == "otlp" and settings.metrics:
+        if settings.sends_metrics:
+            readers.append(PeriodicExportingMetricReader(_metrics_to(settings)))
+        else:
+            logger.warning(
+                "no metrics are sent: otlp_endpoint does not end in /v1/traces; set otlp_metrics_endpoint too"
+            )
     if not readers:
         return Meters()
     return Meters(SDKMeterProvider(readers, _resource(), shutdown_on_exit=False), registry)

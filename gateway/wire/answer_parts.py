@@ -8,7 +8,7 @@ import secrets
 import msgspec
 
 from gateway.generation.generation import Generation
-from runtime.events import GenerationStats, TokenLogprob, num_rescued
+from runtime.events import ClosedBy, GenerationStats, TokenLogprob, num_rescued
 from toolspecs.json_value import JSON
 from toolspecs.tool import ToolSearchResult
 
@@ -58,7 +58,7 @@ def _token(token: TokenLogprob) -> JSON:
     return {"token": token.token, "logprob": token.logprob, "bytes": list(token.token_bytes)}
 
 
-def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
+def extension(generation: Generation, *, closed_by: ClosedBy | None = None) -> JSON:
     """What Callgate adds to the API: which toolset and grammar answered, and what the mask did.
 
     The inspected tokens that a stream has sent already are left out.

@@ -22,7 +22,7 @@ from toolspecs.stores import with_password
 _STORE, _PASSWORD = "CALLGATE_STORE", "CALLGATE_STORE_PASSWORD"
 _SECRET, _SECRET_FILE = "CALLGATE_SECRET", "CALLGATE_SECRET_FILE"
 _CACHE_BYTES = "CALLGATE_GRAMMAR_CACHE_BYTES"
-_MIN_SECRET_BYTES = 16
+MIN_SECRET_BYTES = 16
 NO_STORE = "none"
 DEFAULT_CACHE_BYTES = 2**30
 
@@ -65,12 +65,17 @@ class PluginSettings:
         )
 
 
+def key_of(secret: bytes) -> bytes:
+    """The key of a secret, without line breaks at its end, as editors and shells add them."""
+    return secret.rstrip(b"\r\n")
+
+
 def _secret(secret: str | None, path: str | None) -> bytes:
     if secret:
-        key = secret.encode()
+        key = key_of(secret.encode())
     elif path:
         try:
-            key = Path(path).read_bytes()
+            key = key_of(Path(path).read_bytes())
         except OSError as error:
             raise PluginSettingsError(
                 f"{_SECRET_FILE}: {path!r} cannot be read ({error.strerror})"
@@ -79,9 +84,9 @@ def _secret(secret: str | None, path: str | None) -> bytes:
         raise PluginSettingsError(
             f"neither {_SECRET} nor {_SECRET_FILE} is set; the engine needs the secret of its gateway"
         )
-    if len(key) < _MIN_SECRET_BYTES:
+    if len(key) < MIN_SECRET_BYTES:
         raise PluginSettingsError(
-            f"the secret has {len(key)} bytes, but it needs at least {_MIN_SECRET_BYTES}"
+            f"the secret has {len(key)} bytes, but it needs at least {MIN_SECRET_BYTES}"
         )
     return key
 

@@ -15,7 +15,7 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.draft import Draft
 from runtime.engines.grammar_position import GrammarPosition
 from runtime.errors import GenerationFailed, GrammarTooSlow
-from runtime.events import Event, FinishReason, GenerationStats
+from runtime.events import ClosedBy, Event, FinishReason, GenerationStats
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
 from runtime.scheduling.slow_grammars import MAX_SLOW_S
@@ -234,7 +234,7 @@ class VerifiedOutput:
             raise GenerationFailed(
                 "the engine left the grammar again and again, and this grammar has no closer"
             )
-        closed_by: str | None = "budget" if self.is_over_budget else "verifier"
+        closed_by: ClosedBy | None = "budget" if self.is_over_budget else "verifier"
         if self.is_over_budget and self.position.matcher.is_completed():
             closed_by = None  # nothing is missing: a token was left out that would have begun more
         events: list[Event] = []
@@ -346,7 +346,7 @@ class VerifiedOutput:
         self.is_refused = True
         self.num_refused += 1
 
-    def _end(self, reason: FinishReason | None, closed_by: str | None = None) -> list[Event]:
+    def _end(self, reason: FinishReason | None, closed_by: ClosedBy | None = None) -> list[Event]:
         self.is_finished = True
         pending = self.position.matcher.pending_parts() if self.position.matcher is not None else ()
         stats = GenerationStats(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
-from runtime.events import FinishReason, GenerationStats, SelectionStats
+from runtime.events import ClosedBy, FinishReason, GenerationStats, SelectionStats
 from runtime.jump_forward import ForcedToken
 from runtime.request import RequestTimes, Sampling
 from runtime.scheduling.token_counts import TokenCounts
@@ -134,7 +134,7 @@ class Sequence:
     finish_reason: FinishReason | None = None
     num_copied: int = 0
     """How many of its output's ids it was copied with: another sequence wrote them."""
-    closed_by: str | None = None
+    closed_by: ClosedBy | None = None
     """`budget` once the budget closer completes the output."""
     token_ids: list[int] = field(init=False)
     """The prompt and the output. The first `num_computed` have keys and values, the others are pending."""

@@ -259,5 +259,5 @@ def test_only_engines_that_take_images_are_set_up_for_them(tmp_path, engine):
     if engine == "vllm":
         assert load(environment={}, config=config).models[0].engine_images
     else:
-        with pytest.raises(SettingsError, match="reads no images"):
+        with pytest.raises(SettingsError, match=r"engine_images.* only vllm, vllm_stock, sglang"):
             load(environment={}, config=config)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from gateway.data_dir import read_secret
+from gateway.settings import Settings
 from runtime.engines.settings import DEFAULT_CACHE_BYTES, PluginSettings, PluginSettingsError
 
 STORE = {"CALLGATE_STORE": "redis://store:6379/0"}
@@ -23,6 +25,18 @@ def test_the_gateways_names_are_read(tmp_path):
         STORE | {"CALLGATE_SECRET_FILE": str(path), "CALLGATE_GRAMMAR_CACHE_BYTES": "1000"}
     )
     assert (by_file.secret, by_file.cache_bytes) == (path.read_bytes(), 1000)
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+def test_the_engine_and_the_gateway_make_the_same_key_of_a_secret(tmp_path, ending):
+    """`openssl rand -hex 32 > FILE` ends the file with a line break, and `$(cat FILE)` leaves it out."""
+    path = tmp_path / "secret"
+    path.write_text(f"0123456789abcdef{ending}", newline="")
+    by_file = PluginSettings.from_environment(STORE | {"CALLGATE_SECRET_FILE": str(path)})
+    by_text = PluginSettings.from_environment(STORE | {"CALLGATE_SECRET": f"0123456789abcdef{ending}"})
+    of_gateway = read_secret(Settings(secret="0123456789abcdef"))
+    in_data_dir = read_secret(Settings(data_dir=str(tmp_path)))
+    assert {by_file.secret, by_text.secret, of_gateway, in_data_dir} == {b"0123456789abcdef"}
 
 
 def test_an_engine_can_do_without_a_store():

@@ -98,12 +98,13 @@ async def test_a_named_choice_finishes_with_stop_as_openai_does(client, runtime,
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-async def test_a_call_closed_by_the_budget_is_whole_and_says_so(client, runtime, weather):
-    runtime.script = call("get_weather", '{"place": ""}', closed_by="budget")
+@pytest.mark.parametrize("closed_by", ["budget", "verifier"])
+async def test_a_closed_call_is_whole_and_says_by_what(client, runtime, weather, closed_by):
+    runtime.script = call("get_weather", '{"place": ""}', closed_by=closed_by)
     answer = await ask(client, toolset="weather", tool_choice="required")
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"place": ""}'
-    assert answer["callgate"]["closed_by"] == "budget"
+    assert answer["callgate"]["closed_by"] == closed_by
 
 
 async def test_each_choice_gets_its_own_text(client, runtime):

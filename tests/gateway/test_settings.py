@@ -149,6 +149,54 @@ def test_loopback_hosts_need_no_key(host):
     assert load({"host": host}, environment={}).is_loopback
 
 
+@pytest.mark.parametrize(
+    ("engine", "text", "name"),
+    [
+        ("embedded", 'tokenizer = "t"', "tokenizer"),
+        ("embedded", 'engine_model = "m"', "engine_model"),
+        ("embedded", 'engine_key_file = "k"', "engine_key_file"),
+        ("embedded", 'engine_units = "inline"', "engine_units"),
+        ("embedded", "engine_seeds = false", "engine_seeds"),
+        ("vllm_stock", 'engine_units = "inline"', "engine_units"),
+        ("vllm", 'adapter = "a"', "adapter"),
+        ("vllm", 'adapter = "a"\ntokenizer = "t"', "adapter"),
+        ("vllm", 'engine_units = "inline"\ntokenizer = "t"\nengine_seeds = false', None),
+        ("embedded", 'adapter = "a"\nengine_shared_prefixes = true', None),
+    ],
+)
+def test_a_field_of_a_model_that_its_engine_does_not_use_is_refused(config, engine, text, name):
+    """Otherwise a model would run without its adapter, and nobody would notice."""
+    url = "" if engine == "embedded" else 'engine_url = ["http://a:1"]'
+    path = config(f'[[models]]\nmodel = "a"\n\n[[models]]\nmodel = "b"\nengine = "{engine}"\n{url}\n{text}')
+    if name is None:
+        assert len(load(environment={}, config=path).models) == 2
+    else:
+        with pytest.raises(SettingsError, match=f"engine '{engine}' does not use it, only") as error:
+            load(environment={}, config=path)
+        assert error.value.name == f"models[1].{name}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("MODEL", "b"), ("SAMPLING_DEFAULTS", "openai"), ("PROMPT_TOOLS", "none"), ("TOOL_SEARCH", "5")],
+)
+def test_what_each_model_says_for_itself_is_not_set_beside_the_tables_of_models(config, variable, value):
+    """It would have no effect: each table has its own value, or the default."""
+    path = config('[[models]]\nmodel = "a"')
+    with pytest.raises(SettingsError, match="set this there too") as error:
+        load(environment={f"CALLGATE_{variable}": value}, config=path)
+    assert error.value.name == variable.lower()
+
+
+def test_particles_need_a_model_in_the_embedded_engine(config):
+    options = {"engine": "vllm", "engine_url": ["http://a:1"], "particles": "4"}
+    with pytest.raises(SettingsError, match="only the embedded engine draws particles") as error:
+        load(options, environment={})
+    assert error.value.name == "particles"
+    text = 'particles = 4\n[[models]]\nmodel = "a"\n[[models]]\nmodel = "b"\nengine = "vllm"\nengine_url = ["http://a:1"]'
+    assert load(environment={}, config=config(text)).particles == 4
+
+
 def test_every_setting_is_documented():
     for setting in settings_table():
         assert len(setting.description) > 20, setting.name

@@ -18,7 +18,7 @@ from gateway.app import create_app
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.generation.turn import Turn
 from gateway.settings import Settings
-from gateway.telemetry.exporters import open_provider
+from gateway.telemetry.exporters import open_meters, open_provider
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.events import Finished, SelectionStats, TextDelta
 from runtime.request import Message
@@ -251,6 +251,28 @@ async def test_a_redactor_sees_content_before_it_is_recorded(settings, runtime, 
     found = await asked_with(settings, runtime, spans)
     assert "a [redacted]" in found["gen_ai.input.messages"]
     assert "gen_ai.output.messages" not in found
+
+
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({"otlp_endpoint": "http://127.0.0.1:9/v1/traces"}, "otlp_endpoint is set, but nothing is sent"),
+        (
+            {"telemetry": "console", "otlp_metrics_endpoint": "http://127.0.0.1:9/v1/metrics"},
+            "otlp_metrics_endpoint is set, but nothing is sent",
+        ),
+        ({"telemetry": "otlp", "otlp_endpoint": "http://127.0.0.1:9"}, "no metrics are sent"),
+        ({"telemetry": "otlp", "otlp_endpoint": "http://127.0.0.1:9", "metrics": False}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_log_says_if_a_collector_gets_nothing(caplog, settings, warning):
+    meters, provider = open_meters(Settings(**settings)), open_provider(Settings(**settings))
+    if provider is not None:
+        provider.shutdown()
+    assert len(caplog.messages) == bool(warning)
+    assert warning in caplog.text
+    meters.close()
 
 
 async def test_a_redactor_that_fails_lets_nothing_through(settings, runtime, spans, caplog):

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
+from runtime.events import ClosedBy
 from runtime.inspection import Part, Written
 from runtime.selection import SelectionStrategy
 
@@ -101,7 +102,7 @@ class Extension(Struct):
     grammar_digest: str | None
     grammar_source: Literal["memory", "store", "compiled"] | None
     grammar_wait_ms: float | None
-    closed_by: Literal["budget"] | None
+    closed_by: ClosedBy | None
     forced_tokens: int
     rescued_tokens: int | None
     dropped_messages: int

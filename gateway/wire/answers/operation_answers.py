@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from runtime.events import ClosedBy
+
 
 class RequestStep(Struct):
     """A step of a request: when it began, counted from the request's beginning, and how long it took."""
@@ -34,7 +36,7 @@ class RecentRequest(Struct):
     rescued_tokens: int | None
     mass_removed: float | None
     finish_reasons: list[str]
-    closed_by: str | None
+    closed_by: ClosedBy | None
     steps: list[RequestStep]
 
 
