@@ -103,8 +103,8 @@ class ToolsetRecords:
         except StoreUnavailable as error:
             record = self._stale_cache.get(reference, error)
         else:
-            self._stale_cache.put(reference, record)
             if number is not None:
+                self._stale_cache.put(reference, record)
                 await self._mark_used(reference)
         return record
 
@@ -187,6 +187,7 @@ class ToolsetRecords:
 
     async def _existing_head(self, name: str) -> Record:
         head = await self._head(name)
+        self._stale_cache.note_head(name, head)
         if head is None or head.is_deleted:
             raise await self._unknown(name, head)
         return head
@@ -263,6 +264,14 @@ class StaleCache:
         self.end_outage()
         self._records.put(str(reference), record, _STALE_RECORD_BYTES)
 
+    def note_head(self, name: str, head: Record | None) -> None:
+        """Keep the last record of a toolset, a deletion too; None forgets the former one."""
+        reference = ToolsetReference(name, None)
+        if head is None:
+            self._records.drop(str(reference))
+        else:
+            self.put(reference, head)
+
     def end_outage(self) -> None:
         """The store has answered, also if it knows no such toolset: one that comes back may be empty."""
         if self._is_out:
@@ -270,9 +279,9 @@ class StaleCache:
             _log.warning("the store answers again: toolsets are read from it")
 
     def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
-        """The last known record; raises `error` if none is known, or if it is a deletion."""
-        record = self._records.get(str(reference))
-        if record is None or record.is_deleted:
+        """The last known record; raises `error` if none is known, or if the toolset was deleted."""
+        record, head = self._records.get(str(reference)), self._records.get(reference.name)
+        if record is None or (head is not None and head.is_deleted):
             raise error
         if not self._is_out:
             self._is_out = True
