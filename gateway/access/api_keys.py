@@ -35,15 +35,15 @@ from gateway.http.plain_reasons import TENANT_PATTERN, TOOLSET_PATTERN
 from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
-from toolspecs.namespaces import NamespacedStore
+from toolspecs.namespaces import ListedStore, NamespacedStore
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.resolved_types import resolved
 from toolspecs.store import Store, commit
 from toolspecs.toolset import Page
 
 RECORDS = "apikey/record/"
-TENANTS = "tenants/"
-"""Below it, a key for each tenant that ever had an API key."""
+TENANT_PARTS = "tenant/"
+"""Below it, and below the name of a tenant, are the toolsets of this tenant."""
 
 FRESH_S = 5.0
 """How long a cached record is used without reading the store."""
@@ -176,8 +176,6 @@ class ApiKeys:
         key_id = secrets.token_hex(8)
         text = _new_text(key_id)
         record = KeyRecord(key_id, terms, now, (KeySecret(_digest(text.encode())),))
-        if terms.tenant:
-            await self._store.set(TENANTS + terms.tenant, b"")
         is_new = await commit(self._store, RECORDS + key_id, None, msgspec.json.encode(record))
         assert is_new, "64 random bits are not drawn twice"
         return MadeKey(record, text)
@@ -313,10 +311,16 @@ def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
 
 def store_of_tenant(store: Store, tenant: str) -> Store:
     """The part of a store that holds the toolsets of a tenant."""
-    return NamespacedStore(store, f"tenant/{tenant}/")
+    return NamespacedStore(store, f"{TENANT_PARTS}{tenant}/")
 
 
-async def all_stores(store: Store) -> list[Store]:
-    """The store itself, for keys without a tenant, and the parts of it of all tenants."""
-    tenants = [key.removeprefix(TENANTS) async for key in store.scan(TENANTS)]
-    return [store, *(store_of_tenant(store, tenant) for tenant in sorted(tenants))]
+async def list_tenant_stores(store: Store) -> list[Store]:
+    """The parts of a store of all tenants, each with the keys that it has now.
+
+    One scan lists the keys of all tenants, because Redis looks at all its keys in each scan.
+    """
+    keys_of: dict[str, list[str]] = {}
+    async for key in store.scan(TENANT_PARTS):
+        tenant, _, inner = key.removeprefix(TENANT_PARTS).partition("/")
+        keys_of.setdefault(tenant, []).append(inner)
+    return [ListedStore(store, f"{TENANT_PARTS}{tenant}/", keys) for tenant, keys in sorted(keys_of.items())]

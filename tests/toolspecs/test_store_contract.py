@@ -121,6 +121,17 @@ async def test_compare_and_set_writes_only_over_what_was_expected(store, present
     assert await store.get("k") == (value if is_done else present)
 
 
+async def test_a_value_that_was_compared_may_expire(store, other):
+    assert await store.compare_and_set("a", None, b"1", 0.2)
+    assert await store.compare_and_set("b", None, b"1", 60)
+    assert await store.compare_and_set("b", b"1", b"2", 0.2)
+    assert await store.compare_and_set("c", None, b"1", 0.2)
+    assert await store.compare_and_set("c", b"1", b"2")
+    assert await other.get_many(["a", "b", "c"]) == [b"1", b"2", b"2"]
+    await asyncio.sleep(0.4)
+    assert await other.get_many(["a", "b", "c"]) == [None, None, b"2"]
+
+
 async def test_an_expired_value_compares_as_absent(store):
     await store.set("a", b"1", ttl_s=0.03)
     await store.set("b", b"1", ttl_s=0.03)

@@ -51,7 +51,9 @@ if ARGV[1] == '1' then
 elseif current then
     return 0
 end
-if ARGV[3] == '1' then redis.call('SET', KEYS[1], ARGV[4]) else redis.call('DEL', KEYS[1]) end
+if ARGV[3] ~= '1' then redis.call('DEL', KEYS[1])
+elseif ARGV[5] ~= '' then redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
+else redis.call('SET', KEYS[1], ARGV[4]) end
 return 1
 """
 
@@ -167,10 +169,13 @@ class RedisStore:
             if cursor == 0:
                 return
 
-    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+    async def compare_and_set(
+        self, key: str, expected: bytes | None, value: bytes | None, ttl_s: float | None = None
+    ) -> bool:
         """See `Store.compare_and_set`."""
         flags = [int(expected is not None), expected or b"", int(value is not None), value or b""]
-        return bool(await self._run(self._compare_and_set, key, *flags))
+        px = "" if ttl_s is None else _milliseconds(ttl_s)
+        return bool(await self._run(self._compare_and_set, key, *flags, px))
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
