@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, islice
 
 from toolspecs.errors import (
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 _MAX_MARKED = 10_000
 _MARK_AGAIN_S = 24 * 3600
 """How often a catalog notes that requests name a revision."""
+_MARK_RETRIED_S = 60
+"""How soon a note that the store refused is written again."""
 
 _NAMES_FOR_S = 5.0
 """How long the names of all toolsets are cached, unless one is known to have been added."""
@@ -184,6 +186,7 @@ class ToolsetRecords:
                 await self._logs.mark_used(reference.name, reference.number or 1)
             except StoreError as error:
                 _log.warning("that requests name %s could not be noted: %s", key, error)
+                self._marked.put(key, now - timedelta(seconds=_MARK_AGAIN_S - _MARK_RETRIED_S), 1)
 
     async def _existing_head(self, name: str) -> Record:
         head = await self._head(name)

@@ -18,6 +18,7 @@ from toolspecs import (
     Quota,
     QuotaExceeded,
     Retention,
+    StoreFull,
     Tool,
     Toolset,
     UnknownRevision,
@@ -147,6 +148,24 @@ async def test_a_revision_that_a_request_named_is_kept(store, clock, monkeypatch
     assert (await fresh.revisions("t", before=int(first.next_key))).items[0].number == 2
     with pytest.raises(DroppedRevision):
         await fresh.get("t", 3)
+
+
+async def test_a_revision_that_could_not_be_noted_is_noted_later(store, clock, monkeypatch):
+    """Where the store was full at the first request, the next note was a day later, and the revision dropped."""
+    catalog, write = catalog_of(store, clock), store.set
+    for number in range(1, 9):
+        await catalog.put(toolset("t", number))
+
+    async def full(*arguments):
+        raise StoreFull("a test", "it is full")
+
+    monkeypatch.setattr(store, "set", full)
+    await catalog.get("t", 2)
+    monkeypatch.setattr(store, "set", write)
+    clock.pass_by(minutes=2)
+    await catalog.get("t", 2)
+    await collector_of(store, clock, revisions=3).collect()
+    assert (await catalog_of(store, clock).get("t", 2)).toolset == toolset("t", 2)
 
 
 async def test_many_toolsets_take_no_more_scans_than_one(store, clock, monkeypatch):
