@@ -6,10 +6,12 @@ import gc
 import logging
 import math
 import os
+import signal
 import socket
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import uvicorn
 from opentelemetry import trace
@@ -114,13 +116,15 @@ def serve(settings: Settings, console: Console) -> None:
         ModelLoadError, UnusableDevice: the model cannot be loaded.
     """
     set_up_logging(settings)
-    resources = Resources.open(settings)
-    asyncio.run(reach_store(settings))
-    with listen(settings) as listener:
-        if resources.recorders.provider:
-            trace.set_tracer_provider(resources.recorders.provider)
-        loaded = Loaded.load(settings)
-        app = connect(resources, loaded)
+    with ExitStack() as opened:
+        with ending_at_sigterm():
+            resources = Resources.open(settings)
+            asyncio.run(reach_store(settings))
+            listener = opened.enter_context(listen(settings))
+            if resources.recorders.provider:
+                trace.set_tracer_provider(resources.recorders.provider)
+            loaded = Loaded.load(settings)
+            app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
         url = f"http://{shown_host}:{port}"
@@ -136,6 +140,20 @@ def serve(settings: Settings, console: Console) -> None:
             server = Server(config, loaded.runtime, resources.recorders, drain_s=settings.drain_seconds)
             server.run(sockets=[listener])
     end_with_computing_threads()
+
+
+@contextmanager
+def ending_at_sigterm() -> Iterator[None]:
+    """SIGTERM ends the process in the block, also in a container, whose first process it would not.
+
+    Linux keeps signals from the first process that have no handler. A gateway that was told to end while it
+    loaded its model served afterwards, until Kubernetes killed it.
+    """
+    former = signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def end_with_computing_threads() -> None:

@@ -6,10 +6,11 @@ If several gateways share a store, one of them does so each time.
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from gateway.access.api_keys import all_stores
+from gateway.access.api_keys import list_tenant_stores
 from gateway.settings import Settings
 from toolspecs.errors import StoreError, StoreFull
 from toolspecs.revisions.collector import Collected, Collector, Retention
@@ -61,10 +62,12 @@ async def collect_all(store: Store, retention: Retention, *, is_dry_run: bool = 
     Raises:
         StoreUnavailable: the store failed in every part.
     """
-    parts, total, num_failed = await all_stores(store), Collected(), 0
+    started = time.time()  # before keys are listed: whatever is written from now on is too new to be removed
+    parts: list[Store] = [store, *await list_tenant_stores(store)]
+    total, num_failed = Collected(), 0
     for part in parts:
         try:
-            total += await Collector(part, retention).collect(is_dry_run=is_dry_run)
+            total += await Collector(part, retention, lambda: started).collect(is_dry_run=is_dry_run)
         except StoreError as error:
             num_failed += 1
             if num_failed == len(parts):

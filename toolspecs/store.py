@@ -49,10 +49,12 @@ class Store(Protocol):
         A key that is written or removed during the scan may or may not be among them.
         """
 
-    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+    async def compare_and_set(
+        self, key: str, expected: bytes | None, value: bytes | None, ttl_s: float | None = None
+    ) -> bool:
         """Write `value` (None: remove the key) if the key holds `expected` (None: is absent).
 
-        Returns whether it wrote. A value written this way does not expire.
+        Returns whether it wrote. The value expires after `ttl_s` seconds or (None) never.
         """
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
@@ -82,13 +84,15 @@ class Store(Protocol):
         """Close every connection. Using the store afterwards opens it again."""
 
 
-async def commit(store: Store, key: str, expected: bytes | None, value: bytes) -> bool:
+async def commit(
+    store: Store, key: str, expected: bytes | None, value: bytes, ttl_s: float | None = None
+) -> bool:
     """`compare_and_set` with a value that no other caller writes; returns whether the key holds it now.
 
     A driver that lost the answer to its first attempt repeats it. The repeated attempt fails, because the
     first one took effect, so the value is looked for.
     """
-    return await store.compare_and_set(key, expected, value) or await store.get(key) == value
+    return await store.compare_and_set(key, expected, value, ttl_s) or await store.get(key) == value
 
 
 class LeaseStore(Protocol):

@@ -29,6 +29,7 @@ from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.prepared_vocabulary import PreparedVocabulary
 from toolspecs.cancellation import to_the_end
+from toolspecs.errors import StoreFull
 from toolspecs.lru_cache import LruCache
 
 _SLOW_MS = 200.0
@@ -234,7 +235,8 @@ class CachedEntries:
                     content = await self._pool.run(job, prepared, is_long=is_long, client_id=client_id)
                     entry = await self._read(content, job, prepared, client_id)
                 source = "compiled"
-                await self._store.save(key, content, client_id)
+                with suppress(StoreFull):
+                    await self._store.save(key, content, client_id)
         self._keep(key, entry)
         return entry, source
 

@@ -1,7 +1,8 @@
 """The second tier of the grammar cache: signed entries in the store, and a lease for compiling one.
 
 When the store fails, nobody asks it for a moment (`PAUSE_S`), so that not every request waits for it. An
-entry that is compiled meanwhile is not stored; other replicas compile it themselves.
+entry that is compiled meanwhile is not stored; other replicas compile it themselves. A store that is full
+gives what it has, so it is asked all the same.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from compiler.errors import CorruptUnit
-from toolspecs.errors import LockTimeout, StoreError, StoreUnavailable
+from toolspecs.errors import LockTimeout, StoreError, StoreFull, StoreUnavailable
 from toolspecs.store import Store
 
 LEASE_S = 10.0
@@ -38,6 +39,7 @@ class GrammarStore:
         self._secret = secret
         self._paused_until = 0.0
         self._has_failed = False
+        self._is_full = False
         self._allowance = StoreAllowance()
 
     @property
@@ -97,7 +99,7 @@ class GrammarStore:
     async def save(self, key: str, content: bytes, client_id: str | None = "") -> bool:
         """Store a content, and return whether the client may add so much; if the store fails, log a warning.
 
-        The client None is the gateway itself, which has no limit.
+        The client None is the gateway itself, which has no limit. Raises StoreFull.
         """
         store = self._reachable()
         if store is None:
@@ -107,8 +109,13 @@ class GrammarStore:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 await store.set(UNIT_PREFIX + key, sign(content, key, self._secret), LIFETIME_S)
+        except StoreFull as error:
+            self._note_full(error)
+            raise
         except (StoreError, TimeoutError) as error:
             self._note_failure(error)
+        else:
+            self._is_full = False
         return True
 
     @asynccontextmanager
@@ -121,6 +128,8 @@ class GrammarStore:
                 await stack.enter_async_context(store.lock(f"lock:{key}", LEASE_S, LEASE_S))
             except LockTimeout as error:
                 _log.warning("another replica holds the lease of a grammar; compiling it here too: %s", error)
+            except StoreFull as error:
+                self._note_full(error)
             except StoreError as error:
                 self._note_failure(error)
         try:
@@ -142,6 +151,11 @@ class GrammarStore:
         if self._has_failed:
             self._has_failed = False
             _log.warning("the store answers again: the grammar cache uses it")
+
+    def _note_full(self, error: StoreFull) -> None:
+        if not self._is_full:
+            self._is_full = True
+            _log.warning("compiled grammars are not stored for now: %s", error)
 
     def _note_failure(self, error: Exception) -> None:
         if not self._has_failed:

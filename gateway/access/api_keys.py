@@ -9,7 +9,8 @@ is shown once. So one read finds a key, one compare-and-set rotates it, and one 
     await keys.rotate(made.record.key_id, 3600)    # a new secret; the old one is good for an hour more
 
 A gateway caches a key's record for `FRESH_S` seconds, so a key that another gateway revoked stays valid that
-long. While the store is down, it uses a cached record for up to `STALE_S` seconds.
+long. A key that the cached record does not admit may be the secret of a later rotation, so the record is read
+again. While the store is down, a gateway uses a cached record for up to `STALE_S` seconds.
 
 Keys may belong to a tenant. Each tenant has its own part of the store for its toolsets.
 """
@@ -19,6 +20,7 @@ import hmac
 import logging
 import re
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,12 +38,12 @@ from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.resolved_types import resolved
 from toolspecs.revisions.catalog import utc_now
 from toolspecs.store import Store, commit
-from toolspecs.stores.namespaces import NamespacedStore
+from toolspecs.stores.namespaces import ListedStore, NamespacedStore
 from toolspecs.toolset import Page
 
 RECORDS = "apikey/record/"
-TENANTS = "tenants/"
-"""Below it, a key for each tenant that ever had an API key."""
+TENANT_PARTS = "tenant/"
+"""Below it, and below the name of a tenant, are the toolsets of this tenant."""
 
 FRESH_S = 5.0
 """How long a cached record is used without reading the store."""
@@ -141,18 +143,27 @@ class MadeKey:
 
 @dataclass(frozen=True, slots=True)
 class _CachedRecord:
-    """A cached record, and when it was read, in seconds."""
+    """A cached record, and when it was read, in seconds of a clock that is never set."""
 
     record: KeyRecord
     read_at: float
 
 
 class ApiKeys:
-    """The keys of a store. All methods may raise StoreError."""
+    """The keys of a store. All methods may raise StoreError.
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now) -> None:
+    `clock` says when keys expire, and `timer` how old a cached record is, in seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], datetime] = utc_now,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._timer = timer
         self._cache: LruCache[_CachedRecord] = LruCache(MAX_KEYS)
         self._num_forgotten = 0
 
@@ -165,8 +176,6 @@ class ApiKeys:
         key_id = secrets.token_hex(8)
         text = _new_text(key_id)
         record = KeyRecord(key_id, terms, now, (KeySecret(_digest(text.encode())),))
-        if terms.tenant:
-            await self._store.set(TENANTS + terms.tenant, b"")
         is_new = await commit(self._store, RECORDS + key_id, None, msgspec.json.encode(record))
         assert is_new, "64 random bits are not drawn twice"
         return MadeKey(record, text)
@@ -225,7 +234,13 @@ class ApiKeys:
             KeysUnavailable: the store is down, and the key was not seen lately.
         """
         matched = _KEY.fullmatch(sent)
-        record = await self._find_record(matched["key_id"].decode()) if matched else None
+        if matched is None:
+            return None
+        key_id = matched["key_id"].decode()
+        cached = self._cached(key_id, FRESH_S)
+        if cached is not None and cached.admits(sent, self._clock()):
+            return cached.grant
+        record = await self._find_record(key_id)
         return record.grant if record is not None and record.admits(sent, self._clock()) else None
 
     async def has_any(self) -> bool:
@@ -233,23 +248,25 @@ class ApiKeys:
         return bool(await self._ids())
 
     async def _find_record(self, key_id: str) -> KeyRecord | None:
-        """The record of a key, cached for a moment, or for longer if the store is down."""
-        now = self._clock().timestamp()
-        cached = self._cache.get(key_id)
-        if cached is not None and now - cached.read_at < FRESH_S:
-            return cached.record
-        num_forgotten = self._num_forgotten
+        """The record of a key in the store, which is cached; if the store is down, the cached one."""
+        read_at, num_forgotten = self._timer(), self._num_forgotten
         try:
             record = _decoded(key_id, await self._store.get(RECORDS + key_id))
         except StoreUnavailable as error:
-            if cached is None or now - cached.read_at >= STALE_S:
+            cached = self._cached(key_id, STALE_S)
+            if cached is None:
                 raise KeysUnavailable from error
-            return cached.record
+            return cached
         if record is None:
             self._cache.drop(key_id)
         elif num_forgotten == self._num_forgotten:  # else it may have been revoked while it was read
-            self._cache.put(key_id, _CachedRecord(record, now), 1)
+            self._cache.put(key_id, _CachedRecord(record, read_at), 1)
         return record
+
+    def _cached(self, key_id: str, max_age_s: float) -> KeyRecord | None:
+        """The cached record of a key, if it was read less than `max_age_s` seconds ago."""
+        cached = self._cache.get(key_id)
+        return None if cached is None or self._timer() - cached.read_at >= max_age_s else cached.record
 
     async def _read(self, key_id: str) -> tuple[KeyRecord, bytes]:
         """A record and its bytes; raises UnknownKey."""
@@ -294,10 +311,16 @@ def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
 
 def store_of_tenant(store: Store, tenant: str) -> Store:
     """The part of a store that holds the toolsets of a tenant."""
-    return NamespacedStore(store, f"tenant/{tenant}/")
+    return NamespacedStore(store, f"{TENANT_PARTS}{tenant}/")
 
 
-async def all_stores(store: Store) -> list[Store]:
-    """The store itself, for keys without a tenant, and the parts of it of all tenants."""
-    tenants = [key.removeprefix(TENANTS) async for key in store.scan(TENANTS)]
-    return [store, *(store_of_tenant(store, tenant) for tenant in sorted(tenants))]
+async def list_tenant_stores(store: Store) -> list[Store]:
+    """The parts of a store of all tenants, each with the keys that it has now.
+
+    One scan lists the keys of all tenants, because Redis looks at all its keys in each scan.
+    """
+    keys_of: dict[str, list[str]] = {}
+    async for key in store.scan(TENANT_PARTS):
+        tenant, _, inner = key.removeprefix(TENANT_PARTS).partition("/")
+        keys_of.setdefault(tenant, []).append(inner)
+    return [ListedStore(store, f"{TENANT_PARTS}{tenant}/", keys) for tenant, keys in sorted(keys_of.items())]

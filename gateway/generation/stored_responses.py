@@ -1,7 +1,8 @@
 """Stored responses: a client can continue a conversation by the id of its last response, at any gateway.
 
 An entry holds a response and the whole input that it answered, so that one look-up gives the conversation.
-The entries of one owner are bounded: beyond the limits, the oldest are dropped. All entries expire.
+The entries of one owner are bounded: beyond the limits, the oldest are dropped. All entries expire, and so
+does the list of an owner who has none left.
 
     responses = StoredResponses(store, lifetime_s=3600)
     await responses.save("owner", response, items=[{"role": "user", "content": "Hi"}])
@@ -174,7 +175,7 @@ class StoredResponses:
                 now = time.time()
                 entries = [entry for entry in _listed(before) if entry[2] > now]
                 changed = change(entries)
-                if await commit(self._store, key, before, json.dumps(changed).encode()):
+                if await commit(self._store, key, before, json.dumps(changed).encode(), self._lifetime_s):
                     kept = {response_id for response_id, _, _ in changed}
                     return [response_id for response_id, _, _ in entries if response_id not in kept]
         return None

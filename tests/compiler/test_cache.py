@@ -20,7 +20,7 @@ from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES
 from compiler.units import stored
 from compiler.vocabulary import Vocabulary
-from toolspecs.errors import StoreUnavailable
+from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
 KEYS = "6a985934a10fe4a4728d14fdf45c21b526f9f30d26c320acc021ca771e58f450"
@@ -135,6 +135,25 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, stor
     monkeypatch.setattr(store, "set", fail)
     await find(GrammarCache(store, secret=SECRET, compile_pool=compile_pool), [tool("f")], vocabulary)
     assert len(compile_pool.jobs) == 1
+
+
+async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, caplog):
+    """It was asked for nothing for a second after each grammar that it refused, and all were compiled again."""
+    first, second = (GrammarCache(store, secret=SECRET) for _ in range(2))
+    await find(first, [tool("stored", a={"const": 1})], vocabulary)
+
+    async def full(*_, **__):
+        raise StoreFull("a test", "it is full")
+
+    for method in ("set", "acquire"):
+        monkeypatch.setattr(store, method, full)
+    for number in range(3):
+        fresh = await find(second, [tool("fresh", a={"const": f"fresh{number}"})], vocabulary)
+        assert fresh.source == "compiled"
+    assert (await find(second, [tool("stored", a={"const": 1})], vocabulary)).source == "store"
+    assert caplog.text.count("compiled grammars are not stored for now") == 1
+    with pytest.raises(StoreUnavailable):
+        await second.publish(list(fresh.recipe.keys), "a client")
 
 
 async def test_reports_carry_size_and_time(vocabulary):

@@ -20,12 +20,17 @@ TERMS = {"name": "agent", "scopes": ["invoke"]}
 class Clock:
     def __init__(self):
         self.now = datetime(2026, 11, 23, tzinfo=UTC)
+        self.elapsed = 0.0
 
     def __call__(self):
         return self.now
 
     def passes(self, seconds):
         self.now += timedelta(seconds=seconds)
+        self.elapsed += seconds
+
+    def timer(self):
+        return self.elapsed
 
 
 class FailingStore:
@@ -55,7 +60,7 @@ def clock():
 
 @pytest.fixture
 def keys(store, clock):
-    return ApiKeys(store, clock)
+    return ApiKeys(store, clock, clock.timer)
 
 
 def terms(**fields):
@@ -118,7 +123,7 @@ class RepeatingStore:
 
 async def test_a_change_that_the_driver_repeats_is_made_once(store, clock):
     """A rotated key ended at once, a new one was not returned, and a revocation found no such key."""
-    keys = ApiKeys(RepeatingStore(store), clock)
+    keys = ApiKeys(RepeatingStore(store), clock, clock.timer)
     first = await keys.create(terms())
     second = await keys.rotate(first.record.key_id, grace_s=60)
     for made in (first, second):
@@ -150,7 +155,7 @@ class PausingStore:
 async def test_a_key_that_changes_while_it_is_read_is_not_cached(store, clock, change):
     """This gateway took a key that it had just revoked for five seconds, or ten minutes of an outage."""
     pausing = PausingStore(store)
-    keys = ApiKeys(pausing, clock)
+    keys = ApiKeys(pausing, clock, clock.timer)
     made = await keys.create(terms())
     pausing.pauses = True
     finding = asyncio.create_task(keys.find(made.text.encode()))
@@ -164,7 +169,7 @@ async def test_a_key_that_changes_while_it_is_read_is_not_cached(store, clock, c
 
 
 async def test_another_gateway_learns_of_a_revocation_within_seconds(keys, store, clock):
-    other = ApiKeys(store, clock)
+    other = ApiKeys(store, clock, clock.timer)
     made = await keys.create(terms())
     assert await other.find(made.text.encode())
     await keys.revoke(made.record.key_id)
@@ -173,6 +178,27 @@ async def test_another_gateway_learns_of_a_revocation_within_seconds(keys, store
     assert await other.find(made.text.encode()) is None
     with pytest.raises(UnknownKey):
         await keys.revoke(made.record.key_id)
+
+
+async def test_another_gateway_takes_a_new_secret_at_once(keys, store, clock):
+    """It refused the secret for as long as it had the record from before the rotation in its cache."""
+    other = ApiKeys(store, clock, clock.timer)
+    first = await keys.create(terms())
+    assert await other.find(first.text.encode())
+    second = await keys.rotate(first.record.key_id, grace_s=0)
+    assert await other.find(second.text.encode())
+    assert await other.find(first.text.encode()) is None
+
+
+async def test_a_clock_that_is_set_back_keeps_no_revoked_key(keys, store, clock):
+    """The cached record counted as fresh until the clock had come to that time again."""
+    other = ApiKeys(store, clock, clock.timer)
+    made = await keys.create(terms())
+    assert await other.find(made.text.encode())
+    await keys.revoke(made.record.key_id)
+    clock.passes(FRESH_S)
+    clock.now -= timedelta(hours=1)
+    assert await other.find(made.text.encode()) is None
 
 
 async def test_while_the_store_is_out_keys_seen_lately_go_on_and_others_wait(keys, store, clock):

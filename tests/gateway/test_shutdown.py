@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import httpx
 import pytest
@@ -92,6 +93,28 @@ def test_a_second_interrupt_ends_answers_at_once(tmp_path):
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_stopped"
     assert left.count("interrupted twice: answers that ended early: 1, that were cut off: 0") == 1
     assert "Traceback" not in left
+
+
+def test_sigterm_while_the_model_is_loaded_ends_a_container(tmp_path):
+    """It served until Kubernetes killed it.
+
+    Linux ignores signals of a container's first process that it does not handle, as they are ignored here.
+    """
+    program = [sys.executable, "-c", "from gateway.cli import main; main()", "serve"]
+    options = ["--port", "0", "--data-dir", str(tmp_path), "--model", "tiny", "--compile-workers", "0"]
+    with subprocess.Popen(
+        [*program, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN),  # noqa: PLW1509 (no threads here)
+    ) as process:
+        while process.poll() is None:
+            process.terminate()
+            time.sleep(0.02)
+        said = process.stdout.read()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Callgate serves" not in said
 
 
 @pytest.mark.parametrize("name", ["callgate-engine", "of-a-library"])

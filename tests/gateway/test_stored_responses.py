@@ -351,6 +351,7 @@ async def test_stored_responses_expire(store):
     await asyncio.sleep(0.01)
     with pytest.raises(UnknownResponse):
         await responses.load("o", response(1)["id"], TURN)
+    assert [key async for key in store.scan("response")] == [], "the list of each key that ever called stayed"
 
 
 @pytest.mark.parametrize(

@@ -381,3 +381,53 @@ async def test_a_repeated_command_whose_answer_was_lost_is_known_again(store):
     first = await catalog.put(toolset("t", "a"))
     second = await catalog.put(toolset("t", "b"), Precondition(first.etag))
     assert (second.number, names(await Catalog(store).get("t"))) == (2, ["b"])
+
+
+class Outage:
+    """A store that can be out."""
+
+    def __init__(self, store):
+        self.store = store
+        self.is_out = False
+
+    def __getattr__(self, name):
+        if self.is_out:
+            raise StoreUnavailable("a test", "it is out")
+        return getattr(self.store, name)
+
+
+async def test_in_an_outage_what_another_gateway_deleted_stays_deleted(store):
+    """What was served before the deletion came back, although this gateway had known of it."""
+    outage, other = Outage(store), Catalog(store)
+    catalog = Catalog(outage)
+    await other.put(toolset("t", "a"))
+    await other.put(toolset("t", "b"))
+    assert names(await catalog.get("t")) == ["b"]
+    assert names(await catalog.get("t", 1)) == ["a"]
+    await other.delete("t")
+    with pytest.raises(DeletedToolset):
+        await catalog.get("t")
+    outage.is_out = True
+    for number in (None, 1):
+        with pytest.raises(StoreUnavailable):
+            await catalog.get("t", number)
+    outage.is_out = False
+    await other.restore("t", 2)
+    assert names(await catalog.get("t", 1)) == ["a"]
+    outage.is_out = True
+    assert names(await catalog.get("t", 1)) == ["a"]
+    assert names(await catalog.get("t")) == ["b"]
+
+
+async def test_in_an_outage_a_toolset_that_was_lost_is_not_served(store):
+    outage = Outage(store)
+    catalog = Catalog(outage)
+    await Catalog(store).put(toolset("t", "a"))
+    await catalog.get("t")
+    for key in [key async for key in store.scan("toolset/")]:
+        await store.delete(key)
+    with pytest.raises(UnknownToolset):
+        await catalog.get("t")
+    outage.is_out = True
+    with pytest.raises(StoreUnavailable):
+        await catalog.get("t")

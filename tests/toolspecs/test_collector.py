@@ -18,6 +18,7 @@ from toolspecs import (
     Quota,
     QuotaExceeded,
     Retention,
+    StoreFull,
     Tool,
     Toolset,
     UnknownRevision,
@@ -149,6 +150,24 @@ async def test_a_revision_that_a_request_named_is_kept(store, clock, monkeypatch
         await fresh.get("t", 3)
 
 
+async def test_a_revision_that_could_not_be_noted_is_noted_later(store, clock, monkeypatch):
+    """Where the store was full at the first request, the next note was a day later, and the revision dropped."""
+    catalog, write = catalog_of(store, clock), store.set
+    for number in range(1, 9):
+        await catalog.put(toolset("t", number))
+
+    async def full(*arguments):
+        raise StoreFull("a test", "it is full")
+
+    monkeypatch.setattr(store, "set", full)
+    await catalog.get("t", 2)
+    monkeypatch.setattr(store, "set", write)
+    clock.pass_by(minutes=2)
+    await catalog.get("t", 2)
+    await collector_of(store, clock, revisions=3).collect()
+    assert (await catalog_of(store, clock).get("t", 2)).toolset == toolset("t", 2)
+
+
 async def test_many_toolsets_take_no_more_scans_than_one(store, clock, monkeypatch):
     """Redis looks at all keys of all tenants in each scan: 100 toolsets beside 300,000 keys took 45 s."""
     scanned, scan = [], store.scan
@@ -218,10 +237,10 @@ async def test_a_content_that_a_writer_renews_under_the_collector_stays(store, o
     clock.pass_by(hours=2)
     remove = type(other).compare_and_set
 
-    async def write_first(self, key, expected, value):
+    async def write_first(self, key, expected, value, ttl_s=None):
         if self is other and value is None and key.startswith(CONTENTS):
             await catalog.put(toolset("u", "old"))
-        return await remove(self, key, expected, value)
+        return await remove(self, key, expected, value, ttl_s)
 
     monkeypatch.setattr(type(other), "compare_and_set", write_first)
     assert (await collector_of(other, clock, revisions=1).collect()).num_contents == 0
@@ -313,7 +332,19 @@ async def test_a_quota_holds_for_each_owner(store, other, clock):
 
 
 async def usage(store, owner):
-    return Usage(*[int(await store.get(f"toolset/usage/{kind}/{owner}")) for kind in ("bytes", "toolsets")])
+    counters = [await store.get(f"toolset/usage/{kind}/{owner}") for kind in ("bytes", "toolsets")]
+    return Usage(*[int(counter or 0) for counter in counters])
+
+
+async def test_an_owner_who_has_nothing_leaves_no_counters(store, clock):
+    """Those of each key that ever registered something stayed for good."""
+    catalog = catalog_of(store, clock)
+    await catalog.put(toolset("t", 1), owner="first")
+    await catalog.put(toolset("t", 2), owner="second")
+    await collector_of(store, clock, revisions=1).collect()
+    assert {key.rpartition("/")[2] for key in await keys(store, "toolset/usage/")} == {"second"}
+    await catalog.put(toolset("u", 1), owner="first")
+    assert (await usage(store, "first")).num_toolsets == 1
 
 
 async def test_a_toolset_counts_for_the_owner_of_its_last_revision(store, clock):

@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 
 import pytest
+from opened_store import opened
 
 from toolspecs import LockTimeout, NotACounter
 from toolspecs.stores.sqlite import SQLiteStore
@@ -118,6 +119,17 @@ async def test_compare_and_set_writes_only_over_what_was_expected(store, present
         await store.set("k", present)
     assert await store.compare_and_set("k", expected, value) is is_done
     assert await store.get("k") == (value if is_done else present)
+
+
+async def test_a_value_that_was_compared_may_expire(store, other):
+    assert await store.compare_and_set("a", None, b"1", 0.2)
+    assert await store.compare_and_set("b", None, b"1", 60)
+    assert await store.compare_and_set("b", b"1", b"2", 0.2)
+    assert await store.compare_and_set("c", None, b"1", 0.2)
+    assert await store.compare_and_set("c", b"1", b"2")
+    assert await other.get_many(["a", "b", "c"]) == [b"1", b"2", b"2"]
+    await asyncio.sleep(0.4)
+    assert await other.get_many(["a", "b", "c"]) == [None, None, b"2"]
 
 
 async def test_an_expired_value_compares_as_absent(store):
@@ -333,3 +345,21 @@ async def test_a_value_that_another_program_wrote_with_another_type_is_empty(tmp
     assert await store.get("a") == b""
     assert await store.get_many(["a", "b"]) == [b"", None]
     await store.close()
+
+
+async def test_a_value_of_redis_with_another_type_is_empty_too(redis_url):
+    """Such a head was taken for an outage of the store, and kept its toolset from being read and written."""
+    import redis
+
+    async with opened(redis_url) as store:
+        with redis.Redis.from_url(redis_url) as client:
+            client.flushdb()
+            client.rpush("callgate:a", "1", "2")
+        assert await store.get("a") == b""
+        with pytest.raises(NotACounter):
+            await store.increment("a")
+        with pytest.raises(NotACounter):
+            await store.increment("a", ttl_s=60)
+        assert not await store.compare_and_set("a", None, b"1")
+        assert await store.compare_and_set("a", b"", b"1")
+        assert await store.get("a") == b"1"

@@ -78,11 +78,12 @@ class UsageCounters:
         await self._set(f"{USAGE}toolsets/{owner}", usage.num_toolsets)
 
     async def _set(self, key: str, number: int) -> None:
-        """Set a counter in such a way that what a writer adds meanwhile is not lost."""
+        """Set a counter in such a way that what a writer adds meanwhile is not lost; 0 removes it."""
         with suppress(NotACounter):
             counted = await self._store.increment(key, 0)
             if abs(counted) <= _MAX_COUNTED:
-                await self._store.increment(key, number - counted)
+                if not await self._store.increment(key, number - counted):
+                    await self._store.compare_and_set(key, b"0", None)
                 return
         await self._store.set(key, str(number).encode())
 

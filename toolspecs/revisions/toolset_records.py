@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, islice
 
 from toolspecs.errors import (
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 _MAX_MARKED = 10_000
 _MARK_AGAIN_S = 24 * 3600
 """How often a catalog notes that requests name a revision."""
+_MARK_RETRIED_S = 60
+"""How soon a note that the store refused is written again."""
 
 _NAMES_FOR_S = 5.0
 """How long the names of all toolsets are cached, unless one is known to have been added."""
@@ -103,8 +105,8 @@ class ToolsetRecords:
         except StoreUnavailable as error:
             record = self._stale_cache.get(reference, error)
         else:
-            self._stale_cache.put(reference, record)
             if number is not None:
+                self._stale_cache.put(reference, record)
                 await self._mark_used(reference)
         return record
 
@@ -184,9 +186,11 @@ class ToolsetRecords:
                 await self._logs.mark_used(reference.name, reference.number or 1)
             except StoreError as error:
                 _log.warning("that requests name %s could not be noted: %s", key, error)
+                self._marked.put(key, now - timedelta(seconds=_MARK_AGAIN_S - _MARK_RETRIED_S), 1)
 
     async def _existing_head(self, name: str) -> Record:
         head = await self._head(name)
+        self._stale_cache.note_head(name, head)
         if head is None or head.is_deleted:
             raise await self._unknown(name, head)
         return head
@@ -263,6 +267,14 @@ class StaleCache:
         self.end_outage()
         self._records.put(str(reference), record, _STALE_RECORD_BYTES)
 
+    def note_head(self, name: str, head: Record | None) -> None:
+        """Keep the last record of a toolset, a deletion too; None forgets the former one."""
+        reference = ToolsetReference(name, None)
+        if head is None:
+            self._records.drop(str(reference))
+        else:
+            self.put(reference, head)
+
     def end_outage(self) -> None:
         """The store has answered, also if it knows no such toolset: one that comes back may be empty."""
         if self._is_out:
@@ -270,9 +282,9 @@ class StaleCache:
             _log.warning("the store answers again: toolsets are read from it")
 
     def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
-        """The last known record; raises `error` if none is known, or if it is a deletion."""
-        record = self._records.get(str(reference))
-        if record is None or record.is_deleted:
+        """The last known record; raises `error` if none is known, or if the toolset was deleted."""
+        record, head = self._records.get(str(reference)), self._records.get(reference.name)
+        if record is None or (head is not None and head.is_deleted):
             raise error
         if not self._is_out:
             self._is_out = True

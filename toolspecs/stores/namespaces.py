@@ -41,9 +41,11 @@ class NamespacedStore:
         async for key in self._store.scan(self._prefix + prefix):
             yield key.removeprefix(self._prefix)
 
-    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+    async def compare_and_set(
+        self, key: str, expected: bytes | None, value: bytes | None, ttl_s: float | None = None
+    ) -> bool:
         """See `Store.compare_and_set`."""
-        return await self._store.compare_and_set(self._prefix + key, expected, value)
+        return await self._store.compare_and_set(self._prefix + key, expected, value, ttl_s)
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
@@ -71,3 +73,17 @@ class NamespacedStore:
 
     def _inside(self, keys: Sequence[str]) -> list[str]:
         return [self._prefix + key for key in keys]
+
+
+class ListedStore(NamespacedStore):
+    """A part of a store whose `keys` were listed before: `scan` yields those, and asks the store for none."""
+
+    def __init__(self, store: Store, prefix: str, keys: Sequence[str]) -> None:
+        super().__init__(store, prefix)
+        self._keys = keys
+
+    async def scan(self, prefix: str) -> AsyncIterator[str]:
+        """See `Store.scan`."""
+        for key in self._keys:
+            if key.startswith(prefix):
+                yield key

@@ -7,13 +7,16 @@ policies `volatile-*` evict only grammars.
 If the server is not there, commands fail at once. If the server hangs, the first command fails after
 `SOCKET_TIMEOUT_S`; every later one fails at once until the server has answered a ping of this store. The log
 has one line where an outage begins and one where it ends.
+
+After a failover, open connections may lead to the former server, which hangs or is a read-only replica now.
+So where a command meets such a server, all idle connections are closed, and the next ones find the new one.
 """
 
 import asyncio
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -23,7 +26,7 @@ from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as NoAnswer
 
 from toolspecs.errors import InvalidStoreURL, NotACounter, StoreFull, StoreUnavailable
@@ -38,15 +41,19 @@ NUM_CONNECTIONS = 64
 SCAN_COUNT = 1000
 _PREFIX = "callgate:"
 
-# ARGV cannot tell None from an empty string, so flags say which values are given.
+# ARGV cannot tell None from an empty string, so flags say which values are given. A value of another type is
+# empty, as `RedisStore.get` says.
 COMPARE_AND_SET = """
-local current = redis.call('GET', KEYS[1])
+local current = redis.pcall('GET', KEYS[1])
+if type(current) == 'table' then current = '' end
 if ARGV[1] == '1' then
     if current ~= ARGV[2] then return 0 end
 elseif current then
     return 0
 end
-if ARGV[3] == '1' then redis.call('SET', KEYS[1], ARGV[4]) else redis.call('DEL', KEYS[1]) end
+if ARGV[3] ~= '1' then redis.call('DEL', KEYS[1])
+elseif ARGV[5] ~= '' then redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
+else redis.call('SET', KEYS[1], ARGV[4]) end
 return 1
 """
 
@@ -75,6 +82,7 @@ for _, key in ipairs(KEYS) do
 end
 """
 
+_WRONG_TYPE = "WRONGTYPE"
 _FULL = (
     "its memory is full, so it refuses writes: raise maxmemory, set maxmemory-policy to volatile-lru, or run"
     " `callgate store gc`"
@@ -122,8 +130,13 @@ class RedisStore:
         return f"RedisStore({self._name!r})"
 
     async def get(self, key: str) -> bytes | None:
-        """See `Store.get`."""
-        return cast("bytes | None", await self._call(self._client.get, _PREFIX + key))
+        """See `Store.get`. A value that another program wrote with another type is empty."""
+        try:
+            return cast("bytes | None", await self._call(self._client.get, _PREFIX + key))
+        except StoreUnavailable as error:
+            if _WRONG_TYPE in error.reason:
+                return b""
+            raise
 
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Store.get_many`."""
@@ -156,10 +169,13 @@ class RedisStore:
             if cursor == 0:
                 return
 
-    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+    async def compare_and_set(
+        self, key: str, expected: bytes | None, value: bytes | None, ttl_s: float | None = None
+    ) -> bool:
         """See `Store.compare_and_set`."""
         flags = [int(expected is not None), expected or b"", int(value is not None), value or b""]
-        return bool(await self._run(self._compare_and_set, key, *flags))
+        px = "" if ttl_s is None else _milliseconds(ttl_s)
+        return bool(await self._run(self._compare_and_set, key, *flags, px))
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
@@ -168,7 +184,7 @@ class RedisStore:
                 return int(await self._run(self._increment, key, by, _milliseconds(ttl_s)))
             return int(await self._call(self._client.incrby, _PREFIX + key, by))
         except StoreUnavailable as error:
-            if "not an integer" in error.reason or "overflow" in error.reason:
+            if any(text in error.reason for text in (_WRONG_TYPE, "not an integer", "overflow")):
                 raise NotACounter(key) from error
             raise
 
@@ -198,19 +214,14 @@ class RedisStore:
         await self._call(self._client.ping)
         if not self._is_checked:
             self._is_checked = True
-            await self._warn_of_eviction()
+            await self._warn_of_unfit()
 
-    async def _warn_of_eviction(self) -> None:
-        """Log a warning if the server removes registrations to make room: only grammars may go."""
+    async def _warn_of_unfit(self) -> None:
+        """Log a warning for each way in which the server does not fit: it answers a ping all the same."""
         with suppress(StoreUnavailable):
-            policy = str((await self._call(self._client.info, "memory")).get("maxmemory_policy", ""))
-            if policy.startswith("allkeys"):
-                _log.warning(
-                    "store %s has maxmemory-policy %s, which removes registered toolsets when memory is"
-                    " short; set it to volatile-lru, which removes compiled grammars only",
-                    self._name,
-                    policy,
-                )
+            state = await self._call(self._client.info)
+            for reason in _unfit_reasons(state):
+                _log.warning("store %s %s", self._name, reason)
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -231,6 +242,8 @@ class RedisStore:
         except (RedisError, OSError) as error:
             if isinstance(error, (ConnectionLost, NoAnswer, OSError)):
                 self._outage.begin(self._reason(error))
+            if isinstance(error, ReadOnlyError):
+                await self._close_idle()
             if isinstance(error, NoAnswer) and self._waiting_for_answer is None:
                 self._waiting_for_answer = asyncio.create_task(self._await_answer())
             if isinstance(error, OutOfMemoryError):
@@ -238,6 +251,11 @@ class RedisStore:
             raise StoreUnavailable(self._name, self._reason(error)) from error
         self._outage.end()
         return answer
+
+    async def _close_idle(self) -> None:
+        """Close the connections that no command uses, since they may lead to a former server."""
+        with suppress(RedisError, OSError):
+            await self._client.connection_pool.disconnect(inuse_connections=False)
 
     def _reason(self, error: Exception) -> str:
         """What the driver says, and what it does not: that the URL may have the wrong scheme."""
@@ -255,6 +273,7 @@ class RedisStore:
     async def _await_answer(self) -> None:
         """Ping until the server answers, or the connection fails."""
         try:
+            await self._close_idle()
             while True:
                 with suppress(NoAnswer):
                     await self._client.ping()
@@ -309,6 +328,20 @@ def _reason(error: Exception) -> str:
         )  # below 0: the host has no address
         return f"it cannot be reached ({known})"
     return text.removesuffix(".") or type(error).__name__
+
+
+def _unfit_reasons(state: Mapping[str, Any]) -> Iterator[str]:
+    """Why a server cannot hold registrations, by what it says of itself."""
+    policy = str(state.get("maxmemory_policy", ""))
+    if policy.startswith("allkeys"):  # only grammars may go
+        yield (
+            f"has maxmemory-policy {policy}, which removes registered toolsets when memory is short; set it"
+            " to volatile-lru, which removes compiled grammars only"
+        )
+    if state.get("role") == "slave":
+        yield "is a replica, which refuses writes: name its master instead"
+    if state.get("cluster_enabled"):
+        yield "is part of a Redis Cluster, where keys are on several servers: use a server that has all keys"
 
 
 def _milliseconds(seconds: float) -> int:

@@ -46,7 +46,7 @@ ON CONFLICT (key) DO UPDATE SET value = :value, expires_at = :expires_at
 """
 INSERT = f"{SET} WHERE NOT {_FRESH}"
 REPLACE = f"""
-UPDATE stored SET value = :value, expires_at = NULL
+UPDATE stored SET value = :value, expires_at = :expires_at
 WHERE key = :key AND value = :expected AND {_FRESH}
 """
 DELETE = f"DELETE FROM stored WHERE key = :key AND {_FRESH}"
@@ -142,15 +142,19 @@ class SQLiteStore:
             is_whole = len(rows) < SCAN_COUNT
             after = b"" if is_whole else rows[-1][0]
 
-    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+    async def compare_and_set(
+        self, key: str, expected: bytes | None, value: bytes | None, ttl_s: float | None = None
+    ) -> bool:
         """See `Store.compare_and_set`."""
         if expected is None and value is None:
             return await self.get(key) is None
         if expected is None:
-            return await self._changed_row(INSERT, key=key, value=value, expires_at=None)
+            return await self._changed_row(INSERT, key=key, value=value, expires_at=self._after(ttl_s))
         if value is None:
             return await self._changed_row(REMOVE, key=key, expected=expected)
-        return await self._changed_row(REPLACE, key=key, expected=expected, value=value)
+        return await self._changed_row(
+            REPLACE, key=key, expected=expected, value=value, expires_at=self._after(ttl_s)
+        )
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
