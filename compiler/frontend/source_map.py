@@ -43,6 +43,8 @@ _OF_PARTS = {
     "prefixItems",
 }
 """Keywords that say which keys or items a value has, or in which order."""
+_OF_OTHER_KEYS = ("additionalProperties", "unevaluatedProperties")
+"""Keywords of keys that match neither `properties` nor `patternProperties`."""
 _MAX_VISITS = 2_000
 
 _LocatedSchema = tuple[str, Mapping[str, Any]]
@@ -167,12 +169,22 @@ class SourceMap:
 
     def is_map(self, location: SchemaLocation) -> bool:
         """Whether no key is declared at a location, or a keyword explicitly admits undeclared ones."""
-        explicit = any(
+        explicit = self._admits_by(location, ("patternProperties", *_OF_OTHER_KEYS))
+        return explicit or not (self.declared(location) or self._takes_no_arguments(location))
+
+    def names_keys_by(self, location: SchemaLocation, patterns: Collection[str]) -> bool:
+        """Whether these are all patterns of keys at a location, and no keyword admits other keys."""
+        written = {p for _, schema in self.schemas(location) for p in schema.get("patternProperties") or ()}
+        are_all = all(p in patterns or unfolded(p) in patterns for p in written)
+        return are_all and bool(written) and not self._admits_by(location, _OF_OTHER_KEYS)
+
+    def _admits_by(self, location: SchemaLocation, keywords: Sequence[str]) -> bool:
+        """Whether a schema of a location has one of these keywords, and it is not false."""
+        return any(
             schema.get(keyword, False) is not False
             for _, schema in self.schemas(location)
-            for keyword in ("additionalProperties", "unevaluatedProperties", "patternProperties")
+            for keyword in keywords
         )
-        return explicit or not (self.declared(location) or self._takes_no_arguments(location))
 
     def _takes_no_arguments(self, location: SchemaLocation) -> bool:
         """Whether the location is the whole instance and its `properties` are empty.

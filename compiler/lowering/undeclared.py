@@ -70,7 +70,8 @@ class UndeclaredLowering:
     def lower(self) -> UndeclaredMember | None:
         """The member's texts; None if there is none.
 
-        A class of keys that cannot be lowered is left out if another one can be.
+        A class of keys that cannot be lowered is left out if another one can be. In closed objects, keys that
+        match no pattern are left out beside those that do, unless the schema explicitly admits them.
 
         Raises:
             UnsupportedSchema: the patterns overlap in too many ways, or no class of keys can be lowered.
@@ -79,6 +80,9 @@ class UndeclaredLowering:
         refusals: list[UnsupportedSchema] = []
         num_keys = 0.0
         for matched in self._classes():
+            if not matched and texts and num_keys >= self.constraint.min_properties:
+                self._note_narrowed("undeclared keys that match no pattern never")
+                continue
             key_schema = self._key_schema(matched)
             try:
                 key = self._key(key_schema)
@@ -98,10 +102,11 @@ class UndeclaredLowering:
         return self._member(texts, num_keys) if texts else None
 
     def _classes(self) -> list[tuple[str, ...]]:
-        """The sets of patterns that one key may match."""
+        """The sets of patterns that one key may match; the empty one is last if it may be left out."""
         patterns = tuple(self.constraint.pattern_properties)
         try:
-            return overlaps(patterns, MAX_CLASSES)
+            none, *others = overlaps(patterns, MAX_CLASSES)
+            return [*others, none] if self._is_named_by(patterns) else [none, *others]
         except TooManyOverlaps as error:
             raise self.lowering.reporter.refusal(
                 self.context.location,
@@ -109,6 +114,14 @@ class UndeclaredLowering:
                 f"one key can match its {len(patterns)} patterns in more than {MAX_CLASSES} combinations",
                 "Use fewer patterns, or patterns that exclude one another.",
             ) from error
+
+    def _is_named_by(self, patterns: tuple[str, ...]) -> bool:
+        """Whether undeclared keys must match one of the patterns if they can."""
+        lowering, location = self.lowering, self.context.location
+        has_failing = self.failing is not None or bool(self.constraint.failing_members)
+        return (
+            lowering.is_closed and not has_failing and lowering.source_map.names_keys_by(location, patterns)
+        )
 
     def _key_schema(self, matched: tuple[str, ...]) -> CanonicalSchema:
         """The keys that match exactly the patterns `matched`."""
@@ -166,5 +179,7 @@ class UndeclaredLowering:
 
     def _note_left_out(self, refusals: list[UnsupportedSchema]) -> None:
         for refusal in refusals:
-            note = f"some undeclared keys never: {refusal.reason}"
-            self.lowering.reporter.note_first(self.context.location, _NAMING, Verdict.NARROWED, note)
+            self._note_narrowed(f"some undeclared keys never: {refusal.reason}")
+
+    def _note_narrowed(self, note: str) -> None:
+        self.lowering.reporter.note_first(self.context.location, _NAMING, Verdict.NARROWED, note)

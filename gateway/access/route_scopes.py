@@ -43,6 +43,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
     "list_engines": ADMIN,
     "chat_completions": USING,
     "create_response": USING,
+    "count_response_tokens": USING,
     "get_response": USING,
     "delete_response": USING,
     "list_input_items": USING,

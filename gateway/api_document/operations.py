@@ -153,6 +153,7 @@ OPERATIONS: Mapping[str, Operation] = {
         models.ChatCompletion, "ChatRequest", events=(models.ChatChunk, registry.OpenAIErrorBody)
     ),
     "create_response": _model(responses.Response, "ResponseRequest", events=(responses.ResponseEvent,)),
+    "count_response_tokens": _prompt(responses.ResponseInputTokens, "ResponseRequest"),
     "get_response": Operation(
         "Models", {200: responses.Response}, (gateway.UnknownResponse, toolspecs.StoreError)
     ),

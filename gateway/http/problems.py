@@ -52,7 +52,6 @@ _ROUTE_HINTS: Mapping[str, str] = {
 
 _OTHER_ROUTES: Mapping[str, str] = {
     "/responses/compact": "; conversations are not compacted here: truncation 'auto' drops the oldest turns",
-    "/responses/input_tokens": "; POST /tokenize counts the tokens of a conversation",
 }
 """The same for paths of other APIs that look like the path of something stored."""
 

@@ -125,6 +125,16 @@ async def create_response(context: WiredContext) -> Response[Any]:
     return await _answer(context, wire_request, writer_of)
 
 
+@post("/v1/responses/input_tokens", status_code=200)
+async def count_response_tokens(context: WiredContext) -> Response[Any]:
+    """How many tokens the prompt of a response has, with the conversation that it continues."""
+    expander = _Continuation(context.services.responses, context.principal.owner)
+    wire_request = await read_wire_request(context, read_responses_request, expander=expander)
+    ids = await _prompt_ids(context, wire_request)
+    counted = {"object": "response.input_tokens", "input_tokens": len(ids)}
+    return Response(counted, headers=ignored_header(wire_request.ignored))
+
+
 @get("/v1/responses/{response_id:str}", media_type=MediaType.JSON)
 async def get_response(
     response_id: FromPath[str], context: WiredContext, *, stream: FromQuery[bool] = False
@@ -258,6 +268,7 @@ async def detokenize(context: WiredContext) -> dict[str, Any]:
 GENERATION_ROUTES = (
     chat_completions,
     create_response,
+    count_response_tokens,
     get_response,
     delete_response,
     list_input_items,

@@ -79,6 +79,9 @@ def _model(card: ModelCard, name: str | None = None) -> dict[str, Any]:
         "type": "model",
         "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
+        "lifecycle": "active",
+        "max_input_tokens": card.context_length,
+        "max_tokens": card.context_length,
         "context_length": card.context_length,
         "callgate": {
             "syntax": card.syntax,

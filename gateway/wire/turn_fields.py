@@ -89,7 +89,7 @@ class TurnFields(RequestedFormatFields, forbid_unknown_fields=True, kw_only=True
     stream: bool | None = None
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     # As in vLLM, 0 and -1 stand for all tokens.
     top_k: Annotated[int, Meta(ge=-1)] | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.request import GenerationRequest, Sampling
 
+_LEAST_TOP_P = 1e-6
 _IMAGE_END = 200
 """Characters at the end of an image's URL that tell it from others; the whole URL may have megabytes."""
 
@@ -35,6 +36,11 @@ class CompletionRequest:
     cache_salt: str | None = None
     images: tuple[str, ...] = field(default=(), repr=False)
     repeats_prompt: bool = False
+
+    @property
+    def top_p(self) -> float:
+        """That of the sampling, and never 0, which engines refuse; both keep only the most probable token."""
+        return max(self.sampling.top_p, _LEAST_TOP_P)
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def llama_body(request: CompletionRequest) -> dict[str, Any]:
         # All of these are given, since an engine has defaults of its own for what is left out.
         "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "top_p": request.top_p,
         "top_k": sampling.top_k or 0,
         "min_p": sampling.min_p,
         "presence_penalty": sampling.presence_penalty,

@@ -171,7 +171,7 @@ def sglang_body(request: CompletionRequest) -> dict[str, Any]:
         "max_new_tokens": request.max_tokens,
         "min_new_tokens": request.min_tokens,
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "top_p": request.top_p,
         "top_k": sampling.top_k or -1,
         "min_p": sampling.min_p,
         "presence_penalty": sampling.presence_penalty,

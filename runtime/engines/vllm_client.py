@@ -228,7 +228,7 @@ def _parameters(request: CompletionRequest) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         "max_tokens": request.max_tokens,
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "top_p": request.top_p,
         "top_k": sampling.top_k or 0,
         "min_p": sampling.min_p,
         "presence_penalty": sampling.presence_penalty,

@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
-KEYS = "6a985934a10fe4a4728d14fdf45c21b526f9f30d26c320acc021ca771e58f450"
+KEYS = "28733296aa10af88b8154e0dfda5083cd5c49f2c14330144b1be71080e9ce819"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -59,7 +59,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 35
+    assert LOWERING_VERSION == 36
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 

@@ -160,6 +160,16 @@ CLOSED = [
         ['{"a":{"x":"s"}}'], ['{"a":{"y":1}}'], id="nested"),
     pytest.param({"type": "array", "items": {"anyOf": [{"type": "object", "properties": {"x": STRING}}, STRING]}},
         ['[{"x":"s"},"s"]'], ['[{"y":1}]'], id="in a union"),
+    pytest.param({"type": "object", "patternProperties": {"^[a-z]{2}$": INTEGER}},
+        ["{}", '{"ab":1,"cd":2}'], ['{"abc":1}', '{"ab":1,"c":"s"}'], id="keys of a pattern"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER}, "patternProperties": {"^x-": STRING}},
+        ['{"a":1,"x-b":"s"}'], ['{"a":1,"b":"s"}'], id="declared, and keys of a pattern"),
+    pytest.param({"type": "object", "patternProperties": {"^x-": STRING}, "additionalProperties": INTEGER},
+        ['{"x-a":"s","b":1}'], ['{"b":"s"}'], id="keys of a pattern, and others in so many words"),
+    pytest.param({"type": "object", "patternProperties": {"^x-": False}}, ['{"a":1}'], ['{"x-a":1}'], id="no keys of a pattern"),
+    pytest.param({"type": "object", "patternProperties": {"^x-": {}}}, ['{"x-a":1}'], [], id="a pattern that admits any value"),
+    pytest.param({"type": "object", "patternProperties": {"^(a|b)[cd]$": INTEGER}, "minProperties": 5},
+        ['{"ac":1,"bc":1,"ad":1,"bd":1,"e":1}'], ['{"ac":1}'], id="a pattern of too few keys"),
 ]  # fmt: skip
 
 

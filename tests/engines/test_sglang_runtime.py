@@ -9,7 +9,9 @@ from whole_outputs import calls_of
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.grammar_loader import GrammarUnavailable
+from runtime.engines.llama_client import llama_body
 from runtime.engines.sglang_client import SglangClient, sglang_body
+from runtime.engines.vllm_client import completion_body, generate_body
 from runtime.errors import EngineBroke, EngineRefused
 from runtime.events import FinishReason
 from runtime.request import Sampling
@@ -168,6 +170,22 @@ async def test_the_body_is_what_sglang_expects():
         "ebnf": "a mark",
     }
     assert (body["cache_salt"], body["return_logprob"], body["top_logprobs_num"]) == ("s", True, 0)
+
+
+@pytest.mark.parametrize(
+    ("body_of", "parameters"),
+    [
+        (sglang_body, lambda body: body["sampling_params"]),
+        (completion_body, dict),
+        (generate_body, lambda body: body["sampling_params"]),
+        (llama_body, dict),
+    ],
+)
+def test_no_engine_gets_a_top_p_of_0_which_vllm_and_sglang_refuse(body_of, parameters):
+    request = CompletionRequest(
+        model_id="m", prompt_ids=[1], max_tokens=9, sampling=Sampling(top_p=0.0), cache_salt="s"
+    )
+    assert 0 < parameters(body_of(request))["top_p"] < 0.001
 
 
 async def test_an_error_in_place_of_a_stream_names_the_engine():

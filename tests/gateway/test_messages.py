@@ -377,7 +377,9 @@ def test_anthropics_client_makes_two_calls_streamed_or_not(app, runtime):
         runtime.script = text("It is cold.")
         assert client.messages.create(**asked, messages=messages).content[0].text == "It is cold."
         assert client.messages.count_tokens(model="tiny", messages=messages).input_tokens == 11
-        assert [model.id for model in client.models.list()] == ["tiny"]
+        [model] = client.models.list()
+        assert (model.id, model.max_input_tokens, model.max_tokens) == ("tiny", 512, 512)
+        assert model.to_dict()["lifecycle"] == "active"  # newer clients declare it
         with pytest.raises(anthropic.NotFoundError, match="no model 'other'"):
             client.messages.create(**asked | {"model": "other"}, messages=messages)
 

@@ -43,6 +43,7 @@ def test_every_field_the_official_client_knows_has_a_decision():
 HONOURED = [
     ({"temperature": 0}, "sampling", {"temperature": 0.0}),
     ({"top_p": 0.5}, "sampling", {"top_p": 0.5}),
+    ({"top_p": 0}, "sampling", {"top_p": 0.0}),
     ({"top_k": 5}, "sampling", {"top_k": 5}),
     ({"top_k": 0}, "sampling", {"top_k": None}),
     ({"top_k": -1}, "sampling", {"top_k": None}),
@@ -197,7 +198,7 @@ REFUSALS = [
     ({"messages": "Hi"}, "messages"),
     ({"temperature": 3}, "temperature"),
     ({"temperature": "hot"}, "temperature"),
-    ({"top_p": 0}, "top_p"),
+    ({"top_p": -0.1}, "top_p"),
     ({"presence_penalty": 3}, "presence_penalty"),
     ({"n": 0}, "n"),
     ({"n": True}, "n"),

@@ -7,7 +7,7 @@ import math
 import msgspec
 import openai
 import pytest
-from fake_runtime import call, text
+from fake_runtime import STATS, call, text
 from reading_turns import TURN
 from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import client_of, served
@@ -62,6 +62,19 @@ async def test_a_conversation_goes_on_by_the_id_of_its_last_response(client, run
         "assistant",
         "user",
     ]
+
+
+async def test_the_tokens_of_a_conversation_are_counted(client, runtime):
+    first = await ask(client, input="I live in Oslo.")
+    asked = {"model": "tiny", "input": "And you?", "previous_response_id": first["id"], "tools": [TOOL]}
+    counted = await client.post(f"{URL}/input_tokens", json=asked)
+    assert counted.status_code == 200, counted.text
+    assert counted.json() == {"object": "response.input_tokens", "input_tokens": STATS.num_prompt_tokens}
+    counting = runtime.requests[-1]
+    assert [message.content for message in counting.messages] == ["I live in Oslo.", "Hello.", "And you?"]
+    assert [tool.name for tool in counting.tools] == ["get_weather"]
+    wrong = await client.post(f"{URL}/input_tokens", json=asked | {"previous_response_id": "resp_1"})
+    assert wrong.json()["error"]["code"] == "previous_response_not_found"
 
 
 async def test_items_are_found_by_their_ids(client, runtime):
@@ -416,6 +429,10 @@ def test_openais_client_continues_and_deletes_stored_responses(app):
         first = client.responses.create(model="tiny", input="Hi")
         second = client.responses.create(model="tiny", input="And?", previous_response_id=first.id)
         assert client.responses.retrieve(second.id).output_text == "Hello."
+        counted = client.responses.input_tokens.count(
+            model="tiny", input="So?", previous_response_id=second.id
+        )
+        assert counted.input_tokens == STATS.num_prompt_tokens
         items = client.responses.input_items.list(second.id, order="asc", limit=1)
         assert len(list(items)) == 3  # over all pages
         client.responses.delete(first.id)

@@ -26,6 +26,20 @@ def check(schema, limits=LIMITS):
 
 
 @pytest.mark.parametrize(
+    ("pattern", "suggested"),
+    [
+        ("(?P<year>[0-9]{4})", "(?<name>…)"),
+        ("(?i)^yes$", "classes such as [aA]"),
+        (r"\Ayes\Z", "^ for the start and $ for the end"),
+        ("a{,2}", "counts such as {0,2}"),
+    ],
+)
+def test_a_pattern_of_python_is_told_what_to_write(pattern, suggested):
+    [flaw] = check_schema({"pattern": pattern}, LIMITS)
+    assert suggested in flaw.suggestion
+
+
+@pytest.mark.parametrize(
     ("schema", "expected"),
     [
         ({}, []),

@@ -9,6 +9,7 @@ URI, the one under which it is registered, so that a reference has one meaning: 
 repeat that URI, and no schema inside the document may have another `$id`.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -46,6 +47,15 @@ FOREIGN_TYPES = {
     "none": "null",
 }
 """The types of JSON Schema, by the names that other languages and formats have for them."""
+_PYTHON_PATTERNS = (
+    (re.compile(r"\(\?P<"), "write (?<name>…) for a named group"),
+    (
+        re.compile(r"\(\?[a-zA-Z]+\)"),
+        "not every engine has flags in a pattern: write classes such as [aA]",
+    ),
+    (re.compile(r"\\[AZz]"), "write ^ for the start and $ for the end"),
+)
+"""What Python's patterns, and so Pydantic's, have and ECMA-262 does not, with what to write instead."""
 
 
 def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
@@ -133,11 +143,23 @@ def _suggestion(keyword: str, value: Any) -> str:
     if keyword == "items" and isinstance(value, list):
         return "write 'prefixItems', or set $schema to draft-07"
     if keyword in {"pattern", "patternProperties"} and isinstance(value, str):
-        return (
-            "write it as ECMA-262 does with the flag u: without needless escapes of letters,"
-            " and with `{` only in counts such as {0,2}"
-        )
+        return _pattern_suggestion(value)
     return ""
+
+
+def _pattern_suggestion(pattern: str) -> str:
+    """What to write instead of a pattern that cannot be read.
+
+    >>> _pattern_suggestion("(?P<year>[0-9]{4})")
+    'write (?<name>…) for a named group'
+    """
+    for foreign, suggestion in _PYTHON_PATTERNS:
+        if foreign.search(pattern):
+            return suggestion
+    return (
+        "write it as ECMA-262 does with the flag u: without needless escapes of letters,"
+        " and with `{` only in counts such as {0,2}"
+    )
 
 
 def keyword_at(path: Path) -> str:

@@ -259,6 +259,9 @@ class Model(Struct):
     type: Literal["model"]
     display_name: str
     created_at: str
+    lifecycle: Literal["active"]
+    max_input_tokens: int
+    max_tokens: int
     context_length: int
     callgate: ModelDetails
 

@@ -281,6 +281,13 @@ ResponseEvent = (
 )
 
 
+class ResponseInputTokens(Struct):
+    """How many tokens the prompt of a response has."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+
+
 class DeletedResponse(Struct):
     """A response was removed."""
 
