@@ -19,6 +19,9 @@ HttpRequest = Request[Any, Any, Any]
 REQUEST_ID = "callgate.request_id"
 """Where a request's scope holds its id."""
 
+ERROR_TYPE = "callgate.error_type"
+"""Where a request's scope holds the type of the error that it is answered with, if there is one."""
+
 _USABLE_ID = re.compile(rb"[!-~]{1,128}")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from litestar import Controller, get
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, grammar_of
 from compiler.cache_entry import CacheEntry
@@ -35,6 +35,10 @@ _UNKNOWN = {
     "forced_tokens": None,
     "rescued_tokens": None,
     "mass_removed": None,
+    "cached_tokens": None,
+    "computed_tokens": None,
+    "strategy": None,
+    "answers": None,
     "finish_reasons": (),
     "closed_by": None,
 }
@@ -54,14 +58,17 @@ class OperationsController(Controller):
         *,
         before: Annotated[int | None, QueryParameter(ge=1)] = None,
         limit: PageSize = 100,
+        failed: FromQuery[bool] = False,
     ) -> JSON:
         """The most recent finished requests to models, the newest first, with the times of their steps.
+
+        With `failed`, only those that were refused, failed, or were left by their client.
 
         A key sees its own requests; a key with the scope `admin` sees all. They are those of this process,
         without content.
         """
         owner = _visible_owner(context)
-        page = context.services.recent_requests.page(owner, before=before, limit=limit)
+        page = context.services.recent_requests.page(owner, before=before, limit=limit, has_failed=failed)
         return {
             "requests": [request_json(recent, owner) for recent in page.items],
             "next": int(page.next_key) if page.next_key else None,

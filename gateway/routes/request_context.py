@@ -30,7 +30,7 @@ LARGE_ANSWER = 20_000
 
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
-QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "source", "tool")
+QUERY = ("after", "before", "failed", "limit", "revision", "search", "shape", "since", "source", "tool")
 """All query parameters; a route takes those that are parameters of its function and not of its path."""
 
 

@@ -31,7 +31,7 @@ from gateway.telemetry.metrics import (
 )
 from gateway.telemetry.recent_requests import TurnTotals
 from runtime import events
-from runtime.events import Finished, GenerationStats
+from runtime.events import Finished, GenerationStats, SelectionStats
 from runtime.request import RequestTimes
 
 PROVIDER = "callgate"
@@ -86,6 +86,24 @@ class EndedTurn:
         return events.mass_removed(self.stats)
 
     @property
+    def selections(self) -> list[SelectionStats]:
+        """How choices were selected from several answers."""
+        return [stats.selection for stats in self.stats if stats.selection is not None]
+
+    @property
+    def num_computed_tokens(self) -> int | None:
+        """Tokens that the model computed for all choices, with those of answers that were not selected.
+
+        Those of the prompt count where they were not cached. None if the engine does not tell.
+        """
+        computed = [
+            stats.selection.num_computed_tokens if stats.selection else stats.num_computed_tokens
+            for stats in self.stats
+        ]
+        known = [count for count in computed if count]
+        return sum(known) if len(known) == len(computed) else None
+
+    @property
     def finish_reasons(self) -> list[str]:
         """Why each choice ended."""
         return [finished.reason.value for finished in self.finished]
@@ -124,7 +142,15 @@ class EndedTurn:
         if not self.finished:
             return {}
         removed = self.mass_removed
-        return {"mass_removed": None if removed is None else round(removed, 4)}
+        return {
+            "mass_removed": None if removed is None else round(removed, 4),
+            "cached_tokens": max(stats.num_cached_tokens for stats in self.stats),
+            "computed_tokens": self.num_computed_tokens,
+            "strategy": next((each.strategy for each in self.selections), None),
+            "answers": sum(each.num_draws for each in self.selections)
+            if self.selections
+            else len(self.stats),
+        }
 
     def add_to(self, totals: TurnTotals) -> None:
         """Add the turn to the totals."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from itertools import chain, islice
 from typing import Any
 
@@ -19,7 +20,7 @@ from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.http.headers import REQUEST_ID, noting_status
+from gateway.http.headers import ERROR_TYPE, REQUEST_ID, noting_status
 from gateway.telemetry.access_log import route_of
 from toolspecs.lru_cache import LruCache
 from toolspecs.toolset import Page
@@ -47,6 +48,12 @@ class RecentRequest:
     def number_for(self, owner: str | None) -> int:
         """The number among the requests of an owner (None: among all)."""
         return self.number if owner is None else self.own_number
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was refused, failed, or was left by its client."""
+        status = self.values.get("status")
+        return self.values.get("error") is not None or status is None or status >= HTTPStatus.BAD_REQUEST
 
 
 class RequestRing:
@@ -81,11 +88,17 @@ class RequestRing:
         if self._num_kept > self._capacity:
             self._drop_one()
 
-    def page(self, owner: str | None, *, before: int | None = None, limit: int = 100) -> Page[RecentRequest]:
-        """The requests of an owner (None: of all) with numbers below `before`, the newest first."""
+    def page(
+        self, owner: str | None, *, before: int | None = None, limit: int = 100, has_failed: bool = False
+    ) -> Page[RecentRequest]:
+        """The requests of an owner (None: of all) with numbers below `before`, the newest first.
+
+        With `has_failed`, only those that failed.
+        """
         newest_first = self._newest_first(owner)
         older = (request for request in newest_first if before is None or request.number_for(owner) < before)
-        items = tuple(islice(older, limit + 1))
+        asked_for = (request for request in older if request.has_failed or not has_failed)
+        items = tuple(islice(asked_for, limit + 1))
         has_more = len(items) > limit
         return Page(items[:limit], str(items[limit - 1].number_for(owner)) if has_more else None)
 
@@ -163,6 +176,7 @@ class RecentRequestsMiddleware(ASGIMiddleware):
             # Where a grammar was found, and how long that took, shows what other tenants have cached.
             values.pop("grammar_source", None)
             steps = [step for step in steps if step["name"] != "grammar"]
+        values["error"] = values.get("error") or scope.get(ERROR_TYPE)
         self._ring.add(grant.owner, {**measured, **values, "steps": steps})
 
 

@@ -97,3 +97,34 @@ def test_nothing_is_wider_than_a_phone(browser, gateway):
     with opened_page(browser, str(gateway.base_url).rstrip("/"), viewport=PHONE) as page:
         expect_text(page, "weather")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_how_long_ago_something_was_is_told_as_time_passes(gateway, page):
+    gateway.put("/v1/toolsets/weather", json={"tools": [WEATHER]}).raise_for_status()
+    page.clock.install()
+    page.reload()
+    page.get_by_text("just now").wait_for()
+    page.clock.fast_forward("10:00")
+    page.get_by_text("10 minutes ago").wait_for()
+
+
+def test_a_gateway_that_does_not_answer_is_said_while_one_waits(page):
+    expect_text(page, "No toolset yet")
+    page.clock.install()
+    page.route("**/v1/requests*", lambda route: None)  # it never answers
+    page.get_by_role("link", name="Requests").click()
+    page.clock.run_for(200)
+    expect_text(page, "Loading…")
+    page.clock.run_for(10_000)
+    expect_text(page, "The gateway has not answered for 10 seconds")
+    page.unroute_all()
+
+
+def test_a_body_that_breaks_off_is_said_in_words(page):
+    expect_text(page, "No toolset yet")
+    page.evaluate(
+        "window.fetch = async () => new Response(new ReadableStream({"
+        "  start(body) { body.enqueue(new TextEncoder().encode('{')); body.error(new TypeError('lost')); } }))"
+    )
+    page.get_by_role("link", name="Requests").click()
+    expect_text(page, "The answer broke off")

@@ -2,6 +2,7 @@
 
 import json
 
+import httpx
 import pytest
 from browser import PHONE, opened_page
 from serving import served
@@ -156,6 +157,95 @@ def test_on_a_phone_nothing_is_wider_and_the_example_needs_no_toolset(browser, u
         page.locator(".panels:not([hidden])").wait_for(timeout=20_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         assert page.locator(".answer strong").inner_text() == "book_table"
+
+
+def test_an_answer_says_how_it_ended_and_how_it_was_selected(browser, url):
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground")
+        page.get_by_text("More").click()
+        page.get_by_label("Selection").select_option("accept:4")
+        for temperature in ("0", "1"):
+            page.get_by_label("Temperature").fill(temperature)
+            with page.expect_response("**/v1/chat/completions") as answer:
+                page.get_by_role("button", name="Run").click()
+            page.locator(".ended a").wait_for(timeout=30_000)
+            [*_, last] = [line for line in answer.value.text().splitlines() if '"selections":[{' in line]
+            [told] = json.loads(last.removeprefix("data: "))["callgate"]["selections"]
+            said = page.locator(".ended").inner_text()
+            assert "The model called a tool." in said
+            assert f"accept began {told['answers']} answer" in said
+            assert f"computed {told['computed_tokens']:,} tokens" in said
+            assert (said.count("exact draw") + said.count("chosen by weight") > 0) == (temperature == "1")
+        page.get_by_role("link", name="Where its time and its tokens went").click()
+        page.get_by_text(f"accept, of {told['answers']} answer").wait_for()
+
+
+def test_the_most_tokens_and_the_budget_closer_are_told(browser, url):
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground")
+        page.get_by_label("Tool choice").select_option("none")
+        page.get_by_text("More").click()
+        numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 90}
+        page.get_by_label("Answer's schema").fill(json.dumps(numbers))
+        page.get_by_role("button", name="Run").click()
+        page.get_by_text("The budget closer completed the answer.").wait_for(timeout=30_000)
+        chips = page.locator(".inspector .chips")
+        assert chips.evaluate("list => list.scrollHeight > list.clientHeight"), "many tokens are scrolled,"
+        chips.evaluate("list => { list.scrollTop = 0; }")
+        choose(page, 0)
+        top = page.locator(".panels").bounding_box()["y"]
+        assert top - chips.bounding_box()["y"] < 500, "and what is known of one stays near"
+
+
+def test_an_answer_that_breaks_off_is_said_in_words(browser, url):
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground")
+        page.get_by_role("button", name="Run").wait_for()
+        page.evaluate(
+            "window.fetch = async () => new Response(new ReadableStream({ start(body) {"
+            """ body.enqueue(new TextEncoder().encode('data: {"choices":[{"delta":{"content":"So far"}}]}\\n'));"""
+            "  setTimeout(() => body.error(new TypeError('network error')), 100); } }))"
+        )
+        page.get_by_role("button", name="Run").click()
+        page.get_by_role("alert").get_by_text("The answer broke off").wait_for()
+        assert page.get_by_text("network error").count() == 0
+        assert page.locator(".answer").inner_text() == "So far"
+
+
+def test_what_was_typed_is_there_after_the_request_was_looked_at(browser, url):
+    with opened_page(browser, url) as page:
+        run(page, "Close WEB-12")
+        page.get_by_label("Temperature").fill("0.3")
+        page.get_by_role("link", name="Where its time and its tokens went").click()
+        page.get_by_role("heading", name="Request", level=1).wait_for()
+        page.get_by_role("link", name="Playground").click()
+        message = page.get_by_label("Message", exact=True)
+        message.wait_for()
+        assert message.input_value() == "Close WEB-12"
+        assert page.get_by_label("Seed").input_value() == "4"
+        assert page.get_by_label("Seed").is_visible(), "what counts is seen"
+        assert page.locator("label output").inner_text() == "0.3"
+
+
+def test_all_toolsets_can_be_chosen_and_one_that_is_gone_is_told(browser, url):
+    with opened_page(browser, url) as page:
+        page.misdeeds.expected.append("404")
+        page.goto("/console#/toolsets")
+        with httpx.Client(base_url=url) as client:
+            client.put("/v1/toolsets/tickets", json={"tools": [TOOL]}).raise_for_status()
+        page.route(
+            "**/v1/toolsets?limit=1000*",  # a page of the listing has one toolset
+            lambda route: route.continue_(url=route.request.url.replace("limit=1000", "limit=1")),
+        )
+        page.goto("/console#/playground?toolset=tickets")
+        toolset = page.get_by_label("Toolset")
+        toolset.wait_for()
+        assert toolset.input_value() == "tickets"
+        assert toolset.locator("option").all_inner_texts() == ["An example", "issues", "tickets"]
+        page.goto("/console#/playground?toolset=gone")
+        page.reload()
+        page.get_by_role("alert").get_by_text("no toolset 'gone'").wait_for()
+        assert toolset.input_value() == "gone"
 
 
 def test_a_request_that_is_refused_says_why(browser, url):

@@ -90,3 +90,73 @@ def test_the_form_is_not_wider_than_a_phone(browser, gateway):
         page.goto("/console#/keys/new")
         page.get_by_label("Name", exact=True).wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_long_names_and_many_toolsets_leave_the_buttons_in_view(gateway, page):
+    toolsets = [f"team-{number}" for number in range(40)]
+    terms = {"name": "L" * 100, "scopes": ["invoke"], "toolsets": toolsets}
+    gateway.post("/v1/keys", json=terms).raise_for_status()
+    page.reload()
+    button = page.get_by_role("button", name="Revoke").bounding_box()
+    table = page.locator(".scroll").bounding_box()
+    assert button["x"] + button["width"] <= table["x"] + table["width"]
+    page.set_viewport_size(PHONE)
+    name = page.get_by_text("L" * 100).bounding_box()
+    assert name["x"] + name["width"] <= PHONE["width"]
+
+
+def test_a_name_cannot_hide_characters_and_a_dialog_names_one_key(gateway, page):
+    names = ["agent\u202e", "agent\u202e"]
+    ids = [gateway.post("/v1/keys", json={"name": each, "scopes": ["invoke"]}).json()["id"] for each in names]
+    page.reload()
+    page.get_by_text("agent\\u{202e}").first.wait_for()
+    page.get_by_role("button", name="Revoke").nth(1).click()
+    asked = page.get_by_role("dialog").get_by_role("heading").inner_text()
+    assert [each in asked for each in ids] == [False, True]
+
+
+def test_a_new_secret_is_shown_though_its_dialog_was_closed_early(gateway, page):
+    gateway.post("/v1/keys", json={"name": "agent", "scopes": ["invoke"]}).raise_for_status()
+    page.reload()
+    waiting = []
+
+    def keep(route):
+        waiting.append(route)
+
+    page.route("**/rotate", keep)
+    page.get_by_role("button", name="Rotate").click()
+    page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
+    page.wait_for_function("document.querySelector('dialog .danger, dialog button').disabled")
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    waiting[0].continue_()
+    assert status_of(gateway, page.locator("[data-key]").inner_text()) == 200
+
+
+def test_what_was_typed_is_there_after_another_page_and_gone_once_it_is_sent(page):
+    page.goto("/console#/keys/new")
+    page.get_by_label("Name", exact=True).fill("agent")
+    page.get_by_label("register: write toolsets").check()
+    page.get_by_role("link", name="Toolsets").click()
+    page.get_by_role("heading", name="Toolsets", level=1).wait_for()
+    page.go_back()
+    page.get_by_label("Name", exact=True).wait_for()
+    assert page.get_by_label("Name", exact=True).input_value() == "agent"
+    assert page.get_by_label("register: write toolsets").is_checked()
+    page.get_by_role("button", name="Create key").click()
+    page.get_by_role("link", name="All keys").click()
+    page.get_by_role("button", name="New key").click()
+    assert page.get_by_label("Name", exact=True).input_value() == ""
+
+
+def test_a_day_that_no_calendar_has_is_refused_at_its_field(gateway, page):
+    page.goto("/console#/keys/new")
+    page.get_by_label("Name", exact=True).fill("agent")
+    days = page.get_by_label("Days until it expires", exact=True)
+    days.fill("999999999999")
+    page.get_by_role("button", name="Create key").click()
+    assert days.evaluate("field => field.validity.rangeOverflow")
+    days.fill("36500")
+    page.get_by_role("button", name="Create key").click()
+    page.locator("[data-key]").wait_for()
+    assert len(gateway.get("/v1/keys").json()["keys"]) == 1

@@ -1,6 +1,7 @@
 """The last requests, over HTTP: their steps, whose they are, and that they hold no content."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from fake_runtime import call
@@ -12,6 +13,8 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.telemetry.recent_requests import RequestRing
+from runtime.errors import EngineStopped
+from runtime.events import SelectionStats
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "a secret question"}]}
 STEPS = ["grammar", "queue", "prefill", "decode"]
@@ -56,7 +59,53 @@ async def test_what_was_refused_is_kept_and_other_routes_are_not(client):
     await client.post("/v1/chat/completions", json={**CHAT, "temperature": "hot"})
     await client.get("/v1/models")
     [kept] = (await client.get("/v1/requests")).json()["requests"]
-    assert (kept["status"], kept["steps"], kept["model"]) == (400, [], None)
+    assert (kept["status"], kept["steps"], kept["model"], kept["error"]) == (400, [], None, "InvalidField")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"{", "MalformedBody"),
+        (json.dumps({**CHAT, "model": "gone"}).encode(), "UnknownModel"),
+        (json.dumps({**CHAT, "toolset": "gone"}).encode(), "UnknownToolset"),
+    ],
+)
+async def test_why_a_request_was_refused_is_kept(client, body, error):
+    headers = {"Content-Type": "application/json"}
+    answer = await client.post("/v1/chat/completions", content=body, headers=headers)
+    [kept] = (await client.get("/v1/requests")).json()["requests"]
+    assert (kept["status"], kept["error"]) == (answer.status_code, error)
+
+
+async def test_those_that_failed_are_listed_alone(client, runtime):
+    for fields in ({}, {"model": "gone"}, {}, {"model": "lost"}, {"model": "none"}):
+        await ask(client, **fields)
+    listed = (await client.get("/v1/requests", params={"failed": True, "limit": 2})).json()
+    rest = (await client.get("/v1/requests", params={"failed": True, "before": listed["next"]})).json()
+    assert [each["number"] for each in listed["requests"] + rest["requests"]] == [5, 4, 2]
+    assert rest["next"] is None
+    runtime.script = [EngineStopped()]
+    await ask(client)
+    [newest] = (await client.get("/v1/requests", params={"failed": True, "limit": 1})).json()["requests"]
+    assert (newest["number"], newest["error"]) == (6, "EngineStopped")
+
+
+async def test_what_selecting_an_answer_cost_is_kept(client, runtime):
+    selected = SelectionStats("accept", num_draws=3, is_exact=True, num_computed_tokens=29)
+    [*before, finished] = call("get_weather", '{"place": "a secret place"}')
+    runtime.script = [*before, replace(finished, stats=replace(finished.stats, selection=selected))]
+    names = [await ask(client, tools=[WEATHER])]
+    runtime.script = [*before, replace(finished, stats=replace(finished.stats, num_computed_tokens=9))]
+    names.append(await ask(client, tools=[WEATHER]))
+    runtime.script = [*before, finished]
+    names.append(await ask(client, tools=[WEATHER]))
+    kept = [(await client.get(f"/v1/requests/{name}")).json() for name in names]
+    assert [(each["strategy"], each["answers"], each["computed_tokens"]) for each in kept] == [
+        ("accept", 3, 29),
+        (None, 1, 9),
+        (None, 1, None),
+    ]
+    assert {each["cached_tokens"] for each in kept} == {4}
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])

@@ -11,11 +11,12 @@ export const key = {
 export class Problem extends Error {
   /**
    * `status` is 0 if no answer came. `faults` are what is wrong in a toolset, each with `tool`, `pointer`,
-   * `keyword`, `reason` and `suggestion`.
+   * `keyword`, `reason` and `suggestion`. `latest` is the last revision of a deleted toolset. `ways` are links that lead
+   * on from here.
    */
-  constructor(status, title, detail, { faults = [], requestId = null } = {}) {
+  constructor(status, title, detail, { faults = [], requestId = null, latest = null } = {}) {
     super(detail || title);
-    Object.assign(this, { status, title, detail, faults, requestId });
+    Object.assign(this, { status, title, detail, faults, requestId, latest, ways: [] });
   }
 
   get needsKey() {
@@ -25,25 +26,56 @@ export class Problem extends Error {
 
 /** The value that a path answers with, such as `get("v1/toolsets", { limit: 20 })`. */
 export async function get(path, query = {}, signal = undefined) {
-  return (await send("GET", withQuery(path, query), { signal })).json();
+  const response = await send("GET", withQuery(path, query), { signal });
+  return whole(response.json(), signal);
+}
+
+/** All items of a listing, page by page, such as `getAll("v1/toolsets", "toolsets")`. */
+export async function getAll(path, name, signal = undefined) {
+  const found = [];
+  let after = null;
+  do {
+    const page = await get(path, { limit: 1000, after }, signal);
+    found.push(...page[name]);
+    after = page.next;
+  } while (after);
+  return found;
 }
 
 /** The same for what changes something; `body` is a value or JSON text. An answer without a body is null. */
 export async function call(method, path, { body, headers, signal } = {}) {
   const response = await send(method, path, { body, headers, signal });
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : whole(response.json(), signal);
 }
 
 /** The text that a path answers with. */
 export async function getText(path, query = {}, signal = undefined) {
-  return (await send("GET", withQuery(path, query), { signal })).text();
+  const response = await send("GET", withQuery(path, query), { signal });
+  return whole(response.text(), signal);
 }
 
-/** The events of a stream, as they come; it ends at `[DONE]`. Stops when `signal` does. */
-export async function* stream(path, { body, headers, signal } = {}) {
+/** What a body is read as; one that breaks off is a `Problem`. */
+async function whole(reading, signal) {
+  try {
+    return await reading;
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Problem(0, "The answer broke off", "The gateway may have been stopped, or you may be offline.");
+  }
+}
+
+/**
+ * The events of a stream, as they come; it ends at `[DONE]`. Stops when `signal` does. `onBegin` is called with the id of
+ * the request once the answer begins.
+ */
+export async function* stream(path, { body, headers, signal, onBegin = () => {} } = {}) {
   const response = await send("POST", path, { body, headers, signal });
+  onBegin(response.headers.get("X-Request-ID"));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
+  for (;;) {
+    const { value: piece, done: isDone } = await whole(reader.read(), signal);
+    if (isDone) return;
     const lines = (text + piece).split("\n");
     text = lines.pop();
     for (const line of lines) {
@@ -77,6 +109,7 @@ async function problemOf(response) {
   return new Problem(response.status, title, found.detail ?? inner.message ?? "", {
     faults: found.errors ?? [],
     requestId: response.headers.get("X-Request-ID"),
+    latest: found.latest,
   });
 }
 

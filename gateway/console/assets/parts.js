@@ -1,7 +1,10 @@
 // What pages share: headings, tables, forms, and what is said when there is nothing to show, or when it fails.
 
+import { Problem } from "./api.js";
 import { make, nodes, visible } from "./elements.js";
 import { go, link, reload } from "./address.js";
+
+const LATE_S = 10;
 
 /** The head of a page: its title, the question that it answers, and what can be done. */
 export function heading(title, question = "", ...actions) {
@@ -13,9 +16,14 @@ export function heading(title, question = "", ...actions) {
   );
 }
 
-/** Shown while a page waits for the API. */
-export function loading() {
-  return make("p.loading", { role: "status" }, "Loading…");
+/** Shown while a page waits for the API, until `signal` is aborted. */
+export function loading(signal) {
+  const shown = make("p.loading", { role: "status" }, "Loading…");
+  const late = setTimeout(() => {
+    shown.textContent = `The gateway has not answered for ${LATE_S} seconds. Still waiting…`;
+  }, LATE_S * 1000);
+  signal.addEventListener("abort", () => clearTimeout(late));
+  return shown;
 }
 
 /** Why there is nothing to show, and what to do about it. */
@@ -84,10 +92,34 @@ export function facts(pairs) {
   return make("dl.facts", pairs.map(([term, value]) => make("div", make("dt", term), make("dd", nodes(value)))));
 }
 
-/** Do something every few seconds while the page is seen, until `signal` is aborted. */
-export function every(seconds, work, signal) {
-  const timer = setInterval(() => !document.hidden && work(), seconds * 1000);
+/**
+ * Ask the gateway every few seconds while the page is seen, until `signal` is aborted, and `show` each answer. Gives an
+ * element which says that what is shown is old, while there is no answer. `ask` gets the signal at which to stop.
+ */
+export function polling(seconds, ask, show, signal) {
+  const note = make("p.fair-note", { role: "status", hidden: true });
+  let answered = new Date();
+  let isWaiting = false;
+  const poll = async () => {
+    if (document.hidden || isWaiting) return;
+    isWaiting = true;
+    try {
+      const answer = await ask(AbortSignal.any([signal, AbortSignal.timeout(LATE_S * 1000)]));
+      answered = new Date();
+      note.hidden = true;
+      show(answer);
+    } catch (error) {
+      if (!(error instanceof Problem || error instanceof DOMException)) throw error;
+      const reason = error instanceof Problem ? `${error.title}. ${error.detail}` : `The gateway has not answered for ${LATE_S} seconds.`;
+      note.textContent = `This is how it was at ${answered.toLocaleTimeString()}. ${reason}`;
+      note.hidden = false;
+    } finally {
+      isWaiting = false;
+    }
+  };
+  const timer = setInterval(poll, seconds * 1000);
   signal.addEventListener("abort", () => clearInterval(timer));
+  return note;
 }
 
 const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -116,8 +148,15 @@ export function duration(ms) {
 /** A moment: how long ago, and on pointing at it when. */
 export function moment(iso) {
   const then = new Date(iso);
-  return make("time", { datetime: iso, title: then.toLocaleString() }, ago((Date.now() - then) / 1000));
+  return make("time.moment", { datetime: iso, title: then.toLocaleString() }, agoOf(then));
 }
+
+/** Write the moments in an element anew: time has passed. */
+export function updateMoments(element) {
+  for (const shown of element.querySelectorAll("time.moment")) shown.textContent = agoOf(new Date(shown.dateTime));
+}
+
+const agoOf = (then) => ago((Date.now() - then) / 1000);
 
 function ago(seconds) {
   const steps = [[60, "second"], [60, "minute"], [24, "hour"], [30, "day"], [12, "month"], [Infinity, "year"]];

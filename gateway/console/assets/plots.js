@@ -19,9 +19,9 @@ const LEAST_S = 60;
 const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const clock = (seconds) => TIME.format(seconds * 1000);
 /** The times that a plot shows: a minute at least, which ends now where there is nothing yet. */
-function span(first, last) {
-  const end = last ?? Date.now() / 1000;
-  return [Math.min(first ?? end, end - LEAST_S), end];
+function span({ data: [times = []] }) {
+  const end = times.at(-1) ?? Date.now() / 1000;
+  return [Math.min(times[0] ?? end, end - LEAST_S), end];
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -44,7 +44,7 @@ export async function plot(element, series, { height = 150, signal } = {}) {
     height,
     cursor: { drag: { x: false, y: false } },
     legend: { show: false },
-    scales: { x: { range: (_, first, last) => span(first, last) }, y: { range: (_, _least, most) => [0, Math.max(1, most * 1.15)] } },
+    scales: { x: { range: span }, y: { range: (_, _least, most) => [0, Math.max(1, most * 1.15)] } },
     axes: [axis({ space: 90, size: 32, values: (_, times) => times.map(clock) }), axis({ size: 46, space: 34 })],
     series: [{}, ...series.map((each) => ({
       label: each.label,

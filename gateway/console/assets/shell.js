@@ -3,8 +3,11 @@
 import { Problem, key } from "./api.js";
 import { make, nodes } from "./elements.js";
 import { pages } from "./page_table.js";
-import { heading, loading, problemBox } from "./parts.js";
+import { heading, loading, problemBox, updateMoments } from "./parts.js";
+import { renew } from "./renewal.js";
 import { link, readAddress, reload } from "./address.js";
+
+const MOMENTS_S = 5;
 
 const main = document.querySelector("#main");
 const dialog = document.querySelector("#key-dialog");
@@ -21,25 +24,14 @@ async function show() {
   const page = address.page ? pages.find((each) => each.name === address.page) : pages[0];
   markCurrent(page);
   const isElsewhere = pathOf(location.hash) !== shown;
-  const wait = setTimeout(() => isElsewhere && main.replaceChildren(loading()), 150);
+  const wait = isElsewhere ? setTimeout(() => main.replaceChildren(loading(signal)), 150) : null;
   signal.addEventListener("abort", () => clearTimeout(wait));
   const content = await contentOf(page, address, signal);
   clearTimeout(wait);
   if (signal.aborted) return;
-  const typed = isElsewhere ? null : document.activeElement;
-  main.replaceChildren(...nodes(content));
-  if (typed?.matches("input[type=search]")) restoreTyping(typed);
+  if (isElsewhere) main.replaceChildren(); // nothing of the page before stays
+  renew(main, nodes(content));
   settle(isElsewhere);
-}
-
-/** Put what the user types, and the focus, into the field that replaced the one before. */
-function restoreTyping(before) {
-  const now = main.querySelector(`input[aria-label="${before.getAttribute("aria-label")}"]`);
-  if (!now) return;
-  now.focus();
-  const isBehind = now.value !== before.value.trim();
-  now.value = before.value;
-  if (isBehind) now.dispatchEvent(new Event("input"));
 }
 
 async function contentOf(page, address, signal) {
@@ -70,7 +62,7 @@ function problemContent(error, page) {
   const action = error.needsKey || (error.status === 403 && key.get())
     ? make("button", { type: "button", onclick: askForKey }, key.get() ? "Use another key" : "Enter a key")
     : make("button", { type: "button", onclick: reload }, "Try again");
-  return [heading(page.title), problemBox(error, action)];
+  return [heading(page.title), problemBox(error, action, error.ways)];
 }
 
 function markCurrent(page) {
@@ -138,5 +130,6 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("hashchange", show);
+setInterval(() => !document.hidden && updateMoments(main), MOMENTS_S * 1000);
 showKey();
 show();

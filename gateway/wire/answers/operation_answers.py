@@ -35,6 +35,10 @@ class RecentRequest(Struct):
     forced_tokens: int | None
     rescued_tokens: int | None
     mass_removed: float | None
+    cached_tokens: int | None
+    computed_tokens: int | None
+    strategy: Literal["accept", "particles", "draft"] | None
+    answers: int | None
     finish_reasons: list[str]
     closed_by: ClosedBy | None
     steps: list[RequestStep]

@@ -1,8 +1,9 @@
 // API keys: who may call, and what for? A key is shown once, in the tab that made it.
 
-import { call, get } from "../api.js";
+import { Problem, call, getAll } from "../api.js";
 import { askingButton } from "../dialogs.js";
-import { make } from "../elements.js";
+import { keepDraft } from "../drafts.js";
+import { make, visible } from "../elements.js";
 import { badge, empty, field, heading, moment, number, problemBox, table } from "../parts.js";
 import { go, reload } from "../address.js";
 
@@ -12,22 +13,11 @@ const SCOPES = [
   ["admin", "everything, keys too"],
 ];
 const DAY_MS = 86_400_000;
-
-/** All keys, page by page. */
-async function allKeys(signal) {
-  const found = [];
-  let page = await get("v1/keys", {}, signal);
-  found.push(...page.keys);
-  while (page.next) {
-    page = await get("v1/keys", { after: page.next }, signal);
-    found.push(...page.keys);
-  }
-  return found;
-}
+const MAX_DAYS = 36_500;
 
 export async function show(address, signal) {
-  if (address.path[0] === "new") return newKey();
-  const keys = await allKeys(signal);
+  if (address.path[0] === "new") return newKey(signal);
+  const keys = await getAll("v1/keys", "keys", signal);
   const add = make("button", { type: "button", onclick: () => go(["keys", "new"]) }, "New key");
   if (!keys.length) {
     const text = "Give each client a key of its own: a key says what its client may do, and how often.";
@@ -39,7 +29,7 @@ export async function show(address, signal) {
 const QUESTION = "Who may call, and what for?";
 
 const COLUMNS = [
-  { title: "Name", cell: (key) => [make("strong", key.name), " ", make("code.soft", key.id)] },
+  { title: "Name", cell: (key) => [make("strong", visible(key.name)), " ", make("code.soft", key.id)] },
   { title: "Scopes", cell: (key) => key.scopes.map((scope) => [badge(scope, scope === "admin" ? "fair" : "plain"), " "]) },
   { title: "Bound to", cell: bounds },
   { title: "Limits a minute", cell: limits },
@@ -71,13 +61,16 @@ function ends(key) {
   return make("time", { datetime: key.expires_at }, new Date(key.expires_at).toLocaleDateString());
 }
 
+/** A key's name and its id: several keys may have the same name. */
+const named = (key) => `${visible(key.name)} (${key.id})`;
+
 function rotateButton(key) {
   const rotate = async () => {
     const made = await call("POST", `v1/keys/${key.id}/rotate`, { body: {} });
     return newSecret(made, "The old secret works for one more day.");
   };
   const text = "The key gets a new secret, which you see once. The old secret works for one more day.";
-  return askingButton("Rotate", "quiet", `Rotate the key ${key.name}?`, text, rotate);
+  return askingButton("Rotate", "quiet", `Rotate the key ${named(key)}?`, text, rotate);
 }
 
 function revokeButton(key) {
@@ -86,7 +79,7 @@ function revokeButton(key) {
     await call("DELETE", `v1/keys/${key.id}`);
     reload();
   };
-  return askingButton("Revoke", "danger", `Revoke the key ${key.name}?`, text, revoke);
+  return askingButton("Revoke", "danger", `Revoke the key ${named(key)}?`, text, revoke);
 }
 
 /** A new key, with a button that copies it: no later answer has the secret. */
@@ -97,14 +90,14 @@ function newSecret(made, note = "", ...actions) {
     copy.textContent = "Copied";
   });
   return [
-    make("h2", `The key ${made.name}`),
+    make("h2", `The key ${named(made)}`),
     make("p", make("code", { "data-key": "" }, made.key)),
     make("p.soft", `Copy it now: it is shown once, and the gateway keeps only its digest. ${note}`),
     make("div.actions", navigator.clipboard && copy, actions),
   ];
 }
 
-function newKey() {
+function newKey(signal) {
   const name = make("input", { required: true, maxlength: "100", autocomplete: "off" });
   const boxes = SCOPES.map(([scope, what]) => {
     const box = make("input", { type: "checkbox", value: scope, id: `scope-${scope}` });
@@ -117,8 +110,10 @@ function newKey() {
     tenant: textInput(),
     requests_per_minute: countInput(),
     tokens_per_minute: countInput(),
-    days: countInput(),
+    days: countInput(MAX_DAYS),
   };
+  const scopes = Object.fromEntries(boxes.map(([box]) => [box.id, box]));
+  const draft = keepDraft("keys/new", { name, ...scopes, ...inputs }, signal);
   const result = make("div");
   const create = async (event) => {
     event.preventDefault();
@@ -126,10 +121,13 @@ function newKey() {
     if (button) button.disabled = true;
     try {
       const made = await call("POST", "v1/keys", { body: requestBody(name, boxes.map(([box]) => box), inputs) });
+      draft.forget();
       const all = make("a.button", { href: "#/keys" }, "All keys");
       form.replaceWith(make("div.card", { role: "status" }, newSecret(made, "", all)));
-    } catch (problem) {
-      result.replaceChildren(problemBox(problem));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      result.replaceChildren(problemBox(error));
+    } finally {
       if (button) button.disabled = false;
     }
   };
@@ -145,13 +143,13 @@ function newKey() {
     field("Tokens a minute", inputs.tokens_per_minute, "Of prompts and answers; empty for no limit."),
     field("Days until it expires", inputs.days, "Empty for never."),
     result,
-    make("div.actions", make("button", { type: "submit" }, "Create key"), make("a.button.quiet", { href: "#/keys" }, "Cancel")),
+    make("div.actions", make("button", { type: "submit" }, "Create key"), make("a.button.quiet", { href: "#/keys", onclick: () => draft.forget() }, "Cancel")),
   );
   return [heading("New API key", QUESTION), form];
 }
 
 const textInput = () => make("input", { autocomplete: "off", spellcheck: "false" });
-const countInput = () => make("input", { type: "number", min: "1", step: "1" });
+const countInput = (max = null) => make("input", { type: "number", min: "1", max, step: "1" });
 
 /** The body of the request; empty fields are left out. */
 function requestBody(name, boxes, inputs) {

@@ -1,11 +1,12 @@
 // The playground: what does the mask do to each token of an answer?
 
-import { Problem, get, inWords, stream } from "../api.js";
+import { Problem, get, getAll, inWords, stream } from "../api.js";
 import { make } from "../elements.js";
 import { heading, problemBox } from "../parts.js";
 import { answerView } from "../playground/answer.js";
 import { requestForm } from "../playground/form.js";
 import { CAUSES, inspector } from "../playground/inspector.js";
+import { Outcome } from "../playground/outcome.js";
 
 /** Tokens of a call as the inspector shows them: how each came about, and what it says. */
 const SAMPLE = [
@@ -14,12 +15,9 @@ const SAMPLE = [
 ];
 
 export async function show(address, signal) {
-  const [models, page] = await Promise.all([
-    get("v1/models", {}, signal),
-    get("v1/toolsets", { limit: 500 }, signal),
-  ]);
+  const [models, toolsets] = await Promise.all([get("v1/models", {}, signal), getAll("v1/toolsets", "toolsets", signal)]);
   const output = make("div.output", welcome());
-  const form = requestForm(modelNames(models.data), page.toolsets.map((each) => each.name), address.query, signal);
+  const form = requestForm(modelNames(models.data), toolsets.map((each) => each.name), address.query, signal);
   form.onRun((request, tools, schema) => run(request, inspector(tools, schema), output, form, signal));
   return [
     heading("Playground", "What does the mask do to each token of an answer?"),
@@ -30,16 +28,20 @@ export async function show(address, signal) {
 /** Ask, and show the answer while it is written. */
 async function run(request, inspected, output, form, signal) {
   const answer = answerView();
-  output.replaceChildren(answer.element, inspected.element);
+  const ended = make("div.ended", { role: "status" });
+  output.replaceChildren(answer.element, ended, inspected.element);
+  const outcome = new Outcome(request.temperature === 0);
   const leaving = form.begin(signal);
   if (output.getBoundingClientRect().top > innerHeight / 2) output.scrollIntoView(); // below the form on a phone
   try {
-    for await (const chunk of stream("v1/chat/completions", { body: request, signal: leaving.signal })) {
+    const begun = (id) => { outcome.requestId = id; };
+    for await (const chunk of stream("v1/chat/completions", { body: request, signal: leaving.signal, onBegin: begun })) {
       if (chunk.error) {
         throw new Problem(0, inWords(chunk.error.code ?? "The answer broke off"), chunk.error.message);
       }
       for (const choice of chunk.choices) answer.add(choice);
       inspected.add(chunk.callgate?.tokens ?? []);
+      outcome.add(chunk);
     }
   } catch (error) {
     if (signal.aborted) return;
@@ -51,6 +53,7 @@ async function run(request, inspected, output, form, signal) {
     answer.end();
     inspected.end();
     form.end();
+    ended.replaceChildren(...outcome.parts(leaving.signal.aborted));
   }
 }
 

@@ -1,9 +1,10 @@
 // The last requests: where did their time go? Their addresses: `#/requests`, `#/requests/ID`.
 
-import { get } from "../api.js";
+import { get, inWords } from "../api.js";
 import { make } from "../elements.js";
-import { badge, duration, empty, every, facts, heading, moment, number, pager, table } from "../parts.js";
+import { badge, count, duration, empty, facts, heading, moment, number, pager, polling, table } from "../parts.js";
 import { link } from "../address.js";
+import { renew } from "../renewal.js";
 
 const PAGE_SIZE = 50;
 const REFRESH_S = 3;
@@ -20,23 +21,34 @@ export function show(address, signal) {
 }
 
 async function showAll(address, signal) {
-  const ask = () => get("v1/requests", { before: address.query.before, limit: PAGE_SIZE }, signal);
-  const first = await ask();
-  const list = make("div", listed(first));
+  const { before, failed } = address.query;
+  const ask = (until) => get("v1/requests", { before, failed, limit: PAGE_SIZE }, until);
+  const first = await ask(signal);
+  const list = make("div", listed(first, address.query));
   let newest = first.requests[0]?.number;
-  const refresh = async () => {
-    const page = await ask().catch(() => null); // the next one may come through
-    if (!page || page.requests[0]?.number === newest || list.contains(document.activeElement)) return;
+  const show = (page) => {
+    if (page.requests[0]?.number === newest) return;
     newest = page.requests[0]?.number;
-    list.replaceChildren(...listed(page));
+    renew(list, listed(page, address.query));
   };
-  if (!address.query.before && !first.is_off) every(REFRESH_S, refresh, signal);
-  return [heading("Requests", "Where did the time of the last requests go?"), list];
+  return [
+    heading("Requests", "Which failed, and where did the time of the last ones go?"),
+    !first.is_off && make("nav.tabs", { "aria-label": "Which requests" }, tab("All", {}, !failed), tab("Failed", { failed: true }, failed)),
+    !before && !first.is_off && polling(REFRESH_S, ask, show, signal),
+    list,
+  ];
 }
 
-function listed({ requests, next, is_off: isOff }) {
+function tab(title, query, isCurrent) {
+  return make("a", { href: link(["requests"], query), "aria-current": isCurrent && "true" }, title);
+}
+
+function listed({ requests, next, is_off: isOff }, query) {
   if (isOff) {
     return [empty("No requests are kept", "The setting recent_requests is 0. Start the gateway with a larger one to see timings here.")];
+  }
+  if (!requests.length && query.failed) {
+    return [empty("None failed", "Of the last requests that this gateway keeps, none was refused, failed, or was left by its client.")];
   }
   if (!requests.length) {
     return [empty("No request yet", "Ask a model, and the request appears here with its timings. What it said is not kept.")];
@@ -55,7 +67,7 @@ function listed({ requests, next, is_off: isOff }) {
       { title: "Time", kind: "wide", cell: (row) => waterfall(row, longest) },
       { title: "", kind: "number", cell: (row) => duration(row.duration_ms) },
     ], requests),
-    pager(["requests"], {}, next, "before"),
+    pager(["requests"], query, next, "before"),
   ].filter(Boolean);
 }
 
@@ -64,11 +76,18 @@ function endOf(row) {
 }
 
 function outcome(row) {
-  if (row.error || row.status == null || row.status >= 400) {
-    return badge(row.error ?? (row.status == null ? "client left" : String(row.status)), row.status >= 500 ? "bad" : "fair");
+  if (row.status == null || row.error === "ClientGone") return badge("client left", "fair");
+  if (row.error || row.status >= 400) {
+    const isOurs = row.status >= 500 || row.status < 400; // an answer that had begun broke off
+    return badge(errorInWords(row.error) ?? String(row.status), isOurs ? "bad" : "fair");
   }
   if (row.closed_by) return badge(`closed by ${row.closed_by}`, "fair");
   return badge(row.finish_reasons.join(", ") || String(row.status), "good");
+}
+
+/** The type of an error as words: `PromptTooLong` is "Prompt too long". */
+function errorInWords(type) {
+  return type && inWords(type.replaceAll(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase());
 }
 
 /** The steps of a request as a bar that is `longest` milliseconds wide; all of it in gray, if `isWhole`. */
@@ -104,16 +123,18 @@ async function showOne(id, signal) {
       ["Status", found.status ?? "client left"],
       ["Toolsets", found.toolsets.length ? found.toolsets.map((each) => make("span.mono", each, " ")) : "none"],
       ["Finish reason", found.finish_reasons.join(", ") || "–"],
-      found.error && ["Error", found.error],
+      found.error && ["Error", [errorInWords(found.error), " ", make("code.soft", found.error)]],
+      found.strategy && ["Selected by", `${found.strategy}, of ${count(found.answers, "answer")}`],
       found.closed_by && ["Completed by", found.closed_by === "budget" ? "the budget closer" : found.closed_by],
       ["First token after", duration(found.first_token_ms)],
     ].filter(Boolean))),
     make("section", make("h2", "Tokens"), facts([
-      ["Input", number(found.input_tokens)],
+      ["Input", found.cached_tokens ? `${number(found.input_tokens)}, ${number(found.cached_tokens)} of them cached` : number(found.input_tokens)],
       ["Output", number(found.output_tokens)],
+      ["Computed by the model", found.computed_tokens == null ? "not told by the engine" : number(found.computed_tokens)],
       ["Forced by the grammar", number(found.forced_tokens)],
       ["Rescued by the mask", found.rescued_tokens == null ? "not told by the engine" : number(found.rescued_tokens)],
-      ["Probability removed", found.mass_removed == null ? "not told by the engine" : `${number(found.mass_removed * 100)} %`],
+      ["Probability removed, on average", found.mass_removed == null ? "not told by the engine" : `${number(found.mass_removed * 100)} %`],
     ])),
     found.grammar_source && make("section", make("h2", "Grammar"), facts([
       ["Found in", { memory: "memory", store: "the store", compiled: "compiled for this request" }[found.grammar_source]],

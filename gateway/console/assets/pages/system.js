@@ -2,8 +2,10 @@
 
 import { get } from "../api.js";
 import { make, nodes } from "../elements.js";
-import { badge, bytes, count, empty, every, facts, heading, number, table } from "../parts.js";
+import { badge, bytes, count, empty, facts, heading, number, polling, table } from "../parts.js";
+import { link } from "../address.js";
 import { plot } from "../plots.js";
+import { renew } from "../renewal.js";
 
 const REFRESH_S = 2;
 const MAX_SAMPLES = 300;
@@ -31,24 +33,25 @@ function rate(name) {
 }
 
 export async function show(_address, signal) {
-  const ask = () => get("v1/system", {}, signal);
+  const ask = (until) => get("v1/system", {}, until);
+  const readiness = make("div");
   const state = make("div");
   const figures = PLOTS.map((each) => figure(each));
   const render = (found) => {
     record(found);
-    state.replaceChildren(...nodes(stateOf(found)));
+    readiness.replaceChildren(readinessOf(found));
+    renew(state, nodes(stateOf(found)));
     for (const each of figures) each.update();
   };
-  const first = await ask();
-  record(first);
-  state.replaceChildren(...nodes(stateOf(first)));
+  render(await ask(signal));
   requestAnimationFrame(async () => {
     for (const each of figures) await each.begin(signal);
     for (const each of figures) each.update();
   });
-  every(REFRESH_S, () => ask().then(render, () => null), signal);
   return [
     heading("System", "Is it well, and how busy is it?"),
+    polling(REFRESH_S, ask, render, signal),
+    readiness,
     make("div.figures", figures.map((each) => each.element)),
     state,
   ];
@@ -87,6 +90,12 @@ function figure({ title, series, values }) {
   };
 }
 
+/** Whether this gateway takes requests, as a load balancer is told too. */
+function readinessOf({ unready_reason: reason }) {
+  if (!reason) return make("p.verdict-line.good", make("strong", "Ready."), " This gateway takes requests.");
+  return make("p.verdict-line.bad", make("strong", "Not ready."), ` ${reason}`);
+}
+
 function stateOf(found) {
   const { grammars, totals } = found;
   const needed = grammars.found.memory + grammars.found.store + grammars.found.compiled;
@@ -103,7 +112,7 @@ function stateOf(found) {
     )),
     make("section", make("h2", "Since the start"), facts([
       ["Requests", number(totals.turns)],
-      ["Failed", number(totals.failed)],
+      ["Failed", make("a", { href: link(["requests"], { failed: true }) }, number(totals.failed))],
       ["Tokens read", number(totals.input_tokens)],
       ["Tokens written", number(totals.output_tokens)],
       ["Forced", number(totals.forced_tokens)],
@@ -123,6 +132,7 @@ function engines(rows) {
     ] },
     { title: "Running", kind: "number", cell: (row) => number(row.running) },
     { title: "Waiting", kind: "number", cell: (row) => number(row.waiting) },
+    { title: "Failed", kind: "number", cell: (row) => number(row.failed) },
     { title: "KV pages", kind: "number", cell: (row) => (row.pages ? `${number(row.used_pages)} of ${number(row.pages)}` : "–") },
     { title: "Canary", kind: "number", cell: (row) => (row.canary_age_s == null ? "–" : `${number(row.canary_age_s)} s ago`) },
   ], rows);

@@ -31,9 +31,11 @@ const SELECTIONS = [["", "One answer, masked"], ...[["accept", "Accept, up to"],
 
 /** The controls of the form, as the address has them. */
 export function controlsFor(models, toolsets, query) {
+  const { toolset = EXAMPLE } = query;
+  const named = toolset === EXAMPLE || toolsets.includes(toolset) ? toolsets : [toolset, ...toolsets]; // its error is told
   const control = {
     model: select(models.map((name) => [name, name])),
-    toolset: select([[EXAMPLE, "An example"], ...toolsets.map((name) => [name, name])]),
+    toolset: select([[EXAMPLE, "An example"], ...named.map((name) => [name, name])]),
     revision: select([["", "latest"]]),
     choice: select([]),
     selection: select(SELECTIONS),
@@ -44,7 +46,7 @@ export function controlsFor(models, toolsets, query) {
     answer: make("textarea.short.mono", { rows: 2, placeholder: "none: any text", spellcheck: "false" }),
     message: make("textarea.short", { rows: 3, required: true, placeholder: "Ask for something that these tools do." }),
   };
-  if (toolsets.includes(query.toolset)) control.toolset.value = query.toolset;
+  control.toolset.value = toolset;
   control.message.value = query.message ?? "";
   return control;
 }

@@ -4,7 +4,7 @@ import { make } from "../elements.js";
 
 const FORMAT = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 
-const percent = (value) => (value > 0 && value < 0.001 ? "<0.1%" : FORMAT.format(value));
+export const percent = (value) => (value > 0 && value < 0.001 ? "<0.1%" : FORMAT.format(value));
 
 /** A token's text, with marks for spaces, line ends and tabs. */
 export function visibleText(text) {

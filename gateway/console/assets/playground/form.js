@@ -1,5 +1,6 @@
 // The request: which model and tools, how to sample, and what is said.
 
+import { keepDraft } from "../drafts.js";
 import { controlsFor, toolsOf } from "./controls.js";
 import { make } from "../elements.js";
 import { field } from "../parts.js";
@@ -11,6 +12,7 @@ import { field } from "../parts.js";
  */
 export function requestForm(models, toolsets, query, signal) {
   const control = controlsFor(models, toolsets, query);
+  const draft = keepDraft("playground", keptOf(control, query), signal);
   const submit = make("button", { type: "submit" }, "Run");
   const stop = make("button.quiet", { type: "button", hidden: true }, "Stop");
   const problem = make("p.problem-line", { role: "alert", hidden: true });
@@ -37,7 +39,7 @@ export function requestForm(models, toolsets, query, signal) {
   const element = make(
     "form.card.request",
     { onsubmit: (event) => { event.preventDefault(); if (!submit.disabled) run(); }, "aria-label": "Request" },
-    ...fields(control),
+    ...fields(control, draft.isKept),
     problem,
     make("div.actions", submit, stop),
   );
@@ -64,21 +66,31 @@ export function requestForm(models, toolsets, query, signal) {
   };
 }
 
-/** The controls with their labels, those that are seldom needed below "More". */
-function fields(control) {
-  const shownTemperature = make("output", "1.0");
+/** The controls whose values are kept when the user leaves; what the address says is not. */
+function keptOf(control, query) {
+  const { model, selection, temperature, maxTokens, seed, system, answer, message, toolset } = control;
+  return {
+    model, selection, temperature, maxTokens, seed, system, answer,
+    ...(query.message ? {} : { message }),
+    ...(query.toolset ? {} : { toolset }),
+  };
+}
+
+/** The controls with their labels, those that are seldom needed below "More", which is open at first if `isOpen`. */
+function fields(control, isOpen) {
+  const shownTemperature = make("output");
   const temperature = field("Temperature", control.temperature);
   temperature.querySelector("label").append(" ", shownTemperature);
-  control.temperature.addEventListener("input", () => {
-    shownTemperature.textContent = Number(control.temperature.value).toFixed(1);
-  });
+  const showTemperature = () => { shownTemperature.textContent = Number(control.temperature.value).toFixed(1); };
+  control.temperature.addEventListener("input", showTemperature);
+  showTemperature();
   return [
     field("Message", control.message, "Ctrl+Enter runs the request."),
     make("div.pair", field("Toolset", control.toolset), field("Revision", control.revision)),
     field("Tool choice", control.choice),
     field("Model", control.model),
     temperature,
-    make("details", make("summary", "More"), make(
+    make("details", { open: isOpen }, make("summary", "More"), make(
       "div",
       field("Selection", control.selection, "Writes several answers, and keeps one as the model itself would have written it."),
       make("div.pair", field("Most tokens", control.maxTokens), field("Seed", control.seed)),

@@ -25,13 +25,13 @@ export function changeTitle(tool, change, ...badges) {
   return make("h2.with-badge", make("span.mono", tool), " ", changeBadge(change), badges);
 }
 
-/** The lines in which two definitions of a tool differ; null is no tool. */
-export function changeLines(tool, before, after) {
-  const texts = [textOf(before), textOf(after)];
-  const isCut = texts.some((lines) => lines.length > MAX_LINES);
+/** The lines in which two definitions of a tool differ; null is no tool. `wholeText` says what shows all. */
+export function changeLines(tool, before, after, wholeText = "") {
+  const lines = differences(textOf(before), textOf(after));
+  const isCut = lines.some((line) => line.kind === "not-compared");
   return [
-    isCut && make("p.fair-note", `Only the first ${number(MAX_LINES)} lines are compared here; callgate tools accept TOOLSET --dry-run shows all.`),
-    make("div.diff", { role: "region", "aria-label": `Changes of ${tool}`, tabindex: "0" }, make("ol", differences(...texts).map((line) => (
+    isCut && make("p.fair-note", `Of what differs, only the first ${number(MAX_LINES)} lines are compared here.`, wholeText && ` ${wholeText}`),
+    make("div.diff", { role: "region", "aria-label": `Changes of ${tool}`, tabindex: "0" }, make("ol", lines.map((line) => (
       make("li", { class: line.kind }, sign(line), make("code", line.text))
     )))),
   ];

@@ -4,8 +4,8 @@ const CONTEXT = 3;
 export const MAX_LINES = 1500;
 
 /**
- * The lines of two texts as `{ kind, sign, text }`, of the kinds `same`, `removed`, `added` and `left-out`. Only
- * `CONTEXT` equal lines stay around each difference.
+ * The lines of two texts as `{ kind, sign, text }`, of the kinds `same`, `removed`, `added`, `left-out`, and
+ * `not-compared` for the rest of what differs. Only `CONTEXT` equal lines stay around each difference.
  */
 export function differences(before, after) {
   const lines = aligned(before, after);
@@ -21,17 +21,22 @@ export function differences(before, after) {
   return shown;
 }
 
-/** The first lines, or words, by a longest common subsequence: what both have at their ends is not in its table. */
-export function aligned(allBefore, allAfter) {
-  const [before, after] = [allBefore.slice(0, MAX_LINES), allAfter.slice(0, MAX_LINES)];
+/**
+ * All lines, or words, by a longest common subsequence. What both have at their ends is not in its table, and of what is
+ * between, only the first `MAX_LINES` are.
+ */
+export function aligned(before, after) {
   let start = 0;
   while (start < Math.min(before.length, after.length) && before[start] === after[start]) start += 1;
   let end = 0;
   while (end < Math.min(before.length, after.length) - start && before.at(-1 - end) === after.at(-1 - end)) end += 1;
   const same = (text) => ({ kind: "same", sign: " ", text });
+  const [old, current] = [before.slice(start, before.length - end), after.slice(start, after.length - end)];
+  const isCut = Math.max(old.length, current.length) > MAX_LINES;
   return [
     ...before.slice(0, start).map(same),
-    ...middle(before.slice(start, before.length - end), after.slice(start, after.length - end)),
+    ...middle(old.slice(0, MAX_LINES), current.slice(0, MAX_LINES)),
+    ...(isCut ? [{ kind: "not-compared", sign: "", text: "… the rest of what differs is not compared here" }] : []),
     ...before.slice(before.length - end).map(same),
   ];
 }

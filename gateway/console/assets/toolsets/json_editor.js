@@ -4,7 +4,7 @@ import { make } from "../elements.js";
 
 const MAX_NUMBERED = 20_000;
 
-/** The field as an element, `text()`, `write(text)`, `mark(lines)` and `goTo(line)`; `onInput` is called on each change. */
+/** The field as an element, its `area`, `text()`, `write(text)`, `mark(lines)` and `goTo(line)`; `onInput` is called on each change. */
 export function jsonEditor({ id, text, placeholder, onInput }) {
   const gutter = make("div.gutter", { "aria-hidden": "true" });
   const area = make("textarea", { id, name: id, spellcheck: "false", wrap: "off", rows: "22", placeholder });
@@ -14,10 +14,11 @@ export function jsonEditor({ id, text, placeholder, onInput }) {
 
   return {
     element: make("div.editor", gutter, area),
+    area,
     text: () => area.value,
     write(written) {
       area.value = written;
-      onInput();
+      area.dispatchEvent(new Event("input"));
     },
     /** Number the lines; the marked ones have a colour. */
     mark(lines) {

@@ -19,7 +19,7 @@ export async function showList(address, signal) {
       make("a.button.quiet", { href: link(["playground"]) }, "Try an example first"),
     )];
   }
-  const rows = page.toolsets.length ? listed(page.toolsets) : empty("Nothing found", `No toolset has “${search}” in its name.`);
+  const rows = page.toolsets.length ? listed(page.toolsets) : empty("Nothing found", search ? `No toolset has “${search}” in its name.` : "There are no further toolsets.");
   return [head, searchField("Search by name", search, ["toolsets"]), rows, pager(["toolsets"], address.query, page.next)];
 }
 

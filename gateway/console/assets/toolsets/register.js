@@ -1,10 +1,11 @@
 // Registering a toolset by paste or file: it is checked while it is written, and refusals stand at their lines.
 
 import { Problem, call, getText } from "../api.js";
+import { keepDraft } from "../drafts.js";
 import { make } from "../elements.js";
 import { indented, itemTexts, lineAt, memberTexts, readJSON } from "../json_text.js";
 import { empty, field, heading, problemBox } from "../parts.js";
-import { go, link } from "../address.js";
+import { go, link, reload } from "../address.js";
 import { faultList, verdicts } from "./check_result.js";
 import { jsonEditor } from "./json_editor.js";
 
@@ -37,8 +38,10 @@ export async function showRegister(address, signal) {
     heading(
       name ? `Change ${name}` : "Register a toolset",
       `A toolset is stored only if every keyword of every tool can be enforced.${loss}`,
-      make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]) }, "Cancel"),
+      make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]), onclick: () => form.draft.forget() }, "Cancel"),
     ),
+    form.draft.isKept && make("p.fair-note", "This is what you wrote here before, and did not register. ",
+      make("button.text", { type: "button", onclick: () => { form.draft.forget(); reload(); } }, "Start again")),
     form.element,
   ];
 }
@@ -72,6 +75,7 @@ class RegisterForm {
     this.name.readOnly = Boolean(name);
     this.name.addEventListener("input", () => this.changed());
     this.editor = jsonEditor({ id: "tools", text, placeholder: EXAMPLE, onInput: () => this.changed() });
+    this.draft = keepDraft(`register/${name}`, { name: this.name, text: this.editor.area }, signal);
     this.result = make("div.result", { "aria-live": "polite" });
     this.save = make("button", { type: "submit", disabled: true }, "Register");
     this.element = make(
@@ -137,7 +141,7 @@ class RegisterForm {
     } catch (error) {
       if (signal.aborted || this.signal.aborted) return undefined;
       if (!(error instanceof Problem)) throw error;
-      if (!error.faults.length) return this.showResult(problemBox(error));
+      if (!error.faults.length) return this.showResult(problemBox(error, this.againButton()));
       return this.showFaults(error.faults.map((fault) => ({
         ...fault, title: fault.tool ?? "Toolset", line: lineAt(read.lines, withoutPrefix(fault.pointer, prefix)),
       })));
@@ -172,11 +176,16 @@ class RegisterForm {
     const { body, etag } = this.checked;
     try {
       await call("PUT", this.path, { body, headers: etag ? { "If-Match": etag } : { "If-None-Match": "*" } });
+      this.draft.forget();
       go(["toolsets", this.name.value]);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      this.showResult(problemBox(error, make("button", { type: "button", onclick: () => this.changed() }, "Check again")));
+      this.showResult(problemBox(error, this.againButton()));
     }
+  }
+
+  againButton() {
+    return make("button", { type: "button", onclick: () => this.changed() }, "Check again");
   }
 }
 

@@ -34,7 +34,7 @@ export async function showRevisions(name, address, signal) {
       ] },
     ], revisions),
     dropped && make("p.soft", `Revisions before ${dropped} were dropped as too old, but for those that requests still name.`),
-    pager(["toolsets", name, "revisions"], {}, next, "before"),
+    pager(["toolsets", name, "revisions"], address.query, next, "before"),
   ];
 }
 

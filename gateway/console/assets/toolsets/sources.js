@@ -41,7 +41,7 @@ function difference({ tool, source, change, description, served, offered }, butt
     { "aria-label": tool },
     make("div.decide", make("div", changeTitle(tool, change, description && badge("description changed", "fair")), make("p.soft.small", visible(source))), make("div.actions", buttons)),
     description && changedWords(...description),
-    changeLines(tool, served, offered),
+    changeLines(tool, served, offered, "callgate tools accept TOOLSET --dry-run shows all."),
   );
 }
 

@@ -8,6 +8,7 @@ import { go, link } from "../address.js";
 import { schemaView, tally } from "./schema_view.js";
 
 const PAGE_SIZE = 50;
+const LONG = 1000;
 
 export async function showToolset(name, address, signal) {
   const { search = "", after, revision } = address.query;
@@ -39,7 +40,7 @@ export async function showToolset(name, address, signal) {
           toolList(name, page.tools, shown, address.query),
           pager(["toolsets", name], address.query, page.next),
         ),
-        shown ? await toolView(path, shown, revision, signal) : empty("Nothing found", `No tool has “${search}” in its text.`),
+        shown ? await toolView(path, shown, address.query, signal) : empty("Nothing found", `No tool has “${search}” in its text.`),
       ),
   ];
 }
@@ -69,17 +70,17 @@ function toolList(name, tools, shown, query) {
   ))));
 }
 
-async function toolView(path, name, revision, signal) {
+async function toolView(path, name, { tool: chosen, revision }, signal) {
   const tool = name.split("/").map(encodeURIComponent).join("/");
   const [definition, { tools: [report] }] = await Promise.all([
     get(`${path}/tools/${tool}`, { shape: "mcp", revision }, signal),
     get(`${path}/report`, { tool: name, revision }, signal),
   ]);
-  return make(
+  const article = make(
     "article",
     { "aria-label": name },
     make("h2.mono.name", name),
-    definition.description && make("p.description", visible(definition.description)),
+    definition.description && descriptionOf(definition.description),
     facts([
       ["Grammar", bytes(report.grammar_bytes)],
       ["Compile time", duration(report.compile_ms)],
@@ -88,4 +89,18 @@ async function toolView(path, name, revision, signal) {
     ]),
     schemaView(definition.inputSchema ?? {}, report.entries),
   );
+  if (chosen) requestAnimationFrame(() => seen(article));
+  return article;
+}
+
+/** Scroll to the tool that was chosen if it is below the list, as on a phone, unless the user types into the search. */
+function seen(article) {
+  const isTyping = document.activeElement.matches("input");
+  if (!isTyping && article.getBoundingClientRect().top > innerHeight / 2) article.scrollIntoView();
+}
+
+/** A description; a long one is scrolled, so that the schema below it is found. */
+function descriptionOf(text) {
+  if (text.length <= LONG) return make("p.description", visible(text));
+  return make("p.description.long", { role: "region", "aria-label": "Description", tabindex: "0" }, visible(text));
 }
