@@ -128,7 +128,7 @@ async def create_response(context: WiredContext) -> Response[Any]:
 @post("/v1/responses/input_tokens", status_code=200)
 async def count_response_tokens(context: WiredContext) -> Response[Any]:
     """How many tokens the prompt of a response has, with the conversation that it continues."""
-    expander = _Continuation(context.services.responses, context.principal.owner)
+    expander = Continuation(context.services.responses, context.principal.owner)
     wire_request = await read_wire_request(context, read_responses_request, expander=expander)
     ids = await _prompt_ids(context, wire_request)
     counted = {"object": "response.input_tokens", "input_tokens": len(ids)}
