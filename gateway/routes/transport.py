@@ -20,7 +20,7 @@ from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
 from gateway.wire.turn_fields import timeout_in
 from toolspecs.json_value import JSON, count_values
-from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.nearest import MAX_NAME, shorten, within
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
 
@@ -125,13 +125,14 @@ def _sizes(value: Any) -> tuple[int, int]:
 
 
 def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
-    """The header that names the ignored fields, if there are any.
+    """The header that names the ignored fields, if there are any: the first ones, as many as it may hold.
 
     >>> ignored_header(["prediction", "messages[].cache control"])
     {'X-Callgate-Ignored': 'prediction, messages[].cache%20control'}
     """
-    names = ", ".join(quote(shorten(path, MAX_NAME), safe="[].-_") for path in ignored)
-    return {"X-Callgate-Ignored": names[:_MAX_HEADER]} if names else {}
+    names = (quote(shorten(path, MAX_NAME), safe="[].-_") for path in ignored)
+    written = ", ".join(within(_MAX_HEADER, names, lambda name: len(name) + len(", ")))
+    return {"X-Callgate-Ignored": written} if written else {}
 
 
 def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]) -> Stream:

@@ -1,6 +1,7 @@
 """What other servers' clients send is left out and named; slips, and what would change an answer, are refused."""
 
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 from chat import URL, body
@@ -395,3 +396,11 @@ def test_a_field_of_another_api_that_would_change_the_answer_is_refused(field):
     with pytest.raises(InvalidField, match=r"use|send") as refused:
         read_request(chat(**{field: "x"}))
     assert refused.value.param == field
+
+
+async def test_the_header_names_whole_fields_as_many_as_fit(client):
+    fields = {f"{number}{'ü' * 90}": 1 for number in range(10, 30)}
+    response = await client.post("/v1/chat/completions", json=body(**fields))
+    named = response.headers["x-callgate-ignored"]
+    assert len(named) <= 2000
+    assert [unquote(name) for name in named.split(", ")] == list(fields)[:3]
