@@ -43,13 +43,9 @@ def main() -> int:
 
 @contextmanager
 def gateway() -> Iterator[tuple[str, Recorder]]:
-    """A gateway with the tiny model on a free port of loopback, as `callgate serve` starts it.
-
-    It does not select answers. At temperature 0 it would search for the best, and of so small a model that is
-    sometimes text, where the plain mask makes a call.
-    """
+    """A gateway with the tiny model on a free port of loopback, as `callgate serve` starts it."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(data_dir=folder, model="tiny", model_name="demo", accept=1)
+        settings = Settings(data_dir=folder, model="tiny", model_name="demo")
         recorder = Recorder(create_app(settings))
         config = ServerConfig(recorder, settings, port=0, log_level="warning")
         with served(uvicorn.Server(config)) as client:

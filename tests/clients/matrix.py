@@ -31,8 +31,7 @@ Every script holds the same conversation through the client's own means:
 | snippet | runs the snippet of [frameworks.md](frameworks.md) as it stands there |
 
 The tiny model is small. So a script judges whether calls, results and streams pass between client and gateway, not
-whether an answer is clever. The gateway runs with `--accept 1`, because a [search](api.md#temperature-0) sometimes prefers
-text of so small a model to its call. A dash means that the client has no way to do this, or no snippet of its own.
+whether an answer is clever. A dash means that the client has no way to do this, or no snippet of its own.
 """
 
 
