@@ -156,6 +156,7 @@ def test_on_a_phone_nothing_is_wider_and_the_example_needs_no_toolset(browser, u
         page.get_by_role("button", name="Run").click()
         page.locator(".panels:not([hidden])").wait_for(timeout=20_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        assert page.locator(".answer").bounding_box()["y"] < PHONE["height"] / 2, "the answer is in view"
         assert page.locator(".answer strong").inner_text() == "book_table"
 
 

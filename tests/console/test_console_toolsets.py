@@ -371,6 +371,15 @@ def test_only_what_was_seen_is_accepted(gateway, page):
     assert "Poisoned" not in gateway.get("/v1/toolsets/desk/tools/pay").text
 
 
+def test_who_accepts_all_is_told_what_is_not_shown(gateway, page):
+    names = [f"tool.{number}" for number in range(22)]
+    offer(gateway, *map(tool, names))
+    offer(gateway, *({**tool(each), "description": "Read."} for each in names))
+    page.goto("/console#/toolsets/desk/sources")
+    page.get_by_role("button", name="Accept all").click()
+    page.get_by_role("dialog").get_by_text("2 of them are not shown on this page").wait_for()
+
+
 def test_what_a_client_wrote_is_never_html(gateway, page):
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     described = {**tool("kind", text={"type": "string", "description": hostile}), "description": hostile}

@@ -100,6 +100,8 @@ def test_long_names_and_many_toolsets_leave_the_buttons_in_view(gateway, page):
     button = page.get_by_role("button", name="Revoke").bounding_box()
     table = page.locator(".scroll").bounding_box()
     assert button["x"] + button["width"] <= table["x"] + table["width"]
+    assert button["height"] < 50, "its word stays on a line"
+    assert page.get_by_role("button", name="Rotate").bounding_box()["y"] == button["y"]
     page.set_viewport_size(PHONE)
     name = page.get_by_text("L" * 100).bounding_box()
     assert name["x"] + name["width"] <= PHONE["width"]

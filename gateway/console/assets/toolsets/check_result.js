@@ -42,7 +42,7 @@ export function faultList(faults, text, goTo) {
     make("p.verdict-line.bad", make("strong", "This cannot be registered."), ` ${count(faults.length, "fault")}.`),
     make("ul.refusals", faults.slice(0, MAX_FAULTS).map((fault) => make(
       "li",
-      make("button.line-link", { type: "button", onclick: () => goTo(fault.line), "aria-label": `Line ${fault.line}` },
+      make("button.line-link", { type: "button", onclick: () => goTo(fault.line) },
         make("span.line-number", `Line ${fault.line}`), make("code", visible((lines[fault.line - 1] ?? "").trim().slice(0, 120)))),
       make("p", make("strong", visible(fault.title)), ": ", visible(fault.reason)),
       fault.suggestion && make("p.soft", visible(fault.suggestion)),
