@@ -223,6 +223,7 @@ def test_what_was_typed_is_there_after_the_request_was_looked_at(browser, url):
         message = page.get_by_label("Message", exact=True)
         message.wait_for()
         assert message.input_value() == "Close WEB-12"
+        assert page.get_by_label("Toolset").input_value() == "issues"
         assert page.get_by_label("Seed").input_value() == "4"
         assert page.get_by_label("Seed").is_visible(), "what counts is seen"
         assert page.locator("label output").inner_text() == "0.3"

@@ -112,7 +112,7 @@ def test_a_name_cannot_hide_characters_and_a_dialog_names_one_key(gateway, page)
     ids = [gateway.post("/v1/keys", json={"name": each, "scopes": ["invoke"]}).json()["id"] for each in names]
     page.reload()
     page.get_by_text("agent\\u{202e}").first.wait_for()
-    page.get_by_role("button", name="Revoke").nth(1).click()
+    page.get_by_role("button", name=f"Revoke agent\\u{{202e}} ({ids[1]})").click()
     asked = page.get_by_role("dialog").get_by_role("heading").inner_text()
     assert [each in asked for each in ids] == [False, True]
 

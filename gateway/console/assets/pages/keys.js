@@ -70,7 +70,7 @@ function rotateButton(key) {
     return newSecret(made, "The old secret works for one more day.");
   };
   const text = "The key gets a new secret, which you see once. The old secret works for one more day.";
-  return askingButton("Rotate", "quiet", `Rotate the key ${named(key)}?`, text, rotate);
+  return askingButton("Rotate", "quiet", `Rotate the key ${named(key)}?`, text, rotate, named(key));
 }
 
 function revokeButton(key) {
@@ -79,7 +79,7 @@ function revokeButton(key) {
     await call("DELETE", `v1/keys/${key.id}`);
     reload();
   };
-  return askingButton("Revoke", "danger", `Revoke the key ${named(key)}?`, text, revoke);
+  return askingButton("Revoke", "danger", `Revoke the key ${named(key)}?`, text, revoke, named(key));
 }
 
 /** A new key, with a button that copies it: no later answer has the secret. */
