@@ -1,6 +1,6 @@
 // The request: which model and tools, how to sample, and what is said.
 
-import { keepDraft } from "../drafts.js";
+import { keepTyped } from "../typed_input.js";
 import { controlsFor, toolsOf } from "./controls.js";
 import { make } from "../elements.js";
 import { field } from "../parts.js";
@@ -14,7 +14,7 @@ export function requestForm(models, toolsets, query, signal) {
   const control = controlsFor(models, toolsets, query);
   const { model, toolset, selection, temperature, maxTokens, seed, system, answer, message } = control;
   const kept = { model, toolset, selection, temperature, maxTokens, seed, system, answer, message };
-  const draft = keepDraft("playground", kept, signal);
+  const typed = keepTyped("playground", kept, signal);
   for (const name of ["toolset", "message"]) control[name].value = query[name] ?? control[name].value;
   const submit = make("button", { type: "submit" }, "Run");
   const stop = make("button.quiet", { type: "button", hidden: true }, "Stop");
@@ -42,7 +42,7 @@ export function requestForm(models, toolsets, query, signal) {
   const element = make(
     "form.card.request",
     { onsubmit: (event) => { event.preventDefault(); if (!submit.disabled) run(); }, "aria-label": "Request" },
-    ...fields(control, draft.isKept),
+    ...fields(control, typed.isKept),
     problem,
     make("div.actions", submit, stop),
   );
