@@ -240,7 +240,7 @@ def test_all_toolsets_can_be_chosen_and_one_that_is_gone_is_told(browser, url):
             lambda route: route.continue_(url=route.request.url.replace("limit=1000", "limit=1")),
         )
         page.goto("/console#/playground?toolset=tickets")
-        toolset = page.get_by_label("Toolset")
+        toolset = page.get_by_label("Toolset", exact=True)
         toolset.wait_for()
         assert toolset.input_value() == "tickets"
         assert toolset.locator("option").all_inner_texts() == ["An example", "issues", "tickets"]
