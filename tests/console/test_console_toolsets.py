@@ -125,6 +125,15 @@ def test_a_change_of_imported_tools_says_that_their_sources_are_forgotten(gatewa
     said.wait_for()
 
 
+def test_a_tool_that_is_removed_is_not_counted_among_those_that_stay(gateway, page, weather):
+    page.goto("/console#/toolsets/+register?name=weather")
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    page.get_by_label("Tools, as JSON").fill(json.dumps({"tools": [tool("clock")]}))
+    said = page.get_by_text("1 tool, 1 of them new or changed.")
+    said.wait_for()
+    assert "2 tools removed: get_weather, clock.now." in said.inner_text()
+
+
 def test_a_change_of_somebody_else_is_not_overwritten(gateway, page, weather):
     page.goto("/console#/toolsets/+register?name=weather")
     page.get_by_text("Every keyword can be enforced.").wait_for()
