@@ -181,6 +181,27 @@ def test_an_answer_says_how_it_ended_and_how_it_was_selected(browser, url):
         page.get_by_text(f"accept, of {told['answers']} answer").wait_for()
 
 
+def test_every_character_of_an_answer_and_its_schema_can_be_seen(browser, url):
+    hidden, shown = "to\u202e", "to\\u{202e}"
+    schema = {"type": "object", "properties": {hidden: {"enum": [f"x {hidden}"]}}, "required": [hidden]}
+    with httpx.Client(base_url=url) as client:
+        tools = [{"name": "pay", "inputSchema": schema}]
+        client.put("/v1/toolsets/hidden", json={"tools": tools}).raise_for_status()
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground?toolset=hidden")
+        page.get_by_label("Tool choice").locator("option[value='tool:pay']").wait_for(state="attached")
+        page.get_by_label("Message", exact=True).fill("Pay.")
+        page.get_by_role("button", name="Run").click()
+        page.locator(".panels:not([hidden])").wait_for()
+        page.locator(".chips .arguments").first.click()
+        for place in (".answer", ".place"):
+            text = page.locator(place).inner_text()
+            assert shown in text, place
+            assert hidden not in text, place
+    with httpx.Client(base_url=url) as client:
+        client.delete("/v1/toolsets/hidden").raise_for_status()
+
+
 def test_the_most_tokens_and_the_budget_closer_are_told(browser, url):
     with opened_page(browser, url) as page:
         page.goto("/console#/playground")

@@ -98,6 +98,7 @@ def test_those_that_failed_are_shown_alone_with_the_reason(page, gateway, runtim
     )
     page.locator("tbody a").nth(1).click()
     page.get_by_text("MalformedBody").wait_for()
+    assert page.get_by_text("not told by the engine").count() == 0, "no engine was asked"
     page.goto("/console#/requests?failed=true")
     page.get_by_role("link", name="All", exact=True).click()
     wait_for(lambda: page.locator("tbody tr").count() == 3)
