@@ -12,7 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from compiler.errors import CorruptUnit
 from toolspecs.errors import LockTimeout, StoreError, StoreFull, StoreUnavailable
@@ -61,7 +61,8 @@ class GrammarStore:
                 stored = await store.get_many([UNIT_PREFIX + key for key in keys])
                 stored_keys = [UNIT_PREFIX + key for key, value in zip(keys, stored, strict=True) if value]
                 if stored_keys:
-                    await store.touch(stored_keys, LIFETIME_S)
+                    with suppress(StoreFull):  # as of a SQLite file on a full disk
+                        await store.touch(stored_keys, LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._note_failure(error)
             return {}

@@ -145,7 +145,7 @@ async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, ca
     async def full(*_, **__):
         raise StoreFull("a test", "it is full")
 
-    for method in ("set", "acquire"):
+    for method in ("set", "acquire", "touch"):
         monkeypatch.setattr(store, method, full)
     for number in range(3):
         fresh = await find(second, [tool("fresh", a={"const": f"fresh{number}"})], vocabulary)
