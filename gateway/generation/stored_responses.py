@@ -175,7 +175,9 @@ class StoredResponses:
                 now = time.time()
                 entries = [entry for entry in _listed(before) if entry[2] > now]
                 changed = change(entries)
-                if await commit(self._store, key, before, json.dumps(changed).encode(), self._lifetime_s):
+                lifetime_s = max((end for _, _, end in changed), default=now) - now
+                content = json.dumps(changed).encode()
+                if await commit(self._store, key, before, content, min(lifetime_s, _LONGEST_S)):
                     kept = {response_id for response_id, _, _ in changed}
                     return [response_id for response_id, _, _ in entries if response_id not in kept]
         return None
