@@ -111,7 +111,9 @@ class GrammarStore:
             async with asyncio.timeout(_TIMEOUT_S):
                 await store.set(UNIT_PREFIX + key, sign(content, key, self._secret), LIFETIME_S)
         except StoreFull as error:
-            self._note_full(error)
+            self._note_failure(error)
+            if client_id is not None:
+                self._allowance.give_back(client_id, len(content))
             raise
         except (StoreError, TimeoutError) as error:
             self._note_failure(error)
@@ -129,8 +131,6 @@ class GrammarStore:
                 await stack.enter_async_context(store.lock(f"lock:{key}", LEASE_S, LEASE_S))
             except LockTimeout as error:
                 _log.warning("another replica holds the lease of a grammar; compiling it here too: %s", error)
-            except StoreFull as error:
-                self._note_full(error)
             except StoreError as error:
                 self._note_failure(error)
         try:
@@ -153,12 +153,12 @@ class GrammarStore:
             self._has_failed = False
             _log.warning("the store answers again: the grammar cache uses it")
 
-    def _note_full(self, error: StoreFull) -> None:
-        if not self._is_full:
-            self._is_full = True
-            _log.warning("compiled grammars are not stored for now: %s", error)
-
     def _note_failure(self, error: Exception) -> None:
+        if isinstance(error, StoreFull):  # it gives what it has
+            if not self._is_full:
+                self._is_full = True
+                _log.warning("compiled grammars are not stored for now: %s", error)
+            return
         if not self._has_failed:
             self._has_failed = True
             _log.warning(
@@ -187,6 +187,12 @@ class StoreAllowance:
         if len(self._used) > _MAX_CLIENTS:
             self._used.popitem(last=False)
         return is_admitted
+
+    def give_back(self, client_id: str, num_bytes: int) -> None:
+        """Count bytes of a client no longer, since the store refused them."""
+        used, since = self._used.get(client_id, (0.0, 0.0))
+        if used:
+            self._used[client_id] = (max(0.0, used - num_bytes), since)
 
 
 _MAC_BYTES = hashlib.sha256().digest_size
