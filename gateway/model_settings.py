@@ -48,7 +48,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tool_search: Count | None = None
     sampling_defaults: SamplingDefaults = "model"
 
-    def first_without_use(self) -> str | None:
+    def unused_field(self) -> str | None:
         """The first field that is set, and not to "", although the model's engine does not use it."""
         default = ModelSettings(model=self.model)
         return next(
