@@ -129,16 +129,16 @@ class StoredResponses:
         return await self._load(owner, response_id, unpack_output, turn)
 
     async def _load(
-        self, owner: str, response_id: str, unpack: Callable[[bytes, ContentLimits], T], turn: ReadingTurn
+        self, owner: str, response_id: str, decode: Callable[[bytes, ContentLimits], T], turn: ReadingTurn
     ) -> T:
-        """The result of `unpack` on an entry; raises UnknownResponse, StoreError."""
+        """The result of `decode` on an entry; raises UnknownResponse, StoreError."""
         content = None
         if self.are_stored and _RESPONSE_ID.fullmatch(response_id):
             content = await self._store.get(_key(owner, response_id))
         if content is None:
             raise UnknownResponse(shorten(response_id, MAX_NAME))
         try:
-            return await turn.run(partial(unpack, content, self._contents))
+            return await turn.run(partial(decode, content, self._contents))
         except UNREADABLE as error:
             _log.warning("stored response %s cannot be read: %s", response_id, error)
             raise UnknownResponse(response_id) from error
