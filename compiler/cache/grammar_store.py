@@ -61,7 +61,7 @@ class GrammarStore:
                 stored = await store.get_many([UNIT_PREFIX + key for key in keys])
                 stored_keys = [UNIT_PREFIX + key for key, value in zip(keys, stored, strict=True) if value]
                 if stored_keys:
-                    with suppress(StoreFull):  # as of a SQLite file on a full disk
+                    with suppress(StoreError):  # of a full disk, or a replica: they were read all the same
                         await store.touch(stored_keys, LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._note_failure(error)
