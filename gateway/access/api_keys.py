@@ -240,7 +240,7 @@ class ApiKeys:
         if grant := self._cached_grant(key_id, sent, FRESH_S):
             return grant
         try:
-            record = await self._read_anew(key_id)
+            record = await self._read_and_cache(key_id)
         except StoreUnavailable as error:
             if grant := self._cached_grant(key_id, sent, STALE_S):
                 return grant
@@ -258,8 +258,8 @@ class ApiKeys:
             return None
         return cached.record.grant if cached.record.admits(sent, self._clock()) else None
 
-    async def _read_anew(self, key_id: str) -> KeyRecord | None:
-        """The record of a key in the store, which is cached."""
+    async def _read_and_cache(self, key_id: str) -> KeyRecord | None:
+        """The record of a key in the store; it is cached."""
         read_at, num_forgotten = self._timer(), self._num_forgotten
         record = _decoded(key_id, await self._store.get(RECORDS + key_id))
         if record is None:
