@@ -43,6 +43,9 @@ class Matcher(Protocol):
     def is_in_thought(self) -> bool:
         """Whether the next token is one of a thought."""
 
+    def is_in_free_text(self) -> bool:
+        """Whether the next token is one of free text or of a thought: only their end is constrained."""
+
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence, except for the stop token."""
 

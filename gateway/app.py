@@ -1,7 +1,8 @@
 """The composition root: connects what the settings name to an application."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -41,12 +42,15 @@ from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.recent_requests import RecentRequestsMiddleware
 from gateway.toolsets.registry import Registry
 from gateway.toolsets.tool_imports import ToolImports
-from runtime.protocol import Runtime
+from runtime.protocol import Circuit, Runtime
 from toolspecs.json_scan import ContentLimits
 from toolspecs.revisions.catalog import Catalog
 from toolspecs.revisions.quota import Quota
 from toolspecs.revisions.toolset_contents import DecodedContents
 from toolspecs.store import Store
+
+FIRST_TRIAL_S = 10.0
+"""How long a gateway that starts waits for the first checks of its external engines."""
 
 
 def create_app(
@@ -148,7 +152,23 @@ async def _lifespan(app: Litestar, resources: Resources, loaded: Loaded) -> Asyn
         app.state.views = views
         app.state.services = views.whole
         await opened.enter_async_context(collecting(store, retention_of(settings)))
+        await _engines_tried(runtime)
         yield
+
+
+async def _engines_tried(runtime: Runtime) -> None:
+    """Wait until each model has an external engine that takes requests, or all of its engines were tried.
+
+    Otherwise, a gateway that takes the place of another one refuses all requests of its first seconds.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_TRIAL_S):
+            while True:
+                engines = (await runtime.health()).engines
+                served = {engine.model_id for engine in engines if engine.circuit is Circuit.CLOSED}
+                if not any(engine.is_untried and engine.model_id not in served for engine in engines):
+                    return
+                await asyncio.sleep(0.05)
 
 
 def _service_views(

@@ -134,6 +134,10 @@ class DraftMatcher:
         """Whether the next token belongs to a thought."""
         return not self.has_left and self._matcher.is_in_thought()
 
+    def is_in_free_text(self) -> bool:
+        """Whether the next token is free text, as all of it is outside the grammar."""
+        return self.has_left or self._matcher.is_in_free_text()
+
     def is_completed(self) -> bool:
         """A draft may end anywhere."""
         return True

@@ -68,6 +68,8 @@ class ReplicaState:
     num_failed: int
     num_refused_tokens: int
     canary_age_s: float | None
+    is_untried: bool = False
+    """Whether its first check has not ended yet."""
 
     @property
     def public_reason(self) -> str:

@@ -95,6 +95,10 @@ class LinkedMatcher:
         """Whether the next token is one of a thought."""
         return self._position.is_thought
 
+    def is_in_free_text(self) -> bool:
+        """Whether the next token is one of free text or of a thought."""
+        return self._position.is_free
+
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole output, except for the stop token."""
         return self._position.is_complete
@@ -152,6 +156,11 @@ class Position(ABC):
     @property
     def is_thought(self) -> bool:
         """Whether the next token is one of a thought."""
+        return False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the next token is one of free text or of a thought."""
         return False
 
     def pending_parts(self) -> tuple[OutputPart, ...]:

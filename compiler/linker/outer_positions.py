@@ -86,6 +86,11 @@ class BeforeThought(Position):
         """Whether the output may end here."""
         return self.answer.is_complete
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the answer may begin with free text; a thought is free text too."""
+        return self.answer.is_free
+
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
         self.answer.fill(bitmask, row)
@@ -141,6 +146,7 @@ class InThought(Position):
     state: int
     is_complete = False
     is_thought = True
+    is_free = True
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
@@ -178,6 +184,7 @@ class InText(Position):
     text: FreeText
     state: int
     is_leading: bool = False
+    is_free = True
 
     @property
     def is_complete(self) -> bool:

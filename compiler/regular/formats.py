@@ -45,9 +45,12 @@ _DATE = (
 _TIME = (
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 )
-_N = "[0-9]{1,9}"
-_CLOCK = f"T(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
-_CALENDAR = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
+_HOURS, _MINUTES, _SECONDS = "[0-9]{1,6}H", "[0-9]{1,7}M", "[0-9]{1,7}S"
+"""Together fewer than 2^32 seconds: Pydantic reads no more."""
+_WHOLE_YEARS, _MONTHS, _WEEKS, _DAYS = "[0-9]{1,6}Y", "[0-9]{1,7}M", "[0-9]{1,8}W", "[0-9]{1,8}D"
+"""With the hours fewer than 10^9 days, which is the longest `timedelta` of Python."""
+_CLOCK = f"T(?:{_HOURS}(?:{_MINUTES}(?:{_SECONDS})?)?|{_MINUTES}(?:{_SECONDS})?|{_SECONDS})"
+_CALENDAR = f"(?:{_WHOLE_YEARS}(?:{_MONTHS}(?:{_DAYS})?)?|{_MONTHS}(?:{_DAYS})?|{_DAYS})"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _LITERAL = "[A-Za-z0-9 _,:;@/=<>!%&~'\"-]"
@@ -85,7 +88,10 @@ FORMATS = {
     "date": Format(f"^(?!0000){_DATE}$", _YEARS),
     "time": Format(f"^{_TIME}$", _BY_TIME),
     "date-time": Format(f"^(?!0000){_DATE}T{_TIME}$", f"{_YEARS}; {_BY_TIME}"),
-    "duration": Format(f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_N}W)$", "at most nine digits a number"),
+    "duration": Format(
+        f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_WEEKS})$",
+        "fewer than 10^9 days: at most six to eight digits a number, by its unit",
+    ),
     "email": Format(
         f"^{hosts.MAILBOX}$", _MAILBOXES, f"^{hosts.MAILBOX_LENGTHS}$", hosts.MAX_MAILBOX, counted=_MAIL
     ),

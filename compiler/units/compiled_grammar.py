@@ -200,6 +200,10 @@ class GuardedMatcher:
         """Nothing but an answer is written here."""
         return False
 
+    def is_in_free_text(self) -> bool:
+        """All of an answer is constrained."""
+        return False
+
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence."""
         return bool(self._matcher.is_completed())

@@ -8,7 +8,7 @@ JavaScript modules. The pages call only the public API, with the key that the us
     page_table.js  the pages: one line each
     pages/*.js     a page: `show(place, signal)` gives its content
     api.js         calls the API; an error is a `Problem`
-    drafts.js      keeps what was typed into a form and not sent
+    typed_input.js keeps what was typed into a form and not sent
     renewal.js     shows a part of a page anew; the focus stays
     elements.js    makes elements; text from elsewhere never becomes HTML
     parts.js       what pages share: tables, forms, plots, what is said when there is nothing to show

@@ -64,6 +64,9 @@ class BestFirst(OneAfterAnother):
     cannot surpass the best whole output. An output is left for a time when a branch is far better than it.
     When no branch remains, no valid output within the budget surpasses the best: that is proven.
 
+    Free text and thoughts have no branches: there the model writes what it would without a mask, and whether
+    it begins a call is its choice. Else a search would turn calls that are hard to write into text.
+
     The probabilities are those of the whole distribution. `top_p`, `top_k` and `min_p` are for draws: they
     would leave out tokens that valid outputs need.
 
@@ -134,7 +137,8 @@ class BestFirst(OneAfterAnother):
             self._remove(branch, host)
         weight = weight_of(sequence)
         runners_up, sequence.runners_up = sequence.runners_up, ()
-        for token_id, logprob in runners_up:
+        branching = () if sequence.matcher is not None and sequence.matcher.is_in_free_text() else runners_up
+        for token_id, logprob in branching:
             log_bound = self._log_bound(sequence, logprob)
             if self._make_room(log_bound, host):
                 twin = host.set_aside(sequence, sequence.seed)
@@ -143,7 +147,9 @@ class BestFirst(OneAfterAnother):
                 self._add_copy(twin, sequence)
                 chosen = other_token(token, token_id, logprob, weight.allowed_mass)
                 self._branches.append(_Branch(log_bound, twin, chosen, sequence))
-        if len(runners_up) == sequence.num_runners_up:  # there may be more, at most as likely as the last
+        if len(branching) < len(runners_up):
+            log_most = runners_up[0][1]
+        elif len(runners_up) == sequence.num_runners_up:  # there may be more, at most as likely as the last
             log_most = runners_up[-1][1]
         else:
             log_most = LOG_LEAST - math.log(max(weight.allowed_mass, MIN_MASS))

@@ -99,6 +99,7 @@ class Replica:
         self.num_served = 0
         self.num_failed = 0
         self.num_refused_tokens = 0
+        self._is_untried = True
         self._settings = settings
         self._running: set[StallClock] = set()
         self._num_failures = 0
@@ -206,6 +207,7 @@ class Replica:
             num_failed=self.num_failed,
             num_refused_tokens=self.num_refused_tokens,
             canary_age_s=None if math.isinf(age_s) else age_s,
+            is_untried=self._is_untried,
         )
 
     async def watch(self, model_name: str | None, check: Check) -> None:
@@ -213,6 +215,7 @@ class Replica:
         retry_s = self._settings.first_retry_s
         while True:
             await self._check(model_name, check)
+            self._is_untried = False
             self._is_due.clear()
             if self.circuit is Circuit.CLOSED:
                 wait_s, retry_s = self._settings.probe_s, self._settings.first_retry_s

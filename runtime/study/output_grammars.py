@@ -249,6 +249,10 @@ class AllowsEverything:
         """Thoughts are not told apart."""
         return False
 
+    def is_in_free_text(self) -> bool:
+        """Nothing is constrained."""
+        return True
+
     def is_completed(self) -> bool:
         """A stop token may come at any time."""
         return True
@@ -295,6 +299,10 @@ class WithoutJumpForward:
     def is_in_thought(self) -> bool:
         """Whether the next token is one of a thought."""
         return self._matcher.is_in_thought()
+
+    def is_in_free_text(self) -> bool:
+        """Whether the next token is one of free text or of a thought."""
+        return self._matcher.is_in_free_text()
 
     def is_completed(self) -> bool:
         """Whether the output may end."""

@@ -59,34 +59,34 @@ def _javascript(name: str, script: str, *packages: str, snippet: str = "") -> Cl
     return Client(name, "JavaScript", packages, f"with_{script}.mjs", snippet=snippet)
 
 
-_AI_SDK = ("ai@6.0.326", "zod@4.6.7")
+_AI_SDK = ("ai@7.0.173", "zod@4.6.7")
 
 CLIENTS = (
-    _python("openai", "openai", "openai==3.54.0"),
-    _python("openai, Responses", "openai_responses", "openai==3.54.0"),
-    _python("anthropic", "anthropic", "anthropic==2.12.0", snippet="Anthropic's client"),
+    _python("openai", "openai", "openai==3.57.0"),
+    _python("openai, Responses", "openai_responses", "openai==3.57.0"),
+    _python("anthropic", "anthropic", "anthropic==2.14.0", snippet="Anthropic's client"),
     _python(
         "OpenAI Agents SDK",
         "openai_agents",
         "openai-agents==0.24.0",
-        "openai==3.54.0",
+        "openai==3.57.0",
         snippet="OpenAI Agents SDK",
     ),
     _python(
         "Pydantic AI",
         "pydantic_ai",
         "pydantic-ai-slim[openai]==2.68.0",
-        "openai==3.54.0",
+        "openai==3.57.0",
         snippet="Pydantic AI",
     ),
     _python(
         "LangChain",
         "langchain",
-        "langchain==1.4.7",
-        "langchain-openai==1.7.3",
+        "langchain==1.5.2",
+        "langchain-openai==1.7.4",
         snippet="LangChain and LangGraph",
     ),
-    _python("LangGraph", "langgraph", "langgraph==1.2.22", "langchain==1.4.7", "langchain-openai==1.7.3"),
+    _python("LangGraph", "langgraph", "langgraph==1.2.24", "langchain==1.5.2", "langchain-openai==1.7.4"),
     _python(
         "LlamaIndex",
         "llama_index",
@@ -103,44 +103,44 @@ CLIENTS = (
         note="shows earlier calls to the model as text. In the second turn the tiny model then calls"
         " `final_answer` at once, which is a valid call too.",
     ),
-    _python("Haystack", "haystack", "haystack-ai==3.4.0", HAYSTACK_TELEMETRY_ENABLED="false"),
+    _python("Haystack", "haystack", "haystack-ai==3.4.1", HAYSTACK_TELEMETRY_ENABLED="false"),
     _python("Microsoft Agent Framework", "agent_framework", "agent-framework-openai==1.17.0"),
     _python(
         "AutoGen", "autogen", "autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5", snippet="AutoGen"
     ),
-    _python("Claude Agent SDK", "claude_agent_sdk", "claude-agent-sdk==0.2.187"),
+    _python("Claude Agent SDK", "claude_agent_sdk", "claude-agent-sdk==0.2.189"),
     _python(
         "Instructor",
         "instructor",
         "instructor==1.17.0",
-        "litellm[mcp]==1.106.2",
+        "litellm[mcp]==1.110.2",
         lacks=("second turn",),
         snippet="LiteLLM and Instructor",
         note="makes one object of one answer, and runs no tools.",
     ),
-    _python("LiteLLM", "litellm", "litellm[mcp]==1.106.2", LITELLM_LOCAL_MODEL_COST_MAP="true"),
-    _python("DSPy", "dspy", "dspy==3.4.1", "litellm[mcp]==1.106.2", LITELLM_LOCAL_MODEL_COST_MAP="true"),
+    _python("LiteLLM", "litellm", "litellm[mcp]==1.110.2", LITELLM_LOCAL_MODEL_COST_MAP="true"),
+    _python("DSPy", "dspy", "dspy==3.4.1", "litellm[mcp]==1.110.2", LITELLM_LOCAL_MODEL_COST_MAP="true"),
     _python(
         "Google ADK",
         "google_adk",
         "google-adk==2.13.0",
-        "litellm[mcp]==1.106.2",
+        "litellm[mcp]==1.110.2",
         LITELLM_LOCAL_MODEL_COST_MAP="true",
     ),
     _python("Strands Agents", "strands", "strands-agents[openai]==1.62.0"),
-    _javascript("openai", "openai", "openai@7.57.0", "zod@4.6.7"),
-    _javascript("@anthropic-ai/sdk", "anthropic", "@anthropic-ai/sdk@1.12.0", "zod@4.6.7"),
+    _javascript("openai", "openai", "openai@7.59.0", "zod@4.6.7"),
+    _javascript("@anthropic-ai/sdk", "anthropic", "@anthropic-ai/sdk@1.14.0", "zod@4.6.7"),
     _javascript("OpenAI Agents SDK", "openai_agents", "@openai/agents@0.20.0", "zod@4.6.7"),
     _javascript(
         "AI SDK, default provider",
         "ai_sdk",
-        "@ai-sdk/openai@3.0.141",
+        "@ai-sdk/openai@4.0.118",
         *_AI_SDK,
         snippet="AI SDK, and the Agents SDK for JavaScript",
     ),
-    _javascript("AI SDK, chat", "ai_sdk_chat", "@ai-sdk/openai@3.0.141", *_AI_SDK),
+    _javascript("AI SDK, chat", "ai_sdk_chat", "@ai-sdk/openai@4.0.118", *_AI_SDK),
     _javascript(
-        "AI SDK, openai-compatible", "ai_sdk_compatible", "@ai-sdk/openai-compatible@2.0.91", *_AI_SDK
+        "AI SDK, openai-compatible", "ai_sdk_compatible", "@ai-sdk/openai-compatible@3.0.92", *_AI_SDK
     ),
-    _javascript("AI SDK, anthropic", "ai_sdk_anthropic", "@ai-sdk/anthropic@3.0.139", *_AI_SDK),
+    _javascript("AI SDK, anthropic", "ai_sdk_anthropic", "@ai-sdk/anthropic@4.0.105", *_AI_SDK),
 )

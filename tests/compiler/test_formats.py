@@ -133,6 +133,7 @@ VALID_FORMATS = [
     ("uuid", ["2eb8aa08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08aa9811eab4aa73b441d16380"]),
     ("regex", ["^\\s*(it|describe)\\(['\"]([^'\"]+)['\"]", r"\b[a-z_][a-z0-9_]{2,}$", "a.*?"], ["(a", "[a", "a**", "\\", "^*"]),
     ("duration", ["P4DT12H30M5S", "P1Y", "PT0S", "P2W"], ["P", "PT", "P1YT", "1Y"]),
+    ("duration", ["P99999999W", "PT604800S"], ["P999999999W", "P9999999Y", "PT99999999H"]),  # beyond timedelta
 ]  # fmt: skip
 
 

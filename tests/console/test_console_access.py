@@ -11,6 +11,8 @@ from gateway.app import create_app
 from gateway.settings import Settings
 
 MAX_BYTES = 200_000
+REFUSED = """{"name": "pay",
+ "inputSchema": {"properties": {"to": {"type": "string", "pattern": "(?<=a)b"}}}}"""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,24 @@ def test_no_page_has_a_serious_barrier(browser, prepared, axe, scheme, rules):
             if barriers := violations(page, axe, rules):
                 found[each.name] = barriers
         assert found == {}
+
+
+def test_what_appears_on_a_page_has_no_serious_barrier(browser, prepared, axe):
+    url, names = prepared
+    with opened_page(browser, url) as page:
+        page.misdeeds.expected.append("422")
+        page.goto("/console#/toolsets/+register")
+        page.get_by_label("Name").fill("refused")
+        page.get_by_label("Tools, as JSON").fill(REFUSED)
+        page.locator(".refusals").wait_for()
+        assert violations(page, axe) == []
+        page.goto("/console#/toolsets/payments")
+        page.get_by_role("button", name="Delete").click()
+        assert violations(page, axe) == []
+        page.goto(f"/console#/requests/{names['request']}")
+        page.reload()
+        page.get_by_role("button", name="API key").click()
+        assert violations(page, axe) == []
 
 
 def test_every_page_fits_a_phone(browser, prepared):

@@ -156,6 +156,7 @@ def test_on_a_phone_nothing_is_wider_and_the_example_needs_no_toolset(browser, u
         page.get_by_role("button", name="Run").click()
         page.locator(".panels:not([hidden])").wait_for(timeout=20_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        assert page.locator(".answer").bounding_box()["y"] < PHONE["height"] / 2, "the answer is in view"
         assert page.locator(".answer strong").inner_text() == "book_table"
 
 
@@ -178,6 +179,27 @@ def test_an_answer_says_how_it_ended_and_how_it_was_selected(browser, url):
             assert (said.count("exact draw") + said.count("chosen by weight") > 0) == (temperature == "1")
         page.get_by_role("link", name="Where its time and its tokens went").click()
         page.get_by_text(f"accept, of {told['answers']} answer").wait_for()
+
+
+def test_every_character_of_an_answer_and_its_schema_can_be_seen(browser, url):
+    hidden, shown = "to\u202e", "to\\u{202e}"
+    schema = {"type": "object", "properties": {hidden: {"enum": [f"x {hidden}"]}}, "required": [hidden]}
+    with httpx.Client(base_url=url) as client:
+        tools = [{"name": "pay", "inputSchema": schema}]
+        client.put("/v1/toolsets/hidden", json={"tools": tools}).raise_for_status()
+    with opened_page(browser, url) as page:
+        page.goto("/console#/playground?toolset=hidden")
+        page.get_by_label("Tool choice").locator("option[value='tool:pay']").wait_for(state="attached")
+        page.get_by_label("Message", exact=True).fill("Pay.")
+        page.get_by_role("button", name="Run").click()
+        page.locator(".panels:not([hidden])").wait_for()
+        page.locator(".chips .arguments").first.click()
+        for place in (".answer", ".place"):
+            text = page.locator(place).inner_text()
+            assert shown in text, place
+            assert hidden not in text, place
+    with httpx.Client(base_url=url) as client:
+        client.delete("/v1/toolsets/hidden").raise_for_status()
 
 
 def test_the_most_tokens_and_the_budget_closer_are_told(browser, url):
@@ -222,6 +244,7 @@ def test_what_was_typed_is_there_after_the_request_was_looked_at(browser, url):
         message = page.get_by_label("Message", exact=True)
         message.wait_for()
         assert message.input_value() == "Close WEB-12"
+        assert page.get_by_label("Toolset").input_value() == "issues"
         assert page.get_by_label("Seed").input_value() == "4"
         assert page.get_by_label("Seed").is_visible(), "what counts is seen"
         assert page.locator("label output").inner_text() == "0.3"
@@ -238,7 +261,7 @@ def test_all_toolsets_can_be_chosen_and_one_that_is_gone_is_told(browser, url):
             lambda route: route.continue_(url=route.request.url.replace("limit=1000", "limit=1")),
         )
         page.goto("/console#/playground?toolset=tickets")
-        toolset = page.get_by_label("Toolset")
+        toolset = page.get_by_label("Toolset", exact=True)
         toolset.wait_for()
         assert toolset.input_value() == "tickets"
         assert toolset.locator("option").all_inner_texts() == ["An example", "issues", "tickets"]

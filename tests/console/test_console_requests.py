@@ -71,7 +71,7 @@ def test_new_requests_appear_by_themselves(page, gateway, asked):
 
 def test_new_requests_appear_while_something_in_the_list_has_the_focus(page, gateway, asked):
     page.goto("/console#/requests")
-    link = page.locator("tbody a")
+    link = page.locator("main[data-shown='#/requests'] tbody a")
     link.focus()
     gateway.post("/v1/chat/completions", json={**CHAT, "model": "gone"})
     wait_for(lambda: page.locator("tbody tr").count() == 2)
@@ -96,8 +96,9 @@ def test_those_that_failed_are_shown_alone_with_the_reason(page, gateway, runtim
     assert "bad" in page.locator("tbody .badge").first.get_attribute("class"), (
         "it broke off: the status is 200"
     )
-    page.locator("tbody a").nth(1).click()
+    page.locator("main[data-shown='#/requests?failed=true'] tbody a").nth(1).click()
     page.get_by_text("MalformedBody").wait_for()
+    assert page.get_by_text("not told by the engine").count() == 0, "no engine was asked"
     page.goto("/console#/requests?failed=true")
     page.get_by_role("link", name="All", exact=True).click()
     wait_for(lambda: page.locator("tbody tr").count() == 3)
@@ -122,7 +123,7 @@ def test_the_last_page_of_requests_leads_back_to_the_first(page, gateway):
 @pytest.mark.parametrize("name", ["requests", "system"])
 def test_a_page_says_that_what_it_shows_is_old(page, asked, name):
     page.goto(f"/console#/{name}")
-    page.locator("main table").first.wait_for()
+    page.locator(f"main[data-shown='#/{name}'] table").first.wait_for()
     page.misdeeds.expected.append("ERR_FAILED")
     page.route("**/v1/**", lambda route: route.abort())
     told = page.get_by_text("This is how it was at")

@@ -125,6 +125,15 @@ def test_a_change_of_imported_tools_says_that_their_sources_are_forgotten(gatewa
     said.wait_for()
 
 
+def test_a_tool_that_is_removed_is_not_counted_among_those_that_stay(gateway, page, weather):
+    page.goto("/console#/toolsets/+register?name=weather")
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    page.get_by_label("Tools, as JSON").fill(json.dumps({"tools": [tool("clock")]}))
+    said = page.get_by_text("1 tool, 1 of them new or changed.")
+    said.wait_for()
+    assert "2 tools removed: get_weather, clock.now." in said.inner_text()
+
+
 def test_a_change_of_somebody_else_is_not_overwritten(gateway, page, weather):
     page.goto("/console#/toolsets/+register?name=weather")
     page.get_by_text("Every keyword can be enforced.").wait_for()
@@ -369,6 +378,15 @@ def test_only_what_was_seen_is_accepted(gateway, page):
     page.get_by_text("Stale revision").wait_for()
     page.misdeeds.expected.append("412")
     assert "Poisoned" not in gateway.get("/v1/toolsets/desk/tools/pay").text
+
+
+def test_who_accepts_all_is_told_what_is_not_shown(gateway, page):
+    names = [f"tool.{number}" for number in range(22)]
+    offer(gateway, *map(tool, names))
+    offer(gateway, *({**tool(each), "description": "Read."} for each in names))
+    page.goto("/console#/toolsets/desk/sources")
+    page.get_by_role("button", name="Accept all").click()
+    page.get_by_role("dialog").get_by_text("2 of them are not shown on this page").wait_for()
 
 
 def test_what_a_client_wrote_is_never_html(gateway, page):

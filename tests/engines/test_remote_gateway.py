@@ -1,19 +1,23 @@
 """A gateway in front of two external engines, from its settings to what OpenAI's client reads."""
 
 import json
+from dataclasses import replace
 
 import jsonschema_rs
 import openai
 import pytest
 from completions_server import SECRET, StandIn, serving
+from fake_runtime import FakeRuntime
 from serving import served, server_of, wait_for
 from typer.testing import CliRunner
 
 from gateway.app import create_app
 from gateway.cli import cli
 from gateway.setting_sources import load
+from gateway.settings import Settings
 from runtime.engines.grammar_loader import GrammarLoader
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.protocol import Circuit, ReplicaState
 from runtime.text.tokenizer import load_tokenizer
 from toolspecs.stores import open_store
 
@@ -31,8 +35,8 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture(scope="module")
-def engines(tmp_path_factory):
-    """A gateway over two engines that link grammars from its store, as the plugin does."""
+def configured(tmp_path_factory):
+    """The settings of a gateway over two engines that link grammars from its store, as the plugin does."""
     folder = tmp_path_factory.mktemp("gateway")
     model = ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2))
     text = load_tokenizer(model)
@@ -59,11 +63,17 @@ def engines(tmp_path_factory):
             model_name = "small"
             """
         )
-        settings = load({}, environment={}, config=config)
-        with served(server_of(create_app(settings), settings)) as client:
-            wait_for(lambda: all(e["circuit"] == "closed" for e in client.get("/v1/engines").json()["data"]))
-            yield client, stand_ins
+        yield load({}, environment={}, config=config), stand_ins
     loader.close()
+
+
+@pytest.fixture(scope="module")
+def engines(configured):
+    """A gateway over two engines, and these."""
+    settings, stand_ins = configured
+    with served(server_of(create_app(settings), settings)) as client:
+        wait_for(lambda: all(e["circuit"] == "closed" for e in client.get("/v1/engines").json()["data"]))
+        yield client, stand_ins
 
 
 @pytest.fixture
@@ -157,6 +167,26 @@ def test_an_unknown_choice_of_shown_tools_is_refused(client):
     refused = client.put("/v1/toolsets/odd", json={"tools": [], "prompt_tools": "some"})
     assert refused.status_code == 400
     assert "prompt_tools" in refused.text
+
+
+def test_a_gateway_that_has_started_has_tried_its_engines(configured):
+    """In a rolling upgrade, each new gateway refused all requests of its first seconds."""
+    settings, _ = configured
+    with served(server_of(create_app(settings), settings)) as client:
+        asked = {"model": "big", "messages": HELLO, "max_tokens": 2}
+        assert client.post("/v1/chat/completions", json=asked).status_code == 200
+
+
+def test_engines_that_do_not_answer_hold_up_no_start(tmp_path, monkeypatch):
+    class Untried(FakeRuntime):
+        async def health(self):
+            state = ReplicaState("tiny", "gpu:8000", Circuit.OPEN, "?", "", 0, 0, 0, 0, None, is_untried=True)
+            return replace(await super().health(), engines=(state,))
+
+    monkeypatch.setattr("gateway.app.FIRST_TRIAL_S", 0.2)
+    settings = Settings(data_dir=str(tmp_path), compile_workers=0)
+    with served(server_of(create_app(settings, runtime=Untried()), settings)) as client:
+        assert client.get("/healthz").status_code == 200
 
 
 def test_the_engines_are_listed(client):

@@ -297,6 +297,10 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
         ("ingress: {enabled: true}", "ingress.hosts"),
         ("httpRoute: {enabled: true}", "httpRoute.parentRefs"),
         ("gateway: {requestSeconds: 600}", "gateway.terminationGracePeriodSeconds"),
+        (
+            "gateway: {settings: {drain_seconds: 400}}",
+            "gateway.terminationGracePeriodSeconds; set that to 412",
+        ),
         ("gateway: {settings: {request_seconds: 5}}", "/gateway/settings/request_seconds"),
         (
             "gateway: {settings: {prot: 5}}",

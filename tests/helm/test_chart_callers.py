@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from values_table import CHART
 
 from gateway.app import create_app
 from gateway.settings import Settings
+from gateway.version import VERSION
 
 KEY = "a-key-of-this-test"
 
@@ -61,6 +64,43 @@ def test_the_commands_of_pods_that_call_the_gateways_work(kind, tmp_path):
             listed = client.get("/v1/toolsets", headers={"Authorization": f"Bearer {KEY}"}).json()
             revisions = {toolset["name"]: toolset["revision"] for toolset in listed["toolsets"]}
             assert revisions == {"payments": 1, "large": 1}
+
+
+def test_toolsets_wait_for_the_gateways_of_their_release():
+    """In an upgrade, the Job met a former gateway, which did not know a new key, or checked by former rules."""
+    good = (200, {"version": VERSION})
+    answers = [(401, {}), good, (200, {"version": "0.0.1"}), *[good] * 20]
+    asked = []
+
+    class Gateways(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers["Authorization"]))
+            status, content = answers.pop(0)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Gateways) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        environment = {"CALLGATE_URL": f"http://127.0.0.1:{server.server_port}", "CALLGATE_API_KEY": KEY}
+        done = subprocess.run(
+            [sys.executable, str(CHART / "files" / "wait.py")],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        server.shutdown()
+    assert answers == []
+    assert set(asked) == {("/version", f"Bearer {KEY}")}
+    reasons = ["HTTP Error 401: Unauthorized", f"it has version 0.0.1, not {VERSION}"]
+    assert done.stdout.splitlines() == [
+        f"waiting for the gateways of this release: {reason}" for reason in reasons
+    ]
 
 
 def test_the_notes_say_which_engines_load_the_model():

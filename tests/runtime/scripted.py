@@ -47,6 +47,9 @@ class Spells:
     def is_in_thought(self):
         return False
 
+    def is_in_free_text(self):
+        return False
+
     def is_completed(self):
         return self.at >= len(self.ids) - 1
 

@@ -7,10 +7,11 @@ import toy_model
 from searches import GRAMMAR, LEAST_GAINS, LETTERS, SCORES, WORDS, LostModel, RandomModel, search, word_of
 from selected import distribution, run, selected, selected_sequence
 
-from compiler import compile_schema
+from compiler import compile_schema, compile_toolset
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.selection import Selection
 from runtime.written_token import SampledToken, other_token
+from toolspecs.tool import Tool
 
 
 def found(model_seed, size, strategy, **settings):
@@ -292,3 +293,33 @@ def test_the_token_of_a_branch_is_told_in_the_same_detail():
     assert [c.token_id for c in other.inspection.candidates] == [1, 2]
     assert other.inspection.candidates[1].probability == pytest.approx(0.8 * math.exp(-2))
     assert other_token(SampledToken(1), 2, -2.0, 1.0) == SampledToken(2)
+
+
+class ReluctantModel(toy_model.ToyModel):
+    """A model that begins a call with a probability of 0.89, and would break it off at each letter of a text."""
+
+    CALL = '<tool_call>\n{"name": "note", "arguments": {"text": "aaaaaaaaaa"}}\n</tool_call>'
+
+    def next_logits(self, output):
+        written = bytes(output).decode()
+        if not written:
+            return {ord("<"): math.log(0.89), ord("N"): math.log(0.11)}
+        text = self.CALL if written.startswith("<") else "No"
+        if written == text:
+            return {toy_model.STOP: 0.0}
+        if text[len(written)] == "a" and '"text": "' in written:
+            return {ord("a"): math.log(0.1), ord("\n"): math.log(0.9)}
+        return {ord(text[len(written)]): 0.0}
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_search_leaves_it_to_the_model_whether_it_begins_a_call(strategy):
+    """A call that is hard to write became text, which is likelier and never masked."""
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    grammar = compile_toolset([Tool("note", "", parameters)], tool_choice="auto", syntax="hermes")
+    engine = toy_model.toy_engine()
+    engine.runner = ReluctantModel()
+    (output,) = run(engine, [search(8, strategy=strategy, grammar=grammar, max_tokens=200)]).values()
+    written = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode()
+    assert written == ReluctantModel.CALL
+    assert not output.sequence.selection.is_exact

@@ -9,13 +9,12 @@ import toy_model
 from searches import GRAMMAR, SCORES, WORDS, LostModel, RandomModel, search, word_of
 from selected import assert_fails, poison, run, selected_sequence, text_of
 
-from compiler import compile_schema, compile_toolset
+from compiler import compile_schema
 from compiler.errors import MatchingTooSlow
 from runtime.errors import DeadlineExceeded
 from runtime.events import FinishReason
 from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
-from toolspecs.tool import Tool
 
 
 class EndlessModel(toy_model.ToyModel):
@@ -107,25 +106,20 @@ def test_an_output_that_leaves_no_room_for_a_stop_token_is_complete(strategy, te
     assert (output.sequence.finish_reason, output.sequence.closed_by) == (FinishReason.STOP, None)
 
 
-class CallingModel(toy_model.ToyModel):
-    """A model that begins a call, and would go on with `y` or `z`, or end, if it may not."""
-
-    BEGINNING = b"<tool_call>"
+class ZerosModel(toy_model.ToyModel):
+    """A model that writes 1 and would then rather write zeros than `2` or `3`, or end."""
 
     def next_logits(self, output):
-        if len(output) < len(self.BEGINNING) - 1:
-            return {self.BEGINNING[len(output)]: 0.0}
-        others = {ord("z"): -1.0, ord("y"): -2.0, toy_model.STOP: -1.5}
-        return {ord(">"): 0.0, **others} if bytes(output) == self.BEGINNING[:-1] else others
+        if not output:
+            return {ord("1"): 0.0}
+        return {ord("0"): 0.0, ord("2"): -1.0, toy_model.STOP: -1.5, ord("3"): -2.0}
 
 
 def test_no_output_is_written_twice_after_a_token_that_does_not_fit_the_budget():
     """Its place in a text is sampled again, so that the branches there were kept a second time."""
-    tool = Tool("f", "", {"type": "object", "properties": {"a": {"const": "x" * 40}}, "required": ["a"]})
-    grammar = compile_toolset((tool,), tokenizer=toy_model.VOCABULARY, syntax="hermes", tool_choice="auto")
     engine = toy_model.toy_engine()
-    engine.runner = CallingModel()
-    sequence = search(16, grammar=grammar, max_tokens=14)
+    engine.runner = ZerosModel()
+    sequence = search(16, grammar=compile_schema({"enum": [1, 12, 13, 10**15]}), max_tokens=6)
     run(engine, [sequence])
     members = sequence.population.members
     written = [tuple(member.output_ids) for member in members if member.num_written]

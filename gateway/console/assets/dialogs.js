@@ -5,9 +5,13 @@ import { reload } from "./address.js";
 import { make, nodes } from "./elements.js";
 import { problemBox } from "./parts.js";
 
-/** A button that asks before it does `work`. What `work` returns is shown in the dialog, until the user closes it. */
-export function askingButton(word, tone, title, text, work) {
-  return make(`button.${tone}`, { type: "button", onclick: () => ask(word, tone, title, text, work) }, word);
+/**
+ * A button that asks before it does `work`. What `work` returns is shown in the dialog, until the user closes it. `what`
+ * tells the button from others with the same word.
+ */
+export function askingButton(word, tone, title, text, work, what = null) {
+  const label = what && `${word} ${what}`;
+  return make(`button.${tone}`, { type: "button", onclick: () => ask(word, tone, title, text, work), "aria-label": label }, word);
 }
 
 function ask(word, tone, title, text, work) {

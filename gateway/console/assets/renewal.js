@@ -13,7 +13,7 @@ export function renew(element, content) {
   keepScrolled(list, scrolledTo, element.querySelector(".choices"));
   if (!hadFocus) return;
   const now = [...element.querySelectorAll(FOCUSABLE)].find((each) => nameOf(each) === nameOf(before));
-  if (now?.type === "search") keepTyped(before, now);
+  if (now?.type === "search") keepSearch(before, now);
   else (now ?? headingOf(element))?.focus({ preventScroll: true });
 }
 
@@ -29,7 +29,7 @@ function keepScrolled(before, scrolledTo, now) {
 }
 
 /** Put what the user types into the field that replaced the one before. */
-function keepTyped(before, now) {
+function keepSearch(before, now) {
   now.focus();
   const isBehind = now.value !== before.value.trim();
   now.value = before.value;

@@ -31,13 +31,13 @@ securityContext:
 grep -v -e "^ *#" -e "^ *$" /etc/callgate/keys/api-keys | head -n 1
 {{- end -}}
 
-{{/* Waits for a gateway, and takes the first key. */}}
+{{/* Takes the first key, and waits for the gateways that know it. */}}
 {{- define "callgate.clientSetUp" -}}
-until python -c "import os, urllib.request as r; r.urlopen(os.environ['CALLGATE_URL'] + '/healthz', timeout=5)" 2>/dev/null; do
-  sleep 2
-done
 CALLGATE_API_KEY="$({{ include "callgate.firstKey" . }})"
 export CALLGATE_API_KEY
+python - <<'EOF'
+{{ .Files.Get "files/wait.py" | trim }}
+EOF
 {{- end -}}
 
 {{- define "callgate.keysVolume" -}}

@@ -110,6 +110,10 @@ errors are sent. */}}
 {{- if and .Values.toolsets (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "toolsets: without a shared store they are lost with the pod, and no hook applies them again; enable redis, or set redis.external" -}}
 {{- end -}}
+{{- $drain := .Values.gateway.settings.drain_seconds | default 0 | float64 -}}
+{{- if gt $drain (include "callgate.drainSeconds" . | float64) -}}
+{{- fail (printf "gateway.settings.drain_seconds: Kubernetes kills a pod that ends after gateway.terminationGracePeriodSeconds; set that to %d or more" (add 12 (ceil $drain | int))) -}}
+{{- end -}}
 {{- if and (not (hasKey .Values.gateway.settings "drain_seconds")) (gt (int .Values.gateway.requestSeconds) (int (include "callgate.drainSeconds" .))) -}}
 {{- fail (printf "gateway.terminationGracePeriodSeconds: an answer may take requestSeconds, and a pod that ends needs 12 more; set it to %d or more" (add 12 (int .Values.gateway.requestSeconds))) -}}
 {{- end -}}

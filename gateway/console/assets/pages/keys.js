@@ -2,7 +2,7 @@
 
 import { Problem, call, getAll } from "../api.js";
 import { askingButton } from "../dialogs.js";
-import { keepDraft } from "../drafts.js";
+import { keepTyped } from "../typed_input.js";
 import { make, visible } from "../elements.js";
 import { badge, empty, field, heading, moment, number, problemBox, table } from "../parts.js";
 import { go, reload } from "../address.js";
@@ -70,7 +70,7 @@ function rotateButton(key) {
     return newSecret(made, "The old secret works for one more day.");
   };
   const text = "The key gets a new secret, which you see once. The old secret works for one more day.";
-  return askingButton("Rotate", "quiet", `Rotate the key ${named(key)}?`, text, rotate);
+  return askingButton("Rotate", "quiet", `Rotate the key ${named(key)}?`, text, rotate, named(key));
 }
 
 function revokeButton(key) {
@@ -79,7 +79,7 @@ function revokeButton(key) {
     await call("DELETE", `v1/keys/${key.id}`);
     reload();
   };
-  return askingButton("Revoke", "danger", `Revoke the key ${named(key)}?`, text, revoke);
+  return askingButton("Revoke", "danger", `Revoke the key ${named(key)}?`, text, revoke, named(key));
 }
 
 /** A new key, with a button that copies it: no later answer has the secret. */
@@ -113,7 +113,7 @@ function newKey(signal) {
     days: countInput(MAX_DAYS),
   };
   const scopes = Object.fromEntries(boxes.map(([box]) => [box.id, box]));
-  const draft = keepDraft("keys/new", { name, ...scopes, ...inputs }, signal);
+  const typed = keepTyped("keys/new", { name, ...scopes, ...inputs }, signal);
   const result = make("div");
   const create = async (event) => {
     event.preventDefault();
@@ -121,7 +121,7 @@ function newKey(signal) {
     if (button) button.disabled = true;
     try {
       const made = await call("POST", "v1/keys", { body: requestBody(name, boxes.map(([box]) => box), inputs) });
-      draft.forget();
+      typed.forget();
       const all = make("a.button", { href: "#/keys" }, "All keys");
       form.replaceWith(make("div.card", { role: "status" }, newSecret(made, "", all)));
     } catch (error) {
@@ -143,7 +143,7 @@ function newKey(signal) {
     field("Tokens a minute", inputs.tokens_per_minute, "Of prompts and answers; empty for no limit."),
     field("Days until it expires", inputs.days, "Empty for never."),
     result,
-    make("div.actions", make("button", { type: "submit" }, "Create key"), make("a.button.quiet", { href: "#/keys", onclick: () => draft.forget() }, "Cancel")),
+    make("div.actions", make("button", { type: "submit" }, "Create key"), make("a.button.quiet", { href: "#/keys", onclick: () => typed.forget() }, "Cancel")),
   );
   return [heading("New API key", QUESTION), form];
 }

@@ -131,16 +131,22 @@ async function showOne(id, signal) {
     make("section", make("h2", "Tokens"), facts([
       ["Input", found.cached_tokens ? `${number(found.input_tokens)}, ${number(found.cached_tokens)} of them cached` : number(found.input_tokens)],
       ["Output", number(found.output_tokens)],
-      ["Computed by the model", found.computed_tokens == null ? "not told by the engine" : number(found.computed_tokens)],
+      ["Computed by the model", told(found, number, found.computed_tokens)],
       ["Forced by the grammar", number(found.forced_tokens)],
-      ["Rescued by the mask", found.rescued_tokens == null ? "not told by the engine" : number(found.rescued_tokens)],
-      ["Probability removed, on average", found.mass_removed == null ? "not told by the engine" : `${number(found.mass_removed * 100)} %`],
+      ["Rescued by the mask", told(found, number, found.rescued_tokens)],
+      ["Probability removed, on average", told(found, (mass) => `${number(mass * 100)} %`, found.mass_removed)],
     ])),
     found.grammar_source && make("section", make("h2", "Grammar"), facts([
       ["Found in", { memory: "memory", store: "the store", compiled: "compiled for this request" }[found.grammar_source]],
       ["Digest", make("a", { href: link(["grammars", found.grammar]) }, make("code", found.grammar.slice(0, 16)))],
     ])),
   ];
+}
+
+/** What an engine may not tell; of a request without an answer there is nothing to tell. */
+function told(found, write, value) {
+  if (value != null) return write(value);
+  return found.output_tokens == null ? "–" : "not told by the engine";
 }
 
 function steps(found) {

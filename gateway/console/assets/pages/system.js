@@ -34,7 +34,7 @@ function rate(name) {
 
 export async function show(_address, signal) {
   const ask = (until) => get("v1/system", {}, until);
-  const readiness = make("div");
+  const readiness = make("div.readiness");
   const state = make("div");
   const figures = PLOTS.map((each) => figure(each));
   const render = (found) => {

@@ -1,6 +1,9 @@
 // The answer as a client gets it: text, and calls with their arguments, while they are written.
 
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
+
+/** A piece of an answer in which every character can be seen; a tab stays one. */
+const shown = (piece) => piece.split("\t").map(visible).join("\t");
 
 export function answerView() {
   const element = make("div.answer", { "aria-busy": "true" });
@@ -9,7 +12,7 @@ export function answerView() {
 
   function addText(piece) {
     text ??= element.appendChild(make("p.text"));
-    text.append(piece);
+    text.append(shown(piece));
   }
 
   function addCall({ index, function: called, custom }) {
@@ -20,7 +23,7 @@ export function answerView() {
       calls.set(index, content);
       text = null;
     }
-    calls.get(index).append(more ?? input ?? "");
+    calls.get(index).append(shown(more ?? input ?? ""));
   }
 
   return {

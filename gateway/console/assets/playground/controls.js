@@ -46,8 +46,6 @@ export function controlsFor(models, toolsets, query) {
     answer: make("textarea.short.mono", { rows: 2, placeholder: "none: any text", spellcheck: "false" }),
     message: make("textarea.short", { rows: 3, required: true, placeholder: "Ask for something that these tools do." }),
   };
-  control.toolset.value = toolset;
-  control.message.value = query.message ?? "";
   return control;
 }
 

@@ -1,14 +1,14 @@
 // The details of one token: how it came about, and the model's candidates, those that the mask removed among them.
 
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 
 const FORMAT = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 
 export const percent = (value) => (value > 0 && value < 0.001 ? "<0.1%" : FORMAT.format(value));
 
-/** A token's text, with marks for spaces, line ends and tabs. */
+/** A token's text in which every character can be seen, with marks for spaces, line ends and tabs. */
 export function visibleText(text) {
-  return text === "" ? "end" : text.replaceAll(" ", "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
+  return text === "" ? "end" : visible(text.replaceAll(" ", "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥"));
 }
 
 export function detailsOf(token, index, total) {

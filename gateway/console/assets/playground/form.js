@@ -1,6 +1,6 @@
 // The request: which model and tools, how to sample, and what is said.
 
-import { keepDraft } from "../drafts.js";
+import { keepTyped } from "../typed_input.js";
 import { controlsFor, toolsOf } from "./controls.js";
 import { make } from "../elements.js";
 import { field } from "../parts.js";
@@ -12,7 +12,10 @@ import { field } from "../parts.js";
  */
 export function requestForm(models, toolsets, query, signal) {
   const control = controlsFor(models, toolsets, query);
-  const draft = keepDraft("playground", keptOf(control, query), signal);
+  const { model, toolset, selection, temperature, maxTokens, seed, system, answer, message } = control;
+  const kept = { model, toolset, selection, temperature, maxTokens, seed, system, answer, message };
+  const typed = keepTyped("playground", kept, signal);
+  for (const name of ["toolset", "message"]) control[name].value = query[name] ?? control[name].value;
   const submit = make("button", { type: "submit" }, "Run");
   const stop = make("button.quiet", { type: "button", hidden: true }, "Stop");
   const problem = make("p.problem-line", { role: "alert", hidden: true });
@@ -39,7 +42,7 @@ export function requestForm(models, toolsets, query, signal) {
   const element = make(
     "form.card.request",
     { onsubmit: (event) => { event.preventDefault(); if (!submit.disabled) run(); }, "aria-label": "Request" },
-    ...fields(control, draft.isKept),
+    ...fields(control, typed.isKept),
     problem,
     make("div.actions", submit, stop),
   );
@@ -63,16 +66,6 @@ export function requestForm(models, toolsets, query, signal) {
       submit.disabled = false;
       stop.hidden = true;
     },
-  };
-}
-
-/** The controls whose values are kept when the user leaves; what the address says is not. */
-function keptOf(control, query) {
-  const { model, selection, temperature, maxTokens, seed, system, answer, message, toolset } = control;
-  return {
-    model, selection, temperature, maxTokens, seed, system, answer,
-    ...(query.message ? {} : { message }),
-    ...(query.toolset ? {} : { toolset }),
   };
 }
 

@@ -1,6 +1,6 @@
 // The schema of the tool that is called, with the place that a token writes marked.
 
-import { make } from "../elements.js";
+import { make, visible } from "../elements.js";
 import { writtenLines } from "../json_text.js";
 import { nameOf } from "./controls.js";
 
@@ -25,7 +25,7 @@ export function schemaOf(tools, answerSchema) {
     title.replaceChildren("Schema of ", words);
     lines = schema ? writtenLines(schema) : [];
     list.replaceChildren(...lines.map(({ key, text, depth }) => make("li", make(
-      "code", { style: { "--depth": depth } }, key !== null && [make("span.key", JSON.stringify(key)), ": "], text,
+      "code", { style: { "--depth": depth } }, key !== null && [make("span.key", visible(JSON.stringify(key))), ": "], visible(text),
     ))));
   }
 

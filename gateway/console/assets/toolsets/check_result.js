@@ -7,13 +7,16 @@ import { tally } from "./schema_view.js";
 
 const MAX_WARNINGS = 50;
 const MAX_TOOLS = 100;
+const MAX_NAMES = 10;
 const MAX_FAULTS = 100;
 
 /** The verdicts, and what registering would change; `replaced` is the name of a toolset that it would replace. */
 export function verdicts(found, replaced) {
-  const changed = Object.values(found.changes).filter((each) => each !== "unchanged").length;
+  const named = (change) => Object.keys(found.changes).filter((name) => found.changes[name] === change);
+  const removed = named("removed");
+  const changed = Object.keys(found.changes).length - named("unchanged").length - removed.length;
   return [
-    make("p.verdict-line.good", make("strong", "Every keyword can be enforced."), ` ${count(found.tools.length, "tool")}, ${changed || "none"} of them new or changed.`),
+    make("p.verdict-line.good", make("strong", "Every keyword can be enforced."), ` ${count(found.tools.length, "tool")}, ${changed || "none"} of them new or changed.`, removed.length > 0 && removalOf(removed)),
     replaced && make("p.fair-note", `There is a toolset ${replaced} already, at revision ${found.current.revision}: this replaces it.`),
     found.warnings.length > 0 && warningList(found.warnings),
     table("Tools that were checked", [
@@ -24,6 +27,11 @@ export function verdicts(found, replaced) {
     ], found.tools.slice(0, MAX_TOOLS)),
     found.tools.length > MAX_TOOLS && make("p.soft", `The first ${MAX_TOOLS} of ${count(found.tools.length, "tool")}.`),
   ];
+}
+
+function removalOf(names) {
+  const more = names.length > MAX_NAMES ? " and others" : "";
+  return ` ${count(names.length, "tool")} removed: ${visible(names.slice(0, MAX_NAMES).join(", "))}${more}.`;
 }
 
 function warningList(warnings) {
@@ -42,7 +50,7 @@ export function faultList(faults, text, goTo) {
     make("p.verdict-line.bad", make("strong", "This cannot be registered."), ` ${count(faults.length, "fault")}.`),
     make("ul.refusals", faults.slice(0, MAX_FAULTS).map((fault) => make(
       "li",
-      make("button.line-link", { type: "button", onclick: () => goTo(fault.line), "aria-label": `Line ${fault.line}` },
+      make("button.line-link", { type: "button", onclick: () => goTo(fault.line) },
         make("span.line-number", `Line ${fault.line}`), make("code", visible((lines[fault.line - 1] ?? "").trim().slice(0, 120)))),
       make("p", make("strong", visible(fault.title)), ": ", visible(fault.reason)),
       fault.suggestion && make("p.soft", visible(fault.suggestion)),

@@ -1,7 +1,7 @@
 // Registering a toolset by paste or file: it is checked while it is written, and refusals stand at their lines.
 
 import { Problem, call, getText } from "../api.js";
-import { keepDraft } from "../drafts.js";
+import { keepTyped } from "../typed_input.js";
 import { make } from "../elements.js";
 import { indented, itemTexts, lineAt, memberTexts, readJSON } from "../json_text.js";
 import { empty, field, heading, problemBox } from "../parts.js";
@@ -38,10 +38,10 @@ export async function showRegister(address, signal) {
     heading(
       name ? `Change ${name}` : "Register a toolset",
       `A toolset is stored only if every keyword of every tool can be enforced.${loss}`,
-      make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]), onclick: () => form.draft.forget() }, "Cancel"),
+      make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]), onclick: () => form.typed.forget() }, "Cancel"),
     ),
-    form.draft.isKept && make("p.fair-note", "This is what you wrote here before, and did not register. ",
-      make("button.text", { type: "button", onclick: () => { form.draft.forget(); reload(); } }, "Start again")),
+    form.typed.isKept && make("p.fair-note", "This is what you wrote here before, and did not register. ",
+      make("button.text", { type: "button", onclick: () => { form.typed.forget(); reload(); } }, "Start again")),
     form.element,
   ];
 }
@@ -75,7 +75,7 @@ class RegisterForm {
     this.name.readOnly = Boolean(name);
     this.name.addEventListener("input", () => this.changed());
     this.editor = jsonEditor({ id: "tools", text, placeholder: EXAMPLE, onInput: () => this.changed() });
-    this.draft = keepDraft(`register/${name}`, { name: this.name, text: this.editor.area }, signal);
+    this.typed = keepTyped(`register/${name}`, { name: this.name, text: this.editor.area }, signal);
     this.result = make("div.result", { "aria-live": "polite" });
     this.save = make("button", { type: "submit", disabled: true }, "Register");
     this.element = make(
@@ -176,7 +176,7 @@ class RegisterForm {
     const { body, etag } = this.checked;
     try {
       await call("PUT", this.path, { body, headers: etag ? { "If-Match": etag } : { "If-None-Match": "*" } });
-      this.draft.forget();
+      this.typed.forget();
       go(["toolsets", this.name.value]);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;

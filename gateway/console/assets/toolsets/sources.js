@@ -78,9 +78,10 @@ class Review {
 
   allButtons(name, total) {
     const all = count(total, "tool");
+    const unseen = total > MAX_SHOWN ? ` ${number(total - MAX_SHOWN)} of them are not shown on this page; callgate tools accept ${name} --dry-run shows all.` : "";
     return [
       askingButton("Decline all", "quiet", `Decline ${all}?`, `${name} serves what it served. A tool is shown again once its source changes it again.`, () => this.decide("decline", {})),
-      askingButton("Accept all", "plain", `Accept ${all}?`, `Models are shown them as the sources offer them. Read each text first: it may tell a model what to do.`, () => this.decide("accept", {})),
+      askingButton("Accept all", "plain", `Accept ${all}?`, `Models are shown them as the sources offer them. Read each text first: it may tell a model what to do.${unseen}`, () => this.decide("accept", {})),
     ];
   }
 }

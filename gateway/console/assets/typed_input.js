@@ -4,13 +4,11 @@
  * Put what was kept under `name` into `controls`, and keep it again once `signal` is aborted: the user leaves. Gives
  * whether something was put there, and `forget`, for a form that was sent or given up.
  */
-export function keepDraft(name, controls, signal) {
-  const at = `callgate.draft.${name}`;
+export function keepTyped(name, controls, signal) {
+  const at = `callgate.typed.${name}`;
   const kept = JSON.parse(sessionStorage.getItem(at) ?? "null");
   let isChanged = kept !== null;
-  const leaving = new AbortController();
   const keep = () => {
-    leaving.abort();
     if (!isChanged) return;
     const values = Object.entries(controls).map(([key, control]) => [key, valueOf(control)]);
     try {
@@ -24,10 +22,9 @@ export function keepDraft(name, controls, signal) {
     control.addEventListener("input", () => { isChanged = true; });
   }
   signal.addEventListener("abort", keep);
-  addEventListener("pagehide", keep, { signal: leaving.signal });
+  addEventListener("pagehide", keep, { signal });
   return {
     isKept: kept !== null,
-    changed() { isChanged = true; },
     forget() {
       isChanged = false;
       sessionStorage.removeItem(at);
