@@ -48,14 +48,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tool_search: Count | None = None
     sampling_defaults: SamplingDefaults = "model"
 
-    def first_without_use(self) -> str | None:
-        """The first field that is set although the model's engine does not use it."""
+    def unused_field(self) -> str | None:
+        """The first field that is set, and not to "", although the model's engine does not use it."""
         default = ModelSettings(model=self.model)
         return next(
             (
                 name
                 for name, engines in USED_BY.items()
-                if self.engine not in engines and getattr(self, name) != getattr(default, name)
+                if self.engine not in engines and getattr(self, name) not in (getattr(default, name), "")
             ),
             None,
         )

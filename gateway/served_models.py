@@ -25,7 +25,7 @@ from runtime.protocol import Runtime
 from runtime.request import OPENAI_SAMPLING, Sampling
 from runtime.selection import DRAFT, Selection
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512
@@ -237,7 +237,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
 def _warn_of_penalty(name: str, sampling: Sampling, selection: Selection) -> None:
     """Say that a model's own penalty keeps answers from being selected; see `selection_or` of a request."""
     if sampling.penalises and selection.size > 1 and selection.strategy != "draft":
-        logger.warning(
+        _log.warning(
             "model %s: its generation_config.json has the repetition_penalty %s, so answers are not selected"
             " unless a request asks for that; sampling_defaults = openai leaves the penalty out",
             name,

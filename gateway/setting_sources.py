@@ -168,7 +168,7 @@ def _check_models(settings: Settings, source_of: Mapping[str, str]) -> None:
                     f"{url!r} ends in /v1, below which are only the engine's routes for clients; leave it out"
                 )
                 raise SettingsError(f"{place}engine_url", source_of.get("engine_url", ""), reason)
-        if name := model.first_without_use():
+        if name := model.unused_field():
             reason = (
                 f"the engine {model.engine!r} does not use it, only {', '.join(USED_BY[name])}; leave it out"
             )

@@ -117,7 +117,7 @@ def test_a_part_of_a_layer_imports_only_those_before_it(layer, order):
     for path in (path for path in sources() if path.parts[0] == layer):
         part = path.with_suffix("").parts[1]
         reached = (module.split(".") for module in imported_modules(parse(path), path))
-        parts = {names[1] for names in reached if names[0] == layer and len(names) > 1}
+        parts = {[*names, "__init__"][1] for names in reached if names[0] == layer}
         wrong[path] = parts - set(order[: order.index(part) + 1])
     assert {path: parts for path, parts in wrong.items() if parts} == {}
 

@@ -12,7 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from compiler.errors import CorruptUnit
 from toolspecs.errors import LockTimeout, StoreError, StoreFull, StoreUnavailable
@@ -61,7 +61,8 @@ class GrammarStore:
                 stored = await store.get_many([UNIT_PREFIX + key for key in keys])
                 stored_keys = [UNIT_PREFIX + key for key, value in zip(keys, stored, strict=True) if value]
                 if stored_keys:
-                    await store.touch(stored_keys, LIFETIME_S)
+                    with suppress(StoreError):  # of a full disk, or a replica: they were read all the same
+                        await store.touch(stored_keys, LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._note_failure(error)
             return {}
@@ -110,7 +111,9 @@ class GrammarStore:
             async with asyncio.timeout(_TIMEOUT_S):
                 await store.set(UNIT_PREFIX + key, sign(content, key, self._secret), LIFETIME_S)
         except StoreFull as error:
-            self._note_full(error)
+            self._note_failure(error)
+            if client_id is not None:
+                self._allowance.give_back(client_id, len(content))
             raise
         except (StoreError, TimeoutError) as error:
             self._note_failure(error)
@@ -128,8 +131,6 @@ class GrammarStore:
                 await stack.enter_async_context(store.lock(f"lock:{key}", LEASE_S, LEASE_S))
             except LockTimeout as error:
                 _log.warning("another replica holds the lease of a grammar; compiling it here too: %s", error)
-            except StoreFull as error:
-                self._note_full(error)
             except StoreError as error:
                 self._note_failure(error)
         try:
@@ -152,12 +153,12 @@ class GrammarStore:
             self._has_failed = False
             _log.warning("the store answers again: the grammar cache uses it")
 
-    def _note_full(self, error: StoreFull) -> None:
-        if not self._is_full:
-            self._is_full = True
-            _log.warning("compiled grammars are not stored for now: %s", error)
-
     def _note_failure(self, error: Exception) -> None:
+        if isinstance(error, StoreFull):  # it gives what it has
+            if not self._is_full:
+                self._is_full = True
+                _log.warning("compiled grammars are not stored for now: %s", error)
+            return
         if not self._has_failed:
             self._has_failed = True
             _log.warning(
@@ -186,6 +187,12 @@ class StoreAllowance:
         if len(self._used) > _MAX_CLIENTS:
             self._used.popitem(last=False)
         return is_admitted
+
+    def give_back(self, client_id: str, num_bytes: int) -> None:
+        """Count bytes of a client no longer, since the store refused them."""
+        used, since = self._used.get(client_id, (0.0, 0.0))
+        if used:
+            self._used[client_id] = (max(0.0, used - num_bytes), since)
 
 
 _MAC_BYTES = hashlib.sha256().digest_size

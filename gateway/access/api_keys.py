@@ -237,36 +237,36 @@ class ApiKeys:
         if matched is None:
             return None
         key_id = matched["key_id"].decode()
-        cached = self._cached(key_id, FRESH_S)
-        if cached is not None and cached.admits(sent, self._clock()):
-            return cached.grant
-        record = await self._find_record(key_id)
+        if grant := self._cached_grant(key_id, sent, FRESH_S):
+            return grant
+        try:
+            record = await self._read_and_cache(key_id)
+        except StoreUnavailable as error:
+            if grant := self._cached_grant(key_id, sent, STALE_S):
+                return grant
+            raise KeysUnavailable from error
         return record.grant if record is not None and record.admits(sent, self._clock()) else None
 
     async def has_any(self) -> bool:
         """Whether there are keys, expired ones included."""
         return bool(await self._ids())
 
-    async def _find_record(self, key_id: str) -> KeyRecord | None:
-        """The record of a key in the store, which is cached; if the store is down, the cached one."""
+    def _cached_grant(self, key_id: str, sent: bytes, max_age_s: float) -> Grant | None:
+        """The grant of the sent key by a cached record that was read less than `max_age_s` seconds ago."""
+        cached = self._cache.get(key_id)
+        if cached is None or self._timer() - cached.read_at >= max_age_s:
+            return None
+        return cached.record.grant if cached.record.admits(sent, self._clock()) else None
+
+    async def _read_and_cache(self, key_id: str) -> KeyRecord | None:
+        """The record of a key in the store; it is cached."""
         read_at, num_forgotten = self._timer(), self._num_forgotten
-        try:
-            record = _decoded(key_id, await self._store.get(RECORDS + key_id))
-        except StoreUnavailable as error:
-            cached = self._cached(key_id, STALE_S)
-            if cached is None:
-                raise KeysUnavailable from error
-            return cached
+        record = _decoded(key_id, await self._store.get(RECORDS + key_id))
         if record is None:
             self._cache.drop(key_id)
         elif num_forgotten == self._num_forgotten:  # else it may have been revoked while it was read
             self._cache.put(key_id, _CachedRecord(record, read_at), 1)
         return record
-
-    def _cached(self, key_id: str, max_age_s: float) -> KeyRecord | None:
-        """The cached record of a key, if it was read less than `max_age_s` seconds ago."""
-        cached = self._cache.get(key_id)
-        return None if cached is None or self._timer() - cached.read_at >= max_age_s else cached.record
 
     async def _read(self, key_id: str) -> tuple[KeyRecord, bytes]:
         """A record and its bytes; raises UnknownKey."""

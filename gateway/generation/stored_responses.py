@@ -129,16 +129,16 @@ class StoredResponses:
         return await self._load(owner, response_id, unpack_output, turn)
 
     async def _load(
-        self, owner: str, response_id: str, unpack: Callable[[bytes, ContentLimits], T], turn: ReadingTurn
+        self, owner: str, response_id: str, decode: Callable[[bytes, ContentLimits], T], turn: ReadingTurn
     ) -> T:
-        """The result of `unpack` on an entry; raises UnknownResponse, StoreError."""
+        """The result of `decode` on an entry; raises UnknownResponse, StoreError."""
         content = None
         if self.are_stored and _RESPONSE_ID.fullmatch(response_id):
             content = await self._store.get(_key(owner, response_id))
         if content is None:
             raise UnknownResponse(shorten(response_id, MAX_NAME))
         try:
-            return await turn.run(partial(unpack, content, self._contents))
+            return await turn.run(partial(decode, content, self._contents))
         except UNREADABLE as error:
             _log.warning("stored response %s cannot be read: %s", response_id, error)
             raise UnknownResponse(response_id) from error
@@ -175,7 +175,9 @@ class StoredResponses:
                 now = time.time()
                 entries = [entry for entry in _listed(before) if entry[2] > now]
                 changed = change(entries)
-                if await commit(self._store, key, before, json.dumps(changed).encode(), self._lifetime_s):
+                lifetime_s = max((end for _, _, end in changed), default=now) - now
+                content = json.dumps(changed).encode()
+                if await commit(self._store, key, before, content, min(lifetime_s, _LONGEST_S)):
                     kept = {response_id for response_id, _, _ in changed}
                     return [response_id for response_id, _, _ in entries if response_id not in kept]
         return None

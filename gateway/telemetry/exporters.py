@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from gateway.errors import ExtraMissing
 from gateway.settings import Settings
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def open_provider(settings: Settings) -> TracerProvider | None:
@@ -25,7 +25,7 @@ def open_provider(settings: Settings) -> TracerProvider | None:
     if settings.telemetry != "otlp":
         for name in ("otlp_endpoint", "otlp_metrics_endpoint"):
             if getattr(settings, name):
-                logger.warning("%s is set, but nothing is sent there: telemetry is not otlp", name)
+                _log.warning("%s is set, but nothing is sent there: telemetry is not otlp", name)
     if settings.telemetry == "none":
         return None
     exporter = ConsoleSpanExporter(out=sys.stdout) if settings.telemetry == "console" else _spans_to(settings)
@@ -68,7 +68,7 @@ def open_meters(settings: Settings) -> Meters:
         if settings.sends_metrics:
             readers.append(PeriodicExportingMetricReader(_metrics_to(settings)))
         else:
-            logger.warning(
+            _log.warning(
                 "no metrics are sent: otlp_endpoint does not end in /v1/traces; set otlp_metrics_endpoint too"
             )
     if not readers:

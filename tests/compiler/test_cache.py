@@ -137,7 +137,8 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, stor
     assert len(compile_pool.jobs) == 1
 
 
-async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, caplog):
+@pytest.mark.parametrize("of_lease", ["acquire", "release"])
+async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, caplog, of_lease):
     """It was asked for nothing for a second after each grammar that it refused, and all were compiled again."""
     first, second = (GrammarCache(store, secret=SECRET) for _ in range(2))
     await find(first, [tool("stored", a={"const": 1})], vocabulary)
@@ -145,7 +146,7 @@ async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, ca
     async def full(*_, **__):
         raise StoreFull("a test", "it is full")
 
-    for method in ("set", "acquire"):
+    for method in ("set", "touch", of_lease):
         monkeypatch.setattr(store, method, full)
     for number in range(3):
         fresh = await find(second, [tool("fresh", a={"const": f"fresh{number}"})], vocabulary)

@@ -12,7 +12,7 @@ from compiler.prepared_vocabulary import prepare
 from compiler.recipe import GrammarRecipe
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
-from toolspecs.errors import StoreUnavailable
+from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, ToolChoice
 
@@ -123,6 +123,26 @@ async def test_each_client_publishes_within_its_own_allowance_and_the_gateway_be
             await store.delete(UNIT_PREFIX + key)
             assert await cache.publish(list(recipe.keys), client_id) is outcome
             assert (await store.get(UNIT_PREFIX + key) is not None) is outcome
+
+
+async def test_what_a_full_store_refuses_uses_up_no_allowance(store, monkeypatch):
+    """Each try counted, and then the client's requests were refused for days after the store had room again."""
+    cache, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
+    recipe = (await find(cache, [tool("f")], vocabulary)).recipe
+    (key,) = recipe.keys
+    content = await store.get(UNIT_PREFIX + key)
+    monkeypatch.setattr(grammar_store, "MAX_CLIENT_BYTES", len(content))
+    await store.delete(UNIT_PREFIX + key)
+
+    async def full(*_):
+        raise StoreFull("a test", "it is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "set", full)
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await cache.publish([key], "a client")
+    assert await cache.publish([key], "a client")
 
 
 async def test_publishing_says_that_the_store_fails(store, monkeypatch):

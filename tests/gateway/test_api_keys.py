@@ -190,6 +190,17 @@ async def test_another_gateway_takes_a_new_secret_at_once(keys, store, clock):
     assert await other.find(first.text.encode()) is None
 
 
+async def test_a_new_secret_that_cannot_be_looked_up_waits_for_the_store(keys, store, clock):
+    """It was refused as if it were wrong, so clients gave up."""
+    other = ApiKeys(store, clock, clock.timer)
+    first = await keys.create(terms())
+    assert await other.find(first.text.encode())
+    second = await keys.rotate(first.record.key_id)
+    store.is_out = True
+    with pytest.raises(KeysUnavailable):
+        await other.find(second.text.encode())
+
+
 async def test_a_clock_that_is_set_back_keeps_no_revoked_key(keys, store, clock):
     """The cached record counted as fresh until the clock had come to that time again."""
     other = ApiKeys(store, clock, clock.timer)

@@ -162,6 +162,7 @@ def test_loopback_hosts_need_no_key(host):
         ("vllm", 'adapter = "a"\ntokenizer = "t"', "adapter"),
         ("vllm", 'engine_units = "inline"\ntokenizer = "t"\nengine_seeds = false', None),
         ("embedded", 'adapter = "a"\nengine_shared_prefixes = true', None),
+        ("embedded", 'tokenizer = ""\nengine_key_file = ""', None),  # as `${NAME:-}` of a compose file
     ],
 )
 def test_a_field_of_a_model_that_its_engine_does_not_use_is_refused(config, engine, text, name):

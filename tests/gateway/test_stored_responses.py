@@ -367,6 +367,16 @@ async def test_stored_responses_expire(store):
     assert [key async for key in store.scan("response")] == [], "the list of each key that ever called stayed"
 
 
+async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):
+    """Where an operator shortened `response_seconds`, responses from before counted for nobody any more."""
+    assert await StoredResponses(store, lifetime_s=60).save("o", response(1), [])
+    assert await StoredResponses(store, lifetime_s=0.05).save("o", response(2), [])
+    await asyncio.sleep(0.1)
+    assert [entry[0] for entry in json.loads(await store.get("responses:o"))] == [
+        response(number)["id"] for number in (1, 2)
+    ]
+
+
 @pytest.mark.parametrize(
     "content", [b"x", b"[1]", b"[[1,2,3]]", b"[" + b'["a",0,0],' * 100_000 + b'["a",0,0]]']
 )

@@ -1,6 +1,8 @@
 """A part of a store knows nothing of what is beside it."""
 
-from toolspecs.stores.namespaces import NamespacedStore
+import asyncio
+
+from toolspecs.stores.namespaces import ListedStore, NamespacedStore
 
 
 async def test_parts_with_the_same_keys_do_not_meet(store):
@@ -16,3 +18,12 @@ async def test_parts_with_the_same_keys_do_not_meet(store):
     assert sorted([key async for key in store.scan("b/")]) == ["b/k", "b/n"]
     async with first.lock("l", lease_s=30, wait_s=1), second.lock("l", lease_s=30, wait_s=1):
         pass
+
+
+async def test_others_run_while_listed_keys_are_read(store):
+    """The keys of a large tenant kept the event loop, and all streams, for a tenth of a second."""
+    listed = ListedStore(store, "a/", [f"k{number}" for number in range(100_000)])
+    other = asyncio.create_task(asyncio.sleep(0))
+    async for _ in listed.scan("k"):
+        pass
+    assert other.done()

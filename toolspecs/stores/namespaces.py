@@ -4,10 +4,13 @@
 >>> await acme.set("greeting", b"hello")  # under tenant/acme/greeting
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from toolspecs.store import Store
+
+PAGE_KEYS = 1000
 
 
 class NamespacedStore:
@@ -83,7 +86,9 @@ class ListedStore(NamespacedStore):
         self._keys = keys
 
     async def scan(self, prefix: str) -> AsyncIterator[str]:
-        """See `Store.scan`."""
-        for key in self._keys:
+        """See `Store.scan`. As with a real store, others run between two pages of keys."""
+        for number, key in enumerate(self._keys):
+            if number % PAGE_KEYS == 0:
+                await asyncio.sleep(0)
             if key.startswith(prefix):
                 yield key

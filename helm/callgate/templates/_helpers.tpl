@@ -152,6 +152,13 @@ errors are sent. */}}
 {{- if and (ne $engine.kind "external") (or $engine.urls $engine.modelName (ne $engine.server "vllm")) -}}
 {{- fail "engine: urls, server and modelName are for engines that run already; set engine.kind to external" -}}
 {{- end -}}
+{{- $settings := .Values.gateway.settings -}}
+{{- if and (ne $engine.kind "embedded") (or $settings.adapter (gt (int $settings.particles) 1)) -}}
+{{- fail "gateway.settings: adapter and particles are for the embedded engine, and a gateway before other engines does not start with them; leave them out" -}}
+{{- end -}}
+{{- if and (eq $engine.kind "embedded") (or $settings.tokenizer $settings.engine_ca_bundle) -}}
+{{- fail "gateway.settings: tokenizer and engine_ca_bundle are for engines outside the gateways, which do not start with them; leave them out" -}}
+{{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.hosts: name the hosts by which clients call" -}}
 {{- end -}}
