@@ -80,7 +80,7 @@ class UndeclaredLowering:
         refusals: list[UnsupportedSchema] = []
         num_keys = 0.0
         for matched in self._classes():
-            if not matched and texts and num_keys >= self.constraint.min_properties:
+            if not matched and texts and num_keys >= self._num_needed:
                 self._note_narrowed("undeclared keys that match no pattern never")
                 continue
             key_schema = self._key_schema(matched)
@@ -116,12 +116,21 @@ class UndeclaredLowering:
             ) from error
 
     def _is_named_by(self, patterns: tuple[str, ...]) -> bool:
-        """Whether undeclared keys must match one of the patterns if they can."""
-        lowering, location = self.lowering, self.context.location
-        has_failing = self.failing is not None or bool(self.constraint.failing_members)
-        return (
-            lowering.is_closed and not has_failing and lowering.source_map.names_keys_by(location, patterns)
-        )
+        """Whether undeclared keys must match one of the patterns if they can.
+
+        Where some are needed, and values under the patterns refer to schemas, these values might never end.
+        """
+        source_map, location = self.lowering.source_map, self.context.location
+        if not self.lowering.is_closed or self.failing is not None or self.constraint.failing_members:
+            return False
+        if self._num_needed > 0 and source_map.refers_by_patterns(location):
+            return False
+        return source_map.names_keys_by(location, patterns)
+
+    @property
+    def _num_needed(self) -> int:
+        """How many keys an object needs at least besides the required ones."""
+        return self.constraint.min_properties - len(self.constraint.required)
 
     def _key_schema(self, matched: tuple[str, ...]) -> CanonicalSchema:
         """The keys that match exactly the patterns `matched`."""

@@ -170,6 +170,12 @@ CLOSED = [
     pytest.param({"type": "object", "patternProperties": {"^x-": {}}}, ['{"x-a":1}'], [], id="a pattern that admits any value"),
     pytest.param({"type": "object", "patternProperties": {"^(a|b)[cd]$": INTEGER}, "minProperties": 5},
         ['{"ac":1,"bc":1,"ad":1,"bd":1,"e":1}'], ['{"ac":1}'], id="a pattern of too few keys"),
+    pytest.param({"type": "object", "patternProperties": {"^x": {"$ref": "#"}}, "minProperties": 1},
+        ['{"x":{"a":1}}'], ["{}", '{"x":{}}'], id="values of a pattern that would never end"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER}, "patternProperties": {"^x": {"$ref": "#"}}, "required": ["a"]},
+        ['{"a":1}', '{"a":1,"x":{"a":1}}'], ['{"a":1,"b":1}'], id="values of a pattern that end in a required key"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER}, "patternProperties": {"^x[12]$": INTEGER}, "required": ["a"],
+        "minProperties": 3}, ['{"a":1,"x1":1,"x2":1}'], ['{"a":1,"x1":1,"b":1}'], id="a pattern of just enough keys"),
 ]  # fmt: skip
 
 
