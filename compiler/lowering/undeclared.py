@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jsonschema_rs import CanonicalSchema
+from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
@@ -81,7 +81,7 @@ class UndeclaredLowering:
         num_keys = 0.0
         for matched in self._classes():
             if not matched and texts and num_keys >= self._num_needed:
-                self._note_narrowed("undeclared keys that match no pattern never")
+                self._note_others_left_out()
                 continue
             key_schema = self._key_schema(matched)
             try:
@@ -185,6 +185,13 @@ class UndeclaredLowering:
         self.lowering.planner.repeats_keys = True
         text = self.lowering.rules.define("undeclared", Rule(choice(*texts)))
         return UndeclaredMember(text, math.inf if is_any else num_keys)
+
+    def _note_others_left_out(self) -> None:
+        """Note that keys which match no pattern are left out, unless the schema admits none."""
+        needed = (self._key_schema(()), self.constraint.additional_properties)
+        is_admitted = (s is None or s.satisfiability() != canonical.Satisfiability.NO for s in needed)
+        if all(is_admitted):
+            self._note_narrowed("undeclared keys that match no pattern never")
 
     def _note_left_out(self, refusals: list[UnsupportedSchema]) -> None:
         for refusal in refusals:

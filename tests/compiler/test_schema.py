@@ -303,6 +303,21 @@ def test_hostile_depth_is_refused():
         schema = schema.pop("items", None)
 
 
+@pytest.mark.parametrize(
+    ("beside", "verdict"),
+    [
+        ({}, Verdict.NARROWED),
+        ({"additionalProperties": False}, Verdict.EXACT),
+        ({"unevaluatedProperties": False}, Verdict.EXACT),
+        ({"propertyNames": {"pattern": "^x-"}}, Verdict.EXACT),
+    ],
+)
+def test_the_report_says_that_keys_of_no_pattern_are_left_out_only_if_there_are_any(beside, verdict):
+    schema = {"type": "object", "patternProperties": {"^x-": {"type": "boolean"}}, **beside}
+    report = compile_schema(schema, objects="closed").report
+    assert {entry.verdict for entry in report} == {verdict, Verdict.EXACT}
+
+
 def test_report_names_every_keyword():
     schema = {
         "type": "object",
