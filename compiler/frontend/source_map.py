@@ -22,6 +22,7 @@ from compiler.frontend.keywords import (
     IN_PLACE_MAPS,
     TYPES,
     children,
+    have_references,
     located,
     may_have_type,
     references_of,
@@ -177,6 +178,13 @@ class SourceMap:
         written = {p for _, schema in self.schemas(location) for p in schema.get("patternProperties") or ()}
         are_all = all(p in patterns or unfolded(p) in patterns for p in written)
         return are_all and bool(written) and not self._admits_by(location, _OF_OTHER_KEYS)
+
+    def refers_by_patterns(self, location: SchemaLocation) -> bool:
+        """Whether schemas under `patternProperties` of a location refer to others."""
+        return any(
+            have_references((schema.get("patternProperties") or {}).values())
+            for _, schema in self.schemas(location)
+        )
 
     def _admits_by(self, location: SchemaLocation, keywords: Sequence[str]) -> bool:
         """Whether a schema of a location has one of these keywords, and it is not false."""

@@ -5,7 +5,7 @@ An expression is one of `Literal`, `CharClass`, `Repeat`, `Concatenation`, `Choi
 values. `to_ebnf` writes the text that xgrammar compiles.
 
 Masks are fast with right recursion, with a lookahead where it is known what follows a rule, and with `Repeat`
-only over single character classes (docs/benchmarks.md). The lowering writes all other counts out as rules.
+only over single character classes. The lowering writes all other counts out as rules.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The rules of an object's members: declared keys in their order or in any, then undeclared ones.
 
-Which members may follow one another becomes one of two forms, chosen by measurement (docs/benchmarks.md): one
+Which members may follow one another becomes one of two forms, chosen by measurement: one
 flat rule where something is required and runs of optional keys are short, or one rule per suffix of the keys.
 Declared keys in any order are a third (`compiler.lowering.any_order`).
 """

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jsonschema_rs import CanonicalSchema
+from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
@@ -80,8 +80,8 @@ class UndeclaredLowering:
         refusals: list[UnsupportedSchema] = []
         num_keys = 0.0
         for matched in self._classes():
-            if not matched and texts and num_keys >= self.constraint.min_properties:
-                self._note_narrowed("undeclared keys that match no pattern never")
+            if not matched and texts and num_keys >= self._num_needed:
+                self._note_others_left_out()
                 continue
             key_schema = self._key_schema(matched)
             try:
@@ -116,12 +116,21 @@ class UndeclaredLowering:
             ) from error
 
     def _is_named_by(self, patterns: tuple[str, ...]) -> bool:
-        """Whether undeclared keys must match one of the patterns if they can."""
-        lowering, location = self.lowering, self.context.location
-        has_failing = self.failing is not None or bool(self.constraint.failing_members)
-        return (
-            lowering.is_closed and not has_failing and lowering.source_map.names_keys_by(location, patterns)
-        )
+        """Whether undeclared keys must match one of the patterns if they can.
+
+        Where some are needed, and values under the patterns refer to schemas, these values might never end.
+        """
+        source_map, location = self.lowering.source_map, self.context.location
+        if not self.lowering.is_closed or self.failing is not None or self.constraint.failing_members:
+            return False
+        if self._num_needed > 0 and source_map.refers_by_patterns(location):
+            return False
+        return source_map.names_keys_by(location, patterns)
+
+    @property
+    def _num_needed(self) -> int:
+        """How many keys an object needs at least besides the required ones."""
+        return self.constraint.min_properties - len(self.constraint.required)
 
     def _key_schema(self, matched: tuple[str, ...]) -> CanonicalSchema:
         """The keys that match exactly the patterns `matched`."""
@@ -176,6 +185,13 @@ class UndeclaredLowering:
         self.lowering.planner.repeats_keys = True
         text = self.lowering.rules.define("undeclared", Rule(choice(*texts)))
         return UndeclaredMember(text, math.inf if is_any else num_keys)
+
+    def _note_others_left_out(self) -> None:
+        """Note that keys which match no pattern are left out, unless the schema admits none."""
+        needed = (self._key_schema(()), self.constraint.additional_properties)
+        is_admitted = (s is None or s.satisfiability() != canonical.Satisfiability.NO for s in needed)
+        if all(is_admitted):
+            self._note_narrowed("undeclared keys that match no pattern never")
 
     def _note_left_out(self, refusals: list[UnsupportedSchema]) -> None:
         for refusal in refusals:

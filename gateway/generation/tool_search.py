@@ -31,10 +31,10 @@ from toolspecs.tool import SearchedBy, SearchedTool, Tool, ToolSearch, ToolSearc
 from toolspecs.toolset import Revision
 
 _EARLIER = 0.5
-"""The weight of a user's message relative to the next one: measured, see docs/benchmarks.md."""
+"""The weight of a user's message relative to the next one: measured, see docs/measured-choices.md."""
 
 _RANK_OFFSET = 10
-"""What reciprocal rank fusion adds to ranks, usually 60: measured, see docs/benchmarks.md."""
+"""What reciprocal rank fusion adds to ranks, usually 60: measured, see docs/measured-choices.md."""
 
 _MAX_MESSAGES = 6
 _INDEX_BYTES = 64 << 20

@@ -241,3 +241,26 @@ def test_tokens_of_thoughts_are_known():
     assert matcher.is_in_thought()
     assert matcher.accept(ord("x"))
     assert matcher.parts() == (ThoughtPart(b"x"),)
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "is_free"),
+    [
+        (AUTO, "", True),
+        (AUTO, "\n", True),
+        (AUTO, "<think>", True),
+        (AUTO, "<think>why</think>", True),
+        (AUTO, "No, <tool", True),
+        (AUTO, "No, <tool_call>", False),
+        (NONE, "No", True),
+        (REQUIRED, "", False),
+        (REQUIRED, "<think>", True),
+        (REQUIRED, "<think>why</think>", False),
+    ],
+)
+def test_free_text_is_told_from_what_the_grammar_constrains(choice, text, is_free):
+    """A search has no branches in free text."""
+    syntax = find_syntax("hermes+think")
+    grammar = linked(choice, vocabulary=vocabulary_of(syntax, has_markers=False), syntax=syntax)
+    _, matcher = emitted(grammar, text)
+    assert matcher.is_in_free_text() == is_free

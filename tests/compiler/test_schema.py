@@ -170,6 +170,12 @@ CLOSED = [
     pytest.param({"type": "object", "patternProperties": {"^x-": {}}}, ['{"x-a":1}'], [], id="a pattern that admits any value"),
     pytest.param({"type": "object", "patternProperties": {"^(a|b)[cd]$": INTEGER}, "minProperties": 5},
         ['{"ac":1,"bc":1,"ad":1,"bd":1,"e":1}'], ['{"ac":1}'], id="a pattern of too few keys"),
+    pytest.param({"type": "object", "patternProperties": {"^x": {"$ref": "#"}}, "minProperties": 1},
+        ['{"x":{"a":1}}'], ["{}", '{"x":{}}'], id="values of a pattern that would never end"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER}, "patternProperties": {"^x": {"$ref": "#"}}, "required": ["a"]},
+        ['{"a":1}', '{"a":1,"x":{"a":1}}'], ['{"a":1,"b":1}'], id="values of a pattern that end in a required key"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER}, "patternProperties": {"^x[12]$": INTEGER}, "required": ["a"],
+        "minProperties": 3}, ['{"a":1,"x1":1,"x2":1}'], ['{"a":1,"x1":1,"b":1}'], id="a pattern of just enough keys"),
 ]  # fmt: skip
 
 
@@ -295,6 +301,21 @@ def test_hostile_depth_is_refused():
         compile_schema(schema)
     while schema:  # taken apart by hand: the interpreter would recurse
         schema = schema.pop("items", None)
+
+
+@pytest.mark.parametrize(
+    ("beside", "verdict"),
+    [
+        ({}, Verdict.NARROWED),
+        ({"additionalProperties": False}, Verdict.EXACT),
+        ({"unevaluatedProperties": False}, Verdict.EXACT),
+        ({"propertyNames": {"pattern": "^x-"}}, Verdict.EXACT),
+    ],
+)
+def test_the_report_says_that_keys_of_no_pattern_are_left_out_only_if_there_are_any(beside, verdict):
+    schema = {"type": "object", "patternProperties": {"^x-": {"type": "boolean"}}, **beside}
+    report = compile_schema(schema, objects="closed").report
+    assert {entry.verdict for entry in report} == {verdict, Verdict.EXACT}
 
 
 def test_report_names_every_keyword():

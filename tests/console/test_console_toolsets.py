@@ -261,6 +261,32 @@ def test_what_was_written_outlives_another_key_and_a_reload(page):
     assert page.get_by_label("Tools, as JSON").input_value() == "", "it was sent"
 
 
+def test_who_goes_on_with_an_older_revision_is_told(gateway, page, weather):
+    page.goto("/console#/toolsets/+register?name=weather")
+    tools = page.get_by_label("Tools, as JSON")
+    tools.press_sequentially(" ")
+    page.reload()
+    told = page.locator("main .fair-note").first
+    told.wait_for()
+    assert "You began with" not in told.inner_text()
+    gateway.put("/v1/toolsets/weather", json={"tools": [TIME]}).raise_for_status()
+    page.reload()
+    page.get_by_text("You began with revision 1, and now there is revision 2").wait_for()
+
+
+def test_what_was_written_is_forgotten_with_the_key(page):
+    page.evaluate("sessionStorage.setItem('callgate.key', 'one')")
+    page.goto("/console#/playground")
+    page.get_by_label("Message").fill("a private question")
+    page.goto("/console#/toolsets/+register")
+    page.get_by_label("Tools, as JSON").fill("{")
+    page.get_by_role("button", name="API key").click()
+    page.get_by_role("button", name="Forget it").click()
+    page.get_by_text("Paste tools to check them").wait_for()
+    assert page.get_by_label("Tools, as JSON").input_value() == ""
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+
+
 @pytest.mark.parametrize("way", ["Cancel", "Start again"])
 def test_what_was_written_is_given_up(page, way):
     page.goto("/console#/toolsets/+register")

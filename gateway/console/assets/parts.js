@@ -111,7 +111,8 @@ export function polling(seconds, ask, show, signal) {
     } catch (error) {
       if (!(error instanceof Problem || error instanceof DOMException)) throw error;
       const reason = error instanceof Problem ? `${error.title}. ${error.detail}` : `The gateway has not answered for ${LATE_S} seconds.`;
-      note.textContent = `This is how it was at ${answered.toLocaleTimeString()}. ${reason}`;
+      const told = `This is how it was at ${answered.toLocaleTimeString()}. ${reason}`;
+      if (note.textContent !== told) note.textContent = told; // a screen reader says it once
       note.hidden = false;
     } finally {
       isWaiting = false;

@@ -5,6 +5,7 @@ import { make, nodes } from "./elements.js";
 import { pages } from "./page_table.js";
 import { heading, loading, problemBox, updateMoments } from "./parts.js";
 import { renew } from "./renewal.js";
+import { forgetTyped } from "./typed_input.js";
 import { link, readAddress, reload } from "./address.js";
 
 const MOMENTS_S = 5;
@@ -93,6 +94,7 @@ function askForKey() {
   const input = make("input", { id: "key-input", type: "password", autocomplete: "off", spellcheck: "false" });
   input.value = key.get();
   const use = (value) => {
+    if (key.get() && !value) forgetTyped();
     key.set(value);
     dialog.close();
     showKey();

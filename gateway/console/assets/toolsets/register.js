@@ -31,8 +31,9 @@ const EXAMPLE = `{
 
 export async function showRegister(address, signal) {
   const { name } = address.query;
-  const { text, isImported } = name ? await currentContent(name, signal) : { text: "", isImported: false };
-  const form = new RegisterForm(name ?? "", text, signal);
+  const current = name ? await currentContent(name, signal) : { text: "", revision: "", isImported: false };
+  const { text, revision, isImported } = current;
+  const form = new RegisterForm(name ?? "", text, revision, signal);
   const loss = isImported ? " Some of these tools were imported; registering forgets their sources." : "";
   return [
     heading(
@@ -41,17 +42,18 @@ export async function showRegister(address, signal) {
       make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]), onclick: () => form.typed.forget() }, "Cancel"),
     ),
     form.typed.isKept && make("p.fair-note", "This is what you wrote here before, and did not register. ",
+      form.base.value !== revision && `You began with revision ${form.base.value}, and now there is revision ${revision}: registering undoes what changed since. `,
       make("button.text", { type: "button", onclick: () => { form.typed.forget(); reload(); } }, "Start again")),
     form.element,
   ];
 }
 
-/** The current revision as text, in the form in which it can be registered again, and whether it has sources. */
+/** The current revision as text, in the form in which it can be registered again, its number, and whether it has sources. */
 async function currentContent(name, signal) {
   const path = `v1/toolsets/${encodeURIComponent(name)}`;
   const current = memberTexts(await getText(path, { shape: "mcp" }, signal));
-  const revision = `${path}/revisions/${current.get("revision")}`;
-  const others = itemTexts(memberTexts(await getText(revision, { shape: "anthropic" }, signal)).get("tools"));
+  const revision = current.get("revision");
+  const others = itemTexts(memberTexts(await getText(`${path}/revisions/${revision}`, { shape: "anthropic" }, signal)).get("tools"));
   // Only MCP's shape has `_meta`, for example, and only Anthropic's has both `cache_control` and `strict`.
   const tools = itemTexts(current.get("tools")).map((tool, i) => (size(others[i]) > size(tool) ? others[i] : tool));
   const parts = [`"tools": [${tools}]`];
@@ -59,7 +61,7 @@ async function currentContent(name, signal) {
     const text = current.get(part);
     if (text !== "{}" && text !== "null") parts.push(`"${part}": ${text}`);
   }
-  return { text: indented(`{${parts}}`), isImported: current.get("sources") !== "[]" };
+  return { text: indented(`{${parts}}`), revision, isImported: current.get("sources") !== "[]" };
 }
 
 function size(object) {
@@ -67,7 +69,7 @@ function size(object) {
 }
 
 class RegisterForm {
-  constructor(name, text, signal) {
+  constructor(name, text, revision, signal) {
     this.signal = signal;
     this.isNew = !name;
     this.name = make("input", { name: "name", autocomplete: "off", spellcheck: "false", placeholder: "weather" });
@@ -75,7 +77,8 @@ class RegisterForm {
     this.name.readOnly = Boolean(name);
     this.name.addEventListener("input", () => this.changed());
     this.editor = jsonEditor({ id: "tools", text, placeholder: EXAMPLE, onInput: () => this.changed() });
-    this.typed = keepTyped(`register/${name}`, { name: this.name, text: this.editor.area }, signal);
+    this.base = make("input", { type: "hidden", value: revision });
+    this.typed = keepTyped(`register/${name}`, { name: this.name, text: this.editor.area, base: this.base }, signal);
     this.result = make("div.result", { "aria-live": "polite" });
     this.save = make("button", { type: "submit", disabled: true }, "Register");
     this.element = make(
