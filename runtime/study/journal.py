@@ -1,4 +1,7 @@
-"""The journal of a study: answers are written down as they come, so that a study that was stopped goes on."""
+"""The journal of a study: answers are written down as they come, so that a study that was stopped goes on.
+
+A complete study goes on too, and asks nothing. Its answers took hours, so no other study replaces them.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -51,7 +54,7 @@ class Journal:
     """The answers in a folder, and their conditions: the model and the settings.
 
     Raises:
-        RequestRefused: the folder has answers of another study that was stopped, or cannot be written to.
+        RequestRefused: the folder has answers of another study, or cannot be written to.
     """
 
     def __init__(self, folder: Path, conditions: Mapping[str, Any]) -> None:
@@ -62,7 +65,7 @@ class Journal:
                 key for key in {**conditions, **recorded} if conditions.get(key) != recorded.get(key)
             )
             raise RequestRefused(
-                f"{folder} has answers of another study, which was stopped: its {differing} is"
+                f"{folder} has answers of another study: its {differing} is"
                 f" {recorded.get(differing)!r}, and this one's is {conditions.get(differing)!r};"
                 " name another folder, or delete that one",
                 "out",
@@ -71,9 +74,7 @@ class Journal:
         self.entries: tuple[Entry, ...] = tuple(entry for entry, _ in whole)
         """What the study has answered already."""
         try:
-            (folder / ASKED).write_text(
-                json.dumps({**conditions, "is_whole": False}, indent=1) + "\n", "utf-8"
-            )
+            (folder / ASKED).write_text(json.dumps(conditions, indent=1) + "\n", "utf-8")
             if recorded is None:
                 self._answers.write_text("", "utf-8")
             else:
@@ -86,20 +87,17 @@ class Journal:
         with self._answers.open("a", encoding="utf-8") as file:
             file.write(entry.line)
 
-    def close(self) -> None:
-        """Note that the study is complete, so that the next one in this folder begins anew."""
-        path = self._answers.with_name(ASKED)
-        conditions = json.loads(path.read_text("utf-8"))
-        path.write_text(json.dumps({**conditions, "is_whole": True}, indent=1) + "\n", "utf-8")
-
 
 def _begun(folder: Path) -> dict[str, Any] | None:
-    """The conditions of the study that was stopped in this folder; None if none was."""
+    """The conditions of the study in this folder; None if there is none."""
     try:
         conditions = json.loads((folder / ASKED).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return conditions if isinstance(conditions, dict) and conditions.pop("is_whole", None) is False else None
+    if not isinstance(conditions, dict):
+        return None
+    conditions.pop("is_whole", None)  # of earlier versions
+    return conditions
 
 
 def _cut(path: Path, num_bytes: int) -> None:

@@ -282,8 +282,8 @@ class StudySettings:
 class Findings:
     """What a study has found: cells by set, strategy and temperature, and how it came about.
 
-    `num_left_out` questions of each set have prompts that are too long. `is_whole` is False if the study was
-    interrupted.
+    `num_left_out` questions of each set have prompts that are too long. `num_kept` answers are of runs before
+    this one. `is_whole` is False if the study was interrupted.
     """
 
     settings: StudySettings
@@ -294,6 +294,7 @@ class Findings:
     cells: dict[tuple[str, str, float], Cell] = field(default_factory=dict)
     num_left_out: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    num_kept: int = 0
     is_whole: bool = False
 
     @property

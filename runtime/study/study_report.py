@@ -130,6 +130,8 @@ class StudyReport:
             sentences.append(
                 "There is no row for free thinking first: this model's template has no thoughts."
             )
+        if 0 < findings.num_answers == findings.num_kept:
+            sentences.append("**Nothing was asked**: all answers were there already.")
         if not findings.is_whole:
             sentences.append("**It was interrupted**: not all questions were asked.")
         return " ".join(sentences)

@@ -64,8 +64,6 @@ def run_study(
     try:
         _ask_everything(subject, strategies, sets, interview)
         findings.is_whole = True
-        if journal:
-            journal.close()
     except KeyboardInterrupt:
         findings.trim(len(strategies) * len(settings.temperatures))
     findings.seconds = interview.elapsed
@@ -174,6 +172,7 @@ class _Interview:
         self._journal = journal
         self._asker = Asker(subject, num_at_once=findings.settings.num_at_once)
         entries = journal.entries if journal else ()
+        findings.num_kept = len(entries)
         for entry in entries:
             findings.add(entry.questions, entry.strategy, entry.temperature, entry.answer)
         self._begun = time.monotonic() - (entries[-1].elapsed if entries else 0.0)

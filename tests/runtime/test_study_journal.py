@@ -11,6 +11,7 @@ from runtime.study.answering import StudyAnswer
 from runtime.study.journal import ANSWERS, Entry, Journal
 from runtime.study.judging import Judgement
 from runtime.study.results import StudySettings
+from runtime.study.study_report import StudyReport
 from runtime.study.study_runner import run_study
 
 SETTINGS = StudySettings(
@@ -64,17 +65,22 @@ def test_a_study_that_was_stopped_goes_on_and_finds_the_same(loaded, whole, tmp_
     assert again.seconds >= elapsed[-1]
 
 
-def test_a_study_that_is_whole_is_followed_by_a_new_one(loaded, tmp_path):
+def test_a_study_that_is_whole_is_not_asked_again(loaded, tmp_path):
+    """It began anew, and hours of answers were gone."""
     small = replace(SETTINGS, count=1, temperatures=(0.0,), strategies=("prompt",))
-    for _ in range(2):
-        said = []
-        run_study(loaded, small, lambda *what, said=said: said.append(what), tmp_path)
-        assert said[0][1] == 0
-        assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 3
+    first = run_study(loaded, small, lambda *_: None, tmp_path)
+    answers = (tmp_path / "answers.jsonl").read_text()
+    again = run_study(loaded, small, lambda *_: pytest.fail("something was asked"), tmp_path)
+    assert again.is_whole
+    assert verdicts(again) == verdicts(first)
+    assert (tmp_path / "answers.jsonl").read_text() == answers
+    assert "Nothing was asked" in StudyReport(again).summary()
+    assert "Nothing was asked" not in StudyReport(first).summary()
 
 
-def test_answers_of_another_study_are_not_taken_and_not_lost(loaded, tmp_path):
-    run_study(loaded, SETTINGS, stop_after(5), tmp_path)
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_answers_of_another_study_are_not_taken_and_not_lost(loaded, tmp_path, is_stopped):
+    run_study(loaded, SETTINGS, stop_after(5) if is_stopped else lambda *_: None, tmp_path)
     answers = (tmp_path / "answers.jsonl").read_text()
     with pytest.raises(RequestRefused, match="its count is 3, and this one's is 4; name another folder"):
         run_study(loaded, replace(SETTINGS, count=4), lambda *_: None, tmp_path)
