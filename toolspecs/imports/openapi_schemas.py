@@ -107,7 +107,8 @@ class ToolSchemas:
             keys = pointer_keys(target[1]) or (target[0].rsplit("/", 1)[-1].partition(".")[0],)
             self._names[target] = self._unique.name(keys[-1])
             self._pending.append(target)
-        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        seen = self._for_clients(schema, base) if len(schema) > 1 else schema
+        beside = {keyword: value for keyword, value in seen.items() if keyword != "$ref"}
         if self._is_3_0:  # it ignores all keywords beside `$ref`
             beside = {keyword: value for keyword, value in beside.items() if keyword == "description"}
         return {"$ref": f"#/{self._field}/{self._names[target]}", **self._members(beside, base, path)}
@@ -143,14 +144,22 @@ class ToolSchemas:
 
     def _properties(self, schema: Any, base: str, depth: int = 0) -> Iterator[tuple[str, Any, str]]:
         """Each property that a schema declares, itself or by `allOf`, and the document that has it."""
-        base, schema = self._followed(base, schema)
-        if depth > _MAX_DEPTH or not isinstance(schema, dict):
+        if depth > _MAX_DEPTH:
             return
-        properties, parts = schema.get("properties"), schema.get("allOf")
-        for name, value in (properties if isinstance(properties, dict) else {}).items():
-            yield name, value, base
-        for part in parts if isinstance(parts, list) else ():
-            yield from self._properties(part, base, depth + 1)
+        for uri, declaring in self._declaring(base, schema):
+            properties, parts = declaring.get("properties"), declaring.get("allOf")
+            for name, value in (properties if isinstance(properties, dict) else {}).items():
+                yield name, value, uri
+            for part in parts if isinstance(parts, list) else ():
+                yield from self._properties(part, uri, depth + 1)
+
+    def _declaring(self, base: str, schema: Any) -> list[tuple[str, dict[str, Any]]]:
+        """The schemas whose keywords hold for a schema: what it refers to and, except in 3.0, it itself."""
+        try:
+            chain = list(self._documents.chain(base, schema))
+        except LookupError:
+            return []  # `copy` reports it
+        return [(uri, part) for uri, part in chain[-1 if self._is_3_0 else 0 :] if isinstance(part, dict)]
 
     def _followed(self, base: str, value: Any) -> tuple[str, Any]:
         """As `LinkedDocuments.follow`, but None if a reference leads nowhere; `copy` reports that."""
@@ -187,11 +196,16 @@ class ToolSchemas:
 
     def _mapped(self, base: str, target: str) -> tuple[str, str]:
         """What a mapping's value names: a schema of the document by its name, or any by a reference."""
-        is_name = not any(sign in target for sign in "#/.")
-        try:
-            return self._documents.resolve(base, f"#/components/schemas/{target}" if is_name else target)
-        except LookupError:
-            return "", ""
+        named = f"#/components/schemas/{target.replace('~', '~0').replace('/', '~1')}"
+        for reference in (named, target):  # a name may have dots, so it may look like a file's
+            try:
+                found = self._documents.resolve(base, reference)
+                if reference == named:
+                    self._documents.at(*found)
+            except LookupError:
+                continue
+            return found
+        return "", ""
 
 
 def _discriminator(schema: Mapping[str, Any]) -> str:
