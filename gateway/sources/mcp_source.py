@@ -1,5 +1,6 @@
 """Reads the tools that an MCP server lists, over streamable HTTP, with the MCP SDK (an extra)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,13 @@ from mcp.client import Client
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import ValidationError
 
 from gateway.sources.outbound import CheckedHosts, GuardedRequests, SourceCredentials
 from toolspecs.errors import UnreadableSource
+from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import Limits
+from toolspecs.nearest import MAX_NAME, shorten
 
 _TIMEOUT_S = 60.0
 
@@ -27,25 +31,79 @@ async def read_listing(
     """The name of a server, and its tools as JSON, page by page.
 
     With the `credentials` of an OAuth client, the SDK gets a token from the issuer and sends it.
+
+    Raises:
+        UnreadableSource: there is no server, or it does not list its tools.
     """
-    tools: list[dict[str, Any]] = []
-    async with (
-        httpx2.AsyncClient(
-            headers=dict(headers),
-            timeout=_TIMEOUT_S,
-            transport=_CheckedAsyncTransport(GuardedRequests(hosts, max_bytes)) if hosts else None,
-            auth=_oauth(url, credentials),
-        ) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
-    ):
-        cursor: str | None = None
-        for _ in range(Limits().num_tools + 1):
-            page = await client.list_tools(cursor=cursor)
-            tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
-            cursor = page.next_cursor
-            if cursor is None or len(tools) > Limits().num_tools:
-                return client.server_info.name if client.server_info else url, tools
-    raise UnreadableSource(url, "its list of tools has no end")
+    status = _LastStatus()
+    try:
+        async with (
+            asyncio.timeout(_TIMEOUT_S),
+            httpx2.AsyncClient(
+                headers=dict(headers),
+                timeout=_TIMEOUT_S,
+                transport=_CheckedAsyncTransport(GuardedRequests(hosts, max_bytes)) if hosts else None,
+                auth=_oauth(url, credentials),
+                event_hooks={"response": [status.note]},
+            ) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            tools = [tool async for tool in _tools(client, url)]
+            return client.server_info.name if client.server_info else url, tools
+    except Exception as error:
+        if hosts and hosts.refusal:  # the SDK reports another error in its place
+            raise hosts.refusal from error
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        if isinstance(cause, UnreadableSource):
+            raise cause from error
+        raise UnreadableSource(url, _reason(cause, status)) from error
+
+
+async def _tools(client: Client, url: str) -> AsyncIterator[dict[str, Any]]:
+    """The tools on all pages, or at least one more than a toolset may have."""
+    num_tools = 0
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(Limits().num_tools + 1):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            yield tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+        num_tools += len(page.tools)
+        cursor = page.next_cursor
+        if cursor is None or num_tools > Limits().num_tools:
+            return
+        if cursor in seen:
+            break
+        seen.add(cursor)
+    shown = f": the cursor {shorten(cursor or '', MAX_NAME)!r} comes again" if cursor in seen else ""
+    raise UnreadableSource(url, f"its list of tools has no end{shown}")
+
+
+class _LastStatus:
+    """The HTTP status of the last answer to a message; the SDK's errors leave it out."""
+
+    def __init__(self) -> None:
+        self.failure = ""
+
+    async def note(self, response: httpx2.Response) -> None:
+        """Keep the status of an answer to a POST, if it is an error."""
+        if response.request.method == "POST":
+            status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            self.failure = status if response.status_code >= 400 else ""
+
+
+def _reason(error: Exception, status: _LastStatus) -> str:
+    """Why no tools were listed."""
+    if isinstance(error, TimeoutError | httpx2.TimeoutException):
+        return f"it did not list its tools within {_TIMEOUT_S:g} s"
+    if isinstance(error, ValidationError):
+        flaw = error.errors(include_url=False)[0]
+        place = shorten(shown_pointer("", flaw["loc"]), 300)
+        return f"its answer is not as the protocol says: at {place or '/'}: {flaw['msg']}"
+    reasons = ", ".join(filter(None, (str(error) or type(error).__name__, status.failure)))
+    return f"no MCP server lists its tools there over streamable HTTP ({reasons})"
 
 
 def _oauth(url: str, credentials: SourceCredentials | None) -> httpx2.Auth | None:
