@@ -264,6 +264,46 @@ def test_what_only_the_server_writes_is_not_required_beside_a_reference():
     assert not admits(tool, {"body": {}})
 
 
+def test_what_only_the_server_writes_is_not_required_in_nested_parts():
+    base = {"properties": {"id": {"readOnly": True}, "name": {}}}
+    nested = {"allOf": [{"allOf": [{"required": ["id", "name"]}]}, {"$ref": "#/components/schemas/Base"}]}
+    tool = body_tool({"type": "object", **nested}, Base=base)
+    assert admits(tool, {"body": {"name": 1}})
+    assert not admits(tool, {"body": {}})
+
+
+@pytest.mark.parametrize("mapping", [{}, {"mapping": {"cat": "Cat", "kitten": "Cat", "dog": "Dog"}}])
+def test_alternatives_with_a_shared_list_of_values_are_told_apart(mapping):
+    cat, dog = ("cat", "dog") if mapping else ("Cat", "Dog")
+    base = {"type": "object", "required": ["kind"], "properties": {"kind": {"enum": [cat, dog, "cow"]}}}
+    schema = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind", **mapping},
+    }
+    pets = {
+        name: {"allOf": [{"$ref": "#/components/schemas/Base"}, {"properties": {"age": {"type": kind}}}]}
+        for name, kind in (("Cat", "integer"), ("Dog", "string"))
+    }
+    tool = body_tool(schema, Base=base, **pets)
+    assert admits(tool, {"body": {"kind": cat, "age": 1}})
+    assert admits(tool, {"body": {"kind": dog, "age": "old"}})
+    assert not admits(tool, {"body": {"kind": dog, "age": 1}})
+    assert not admits(tool, {"body": {"kind": "cow"}})
+
+
+def test_a_discriminator_that_only_the_server_writes_is_not_required():
+    closed = {"type": "object", "additionalProperties": False, "required": ["kind"]}
+    kind = {"kind": {"type": "string", "readOnly": True}}
+    schema = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind"},
+    }
+    cat, dog = ({**closed, "required": ["kind", name], "properties": {**kind, name: {}}} for name in "cd")
+    tool = body_tool(schema, Cat=cat, Dog=dog)
+    assert admits(tool, {"body": {"c": 1}})
+    assert not admits(tool, {"body": {"c": 1, "kind": "Cat"}})
+
+
 def test_a_mapping_may_name_a_schema_with_dots_or_a_file():
     def pet():
         return {"type": "object", "properties": {"kind": {"type": "string"}}}

@@ -123,14 +123,7 @@ class ToolSchemas:
     def _for_clients(self, schema: dict[str, Any], base: str) -> dict[str, Any]:
         """A schema without what only the server writes."""
         server_only = set(self._server_only(schema, base, 0))
-        if not server_only:
-            return schema
-        changed = _without(schema, server_only)
-        if isinstance(schema.get("allOf"), list):
-            changed["allOf"] = [
-                _without(part, server_only) if isinstance(part, dict) else part for part in schema["allOf"]
-            ]
-        return changed
+        return _without(schema, server_only) if server_only else schema
 
     def _server_only(self, schema: Any, base: str, depth: int) -> Iterator[str]:
         """The names of the properties that are `readOnly`."""
@@ -184,13 +177,16 @@ class ToolSchemas:
             declared = {
                 key: self._followed(uri, value)[1] for key, value, uri in self._properties(part, base)
             }
-            is_open = isinstance(declared.get(name), dict) and not {"const", "enum"} & declared[name].keys()
-            if not is_open or not isinstance(part.get("$ref"), str):
+            if not isinstance(declared.get(name), dict) or not isinstance(part.get("$ref"), str):
                 yield copied
                 continue
             target = self._documents.resolve(base, part["$ref"])
             values = [value for value, mapped in targets.items() if mapped == target]
             values = values or [pointer_keys(target[1])[-1] if target[1] else ""]
+            values = _telling(values, declared[name])
+            if not values:
+                yield copied
+                continue
             named_value = {"type": "object", "properties": {name: {"enum": values}}, "required": [name]}
             yield {"allOf": [copied, named_value]}
 
@@ -215,9 +211,27 @@ def _discriminator(schema: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
+def _telling(values: list[str], declared: dict[str, Any]) -> list[str]:
+    """The values that tell an alternative from the others; none if the property's schema does, or lacks them.
+
+    The alternatives often share a base, whose property lists the values of all of them.
+    """
+    if "const" in declared or declared.get("readOnly") is True:
+        return []
+    admitted = declared.get("enum")
+    if not isinstance(admitted, list):
+        return values
+    own = [value for value in values if value in admitted]
+    return own if len(own) < len(admitted) else []
+
+
 def _without(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """An object's schema without some of its properties."""
+    """An object's schema, with all parts of its `allOf`, without some of its properties."""
     changed = dict(schema)
+    if isinstance(schema.get("allOf"), list):
+        changed["allOf"] = [
+            _without(part, names) if isinstance(part, dict) else part for part in schema["allOf"]
+        ]
     if isinstance(schema.get("properties"), dict):
         changed["properties"] = {
             key: subschema for key, subschema in schema["properties"].items() if key not in names
