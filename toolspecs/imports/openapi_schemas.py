@@ -107,7 +107,8 @@ class ToolSchemas:
             keys = pointer_keys(target[1]) or (target[0].rsplit("/", 1)[-1].partition(".")[0],)
             self._names[target] = self._unique.name(keys[-1])
             self._pending.append(target)
-        seen = self._for_clients(schema, base) if len(schema) > 1 else schema
+        names_properties = not schema.keys().isdisjoint(("properties", "required", "allOf"))
+        seen = self._for_clients(schema, base) if names_properties else schema
         beside = {keyword: value for keyword, value in seen.items() if keyword != "$ref"}
         if self._is_3_0:  # it ignores all keywords beside `$ref`
             beside = {keyword: value for keyword, value in beside.items() if keyword == "description"}
