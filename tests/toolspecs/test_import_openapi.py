@@ -138,6 +138,18 @@ def test_how_a_parameter_is_written_is_noted_where_it_is_not_as_usual():
     }
 
 
+def test_how_the_parts_of_a_form_are_written_is_noted():
+    file, ids = {"contentType": "image/png"}, {"style": "pipeDelimited", "explode": False}
+    media = {
+        "schema": {"type": "object"},
+        "encoding": {"file": {**file, "headers": {}}, "ids": ids, "none": {}, "odd": 1},
+    }
+    body = {"requestBody": {"content": {"multipart/form-data": media}}}
+    noted = only(read({"/a": {"post": body}})).extras["_meta"][SOURCE]["arguments"]
+    encoding = {"file": file, "ids": ids}
+    assert noted == {"body": {"in": "body", "type": "multipart/form-data", "encoding": encoding}}
+
+
 def test_a_path_that_refers_to_another_has_the_operations_and_parameters_of_both():
     def parameter(name, **schema):
         return {"name": name, "in": "query", "schema": schema}

@@ -41,6 +41,8 @@ _VERSIONS = ("3.0", "3.1", "3.2")
 _PLACES = ("path", "query", "querystring", "header", "cookie")
 _STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 """The style of a parameter that names none."""
+_WRITTEN = ("contentType", "style", "explode", "allowReserved")
+"""The fields that say how a property of a form is written."""
 _CLIENT_HEADERS = frozenset({"accept", "content-type", "authorization"})
 """Headers that OpenAPI does not let parameters describe."""
 _Path = tuple[str | int, ...]
@@ -221,8 +223,8 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
     _check_route(operation, {parameter["name"] for parameter, *_ in parameters if parameter["in"] == "path"})
     if body := _body(operation, documents, schemas):
         argument = names.name("body")
-        media_type, properties[argument], is_required = body
-        arguments[argument] = {"in": "body", "type": media_type}
+        media_type, properties[argument], encoding, is_required = body
+        arguments[argument] = {"in": "body", "type": media_type, **encoding}
         if is_required:
             required.append(argument)
     tool = Tool(name, _description(operation.fields), schemas.arguments(properties, required))
@@ -312,8 +314,11 @@ def _check_route(operation: _Operation, declared: set[str]) -> None:
 
 def _body(
     operation: _Operation, documents: LinkedDocuments, schemas: ToolSchemas
-) -> tuple[str, Any, bool] | None:
-    """The media type of a body, its schema, and whether it is required; JSON is preferred to other types."""
+) -> tuple[str, Any, dict[str, Any], bool] | None:
+    """The media type of a body, its schema, `_encoding`, and whether it is required.
+
+    JSON is preferred to other types.
+    """
     path = (*operation.path, "requestBody")
     if "requestBody" not in operation.fields:
         return None
@@ -324,7 +329,19 @@ def _body(
     media_type = min(content, key=_preference)  # the first of equals
     uri, media = _follow(documents, base, content[media_type], (*path, "content", media_type))
     schema = schemas.copy(media.get("schema", {}), uri, (*path, "content", media_type, "schema"))
-    return media_type, _described(schema, body), body.get("required") is True
+    return media_type, _described(schema, body), _encoding(media), body.get("required") is True
+
+
+def _encoding(media: dict[str, Any]) -> dict[str, Any]:
+    """How the document says that properties of a form are written, by their names; without their headers."""
+    declared = media.get("encoding")
+    encoding = {
+        name: {field: fields[field] for field in _WRITTEN if isinstance(fields.get(field), str | bool)}
+        for name, fields in (declared.items() if isinstance(declared, dict) else ())
+        if isinstance(fields, dict)
+    }
+    told = {name: fields for name, fields in encoding.items() if fields}
+    return {"encoding": told} if told else {}
 
 
 def _preference(media_type: str) -> int:
