@@ -1,6 +1,7 @@
 """Reads the tools that an MCP server lists, over streamable HTTP, with the MCP SDK (an extra)."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, shorten
 
 _TIMEOUT_S = 60.0
+
+# Without a handler, Python prints what the SDK logs: tracebacks, and a server's text with control characters.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 async def read_listing(
