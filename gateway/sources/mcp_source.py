@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,13 @@ from mcp.client import Client
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import ListToolsRequest, ListToolsResult, PaginatedRequestParams, Tool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from gateway.sources.outbound import CheckedHosts, GuardedRequests, SourceCredentials
-from toolspecs.errors import UnreadableSource
+from toolspecs.errors import Fault, UnreadableSource
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, shorten
@@ -31,8 +34,8 @@ async def read_listing(
     credentials: SourceCredentials | None,
     hosts: CheckedHosts | None,
     max_bytes: int,
-) -> tuple[str, list[dict[str, Any]]]:
-    """The name of a server, and its tools as JSON, page by page.
+) -> tuple[str, list[dict[str, Any]], list[Fault]]:
+    """The name of a server, its tools as JSON, and the faults of those that clients must refuse.
 
     With the `credentials` of an OAuth client, the SDK gets a token from the issuer and sends it.
 
@@ -53,7 +56,9 @@ async def read_listing(
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             tools = [tool async for tool in _tools(client, url)]
-            return client.server_info.name if client.server_info else url, tools
+            is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+            title = client.server_info.name if client.server_info else url
+            return title, [_as_json(tool) for tool in tools], list(_header_faults(tools)) if is_modern else []
     except Exception as error:
         if hosts and hosts.refusal:  # the SDK reports another error in its place
             raise hosts.refusal from error
@@ -65,15 +70,19 @@ async def read_listing(
         raise UnreadableSource(url, _reason(cause, status)) from error
 
 
-async def _tools(client: Client, url: str) -> AsyncIterator[dict[str, Any]]:
-    """The tools on all pages, or at least one more than a toolset may have."""
+async def _tools(client: Client, url: str) -> AsyncIterator[Tool]:
+    """The tools on all pages, or at least one more than a toolset may have.
+
+    `Client.list_tools` would leave out some of them without a word.
+    """
     num_tools = 0
     cursor: str | None = None
     seen: set[str] = set()
     for _ in range(Limits().num_tools + 1):
-        page = await client.list_tools(cursor=cursor)
+        request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+        page = await client.session.send_request(request, ListToolsResult)
         for tool in page.tools:
-            yield tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+            yield tool
         num_tools += len(page.tools)
         cursor = page.next_cursor
         if cursor is None or num_tools > Limits().num_tools:
@@ -83,6 +92,20 @@ async def _tools(client: Client, url: str) -> AsyncIterator[dict[str, Any]]:
         seen.add(cursor)
     shown = f": the cursor {shorten(cursor or '', MAX_NAME)!r} comes again" if cursor in seen else ""
     raise UnreadableSource(url, f"its list of tools has no end{shown}")
+
+
+def _as_json(tool: Tool) -> dict[str, Any]:
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _header_faults(tools: Sequence[Tool]) -> Iterator[Fault]:
+    """A fault of each tool that wants arguments in headers in which they cannot be sent.
+
+    Since the protocol's version of 2026, clients must refuse such tools.
+    """
+    for index, tool in enumerate(tools):
+        if reason := find_invalid_x_mcp_header(tool.input_schema):
+            yield Fault(tool.name, f"/tools/{index}/inputSchema", "x-mcp-header", shorten(reason, 300))
 
 
 class _LastStatus:

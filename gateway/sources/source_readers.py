@@ -102,8 +102,11 @@ def from_mcp(
         from gateway.sources.mcp_source import read_listing  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise ExtraMissing("importing from an MCP server", "mcp") from error
-    title, tools = asyncio.run(read_listing(url, headers, credentials, hosts, MAX_BYTES))
-    return replace(import_listing(title, tools), url=url)
+    title, tools, faults = asyncio.run(read_listing(url, headers, credentials, hosts, MAX_BYTES))
+    imported = import_listing(title, tools)
+    refused = {fault.tool for fault in faults}
+    kept = tuple(tool for tool in imported.tools if tool.name not in refused)
+    return replace(imported, url=url, tools=kept, faults=(*imported.faults, *faults))
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

@@ -155,6 +155,25 @@ def test_every_page_is_read_and_the_token_is_sent(run, monkeypatch):
     assert seen == {"Bearer secret"}
 
 
+def test_a_tool_that_clients_must_refuse_is_named(run):
+    """The SDK leaves it out, so a tool that was accepted before seemed to be gone at its source."""
+
+    def listed(name, kind):
+        header = {"type": kind, "x-mcp-header": "A"}
+        return Tool(name=name, input_schema={"type": "object", "properties": {"a": header}})
+
+    async def list_tools(context, params):
+        return ListToolsResult(tools=[listed("bad", "object"), listed("good", "string")])
+
+    server = Server("headers", on_list_tools=list_tools)
+    with served(server.streamable_http_app(host="127.0.0.1")) as client:
+        refused = run("--mcp", f"{client.base_url}/mcp", "--print")
+        kept = printed(run("--mcp", f"{client.base_url}/mcp", "--print", "--skip-refused"))
+    assert refused.exit_code == 1
+    assert "tool 'bad' at /tools/0/inputSchema: property 'a': x-mcp-header is only" in refused.stderr
+    assert [tool["name"] for tool in kept["tools"]] == ["good"]
+
+
 def only_answering(result, *, listing_takes_s=0.0):
     """An MCP server that answers each list of tools with this result, which may be malformed."""
 
