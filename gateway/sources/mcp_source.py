@@ -43,9 +43,10 @@ async def read_listing(
         UnreadableSource: there is no server, or it does not list its tools.
     """
     status = _LastStatus()
+    deadline = asyncio.timeout(_TIMEOUT_S)
     try:
         async with (
-            asyncio.timeout(_TIMEOUT_S),
+            deadline,
             httpx2.AsyncClient(
                 headers=dict(headers),
                 timeout=_TIMEOUT_S,
@@ -65,6 +66,8 @@ async def read_listing(
         cause = error
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
+        if deadline.expired():  # the SDK may raise an error of its own when it is cancelled
+            cause = TimeoutError()
         if isinstance(cause, UnreadableSource):
             raise cause from error
         raise UnreadableSource(url, _reason(cause, status)) from error

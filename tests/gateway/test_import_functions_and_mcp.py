@@ -229,6 +229,29 @@ def test_a_server_that_lists_too_slowly_is_told(run, monkeypatch):
     assert "it did not list its tools within 0.5 s" in failed.stderr
 
 
+def test_a_server_that_lists_too_slowly_is_told_whatever_the_sdk_raises(run, monkeypatch):
+    """Cancelled between two messages, the SDK sometimes raised an error of its own, which was told."""
+
+    class Interrupted:
+        def __init__(self, _transport):
+            pass
+
+        async def __aenter__(self):
+            try:
+                await asyncio.sleep(3)
+            except asyncio.CancelledError:
+                raise OSError("broken") from None
+
+        async def __aexit__(self, *_):
+            pass
+
+    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.1)
+    monkeypatch.setattr("gateway.sources.mcp_source.Client", Interrupted)
+    failed = run("--mcp", "http://127.0.0.1:1/mcp", "--print")
+    assert failed.exit_code == 1
+    assert "it did not list its tools within 0.1 s" in failed.stderr
+
+
 def test_a_server_that_wants_a_key_is_told_with_its_status(run):
     with served(behind_oauth(only_answering({}), [])) as client:
         failed = run("--mcp", f"{client.base_url}/mcp", "--print")
