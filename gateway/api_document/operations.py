@@ -210,7 +210,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
     "mcp_message": Operation(
         "Toolsets",
-        {200: operations.McpAnswer, 202: None, 406: None},
+        {200: operations.McpAnswer, 202: None, 406: operations.McpAnswer},
         (*WITH_BODY, *WITH_TOOLSET, gateway.ExtraMissing),
         "McpMessage",
     ),

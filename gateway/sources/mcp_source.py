@@ -1,6 +1,8 @@
 """Reads the tools that an MCP server lists, over streamable HTTP, with the MCP SDK (an extra)."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +11,21 @@ from mcp.client import Client
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import ListToolsRequest, ListToolsResult, PaginatedRequestParams, Tool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from gateway.sources.outbound import CheckedHosts, GuardedRequests, SourceCredentials
-from toolspecs.errors import UnreadableSource
+from toolspecs.errors import Fault, UnreadableSource
+from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import Limits
+from toolspecs.nearest import MAX_NAME, shorten
 
 _TIMEOUT_S = 60.0
+
+# Without a handler, Python prints what the SDK logs: tracebacks, and a server's text with control characters.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 async def read_listing(
@@ -23,29 +34,106 @@ async def read_listing(
     credentials: SourceCredentials | None,
     hosts: CheckedHosts | None,
     max_bytes: int,
-) -> tuple[str, list[dict[str, Any]]]:
-    """The name of a server, and its tools as JSON, page by page.
+) -> tuple[str, list[dict[str, Any]], list[Fault]]:
+    """The name of a server, its tools as JSON, and the faults of those that clients must refuse.
 
     With the `credentials` of an OAuth client, the SDK gets a token from the issuer and sends it.
+
+    Raises:
+        UnreadableSource: there is no server, or it does not list its tools.
     """
-    tools: list[dict[str, Any]] = []
-    async with (
-        httpx2.AsyncClient(
-            headers=dict(headers),
-            timeout=_TIMEOUT_S,
-            transport=_CheckedAsyncTransport(GuardedRequests(hosts, max_bytes)) if hosts else None,
-            auth=_oauth(url, credentials),
-        ) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
-    ):
-        cursor: str | None = None
-        for _ in range(Limits().num_tools + 1):
-            page = await client.list_tools(cursor=cursor)
-            tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
-            cursor = page.next_cursor
-            if cursor is None or len(tools) > Limits().num_tools:
-                return client.server_info.name if client.server_info else url, tools
-    raise UnreadableSource(url, "its list of tools has no end")
+    status = _LastStatus()
+    deadline = asyncio.timeout(_TIMEOUT_S)
+    try:
+        async with (
+            deadline,
+            httpx2.AsyncClient(
+                headers=dict(headers),
+                timeout=_TIMEOUT_S,
+                transport=_CheckedAsyncTransport(GuardedRequests(hosts, max_bytes)) if hosts else None,
+                auth=_oauth(url, credentials),
+                event_hooks={"response": [status.note]},
+            ) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            tools = [tool async for tool in _tools(client, url)]
+            is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+            title = client.server_info.name if client.server_info else url
+            return title, [_as_json(tool) for tool in tools], list(_header_faults(tools)) if is_modern else []
+    except Exception as error:
+        if hosts and hosts.refusal:  # the SDK reports another error in its place
+            raise hosts.refusal from error
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        if deadline.expired():  # the SDK may raise an error of its own when it is cancelled
+            cause = TimeoutError()
+        if isinstance(cause, UnreadableSource):
+            raise cause from error
+        raise UnreadableSource(url, _reason(cause, status)) from error
+
+
+async def _tools(client: Client, url: str) -> AsyncIterator[Tool]:
+    """The tools on all pages, or at least one more than a toolset may have.
+
+    `Client.list_tools` would leave out some of them without a word.
+    """
+    num_tools = 0
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(Limits().num_tools + 1):
+        request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+        page = await client.session.send_request(request, ListToolsResult)
+        for tool in page.tools:
+            yield tool
+        num_tools += len(page.tools)
+        cursor = page.next_cursor
+        if cursor is None or num_tools > Limits().num_tools:
+            return
+        if cursor in seen:
+            break
+        seen.add(cursor)
+    shown = f": the cursor {shorten(cursor or '', MAX_NAME)!r} comes again" if cursor in seen else ""
+    raise UnreadableSource(url, f"its list of tools has no end{shown}")
+
+
+def _as_json(tool: Tool) -> dict[str, Any]:
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _header_faults(tools: Sequence[Tool]) -> Iterator[Fault]:
+    """A fault of each tool that wants arguments in headers in which they cannot be sent.
+
+    Since the protocol's version of 2026, clients must refuse such tools.
+    """
+    for index, tool in enumerate(tools):
+        if reason := find_invalid_x_mcp_header(tool.input_schema):
+            yield Fault(tool.name, f"/tools/{index}/inputSchema", "x-mcp-header", shorten(reason, 300))
+
+
+class _LastStatus:
+    """The HTTP status of the last answer to a message; the SDK's errors leave it out."""
+
+    def __init__(self) -> None:
+        self.failure = ""
+
+    async def note(self, response: httpx2.Response) -> None:
+        """Keep the status of an answer to a POST, if it is an error."""
+        if response.request.method == "POST":
+            status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+            self.failure = status if response.status_code >= 400 else ""
+
+
+def _reason(error: Exception, status: _LastStatus) -> str:
+    """Why no tools were listed."""
+    if isinstance(error, TimeoutError | httpx2.TimeoutException):
+        return f"it did not list its tools within {_TIMEOUT_S:g} s"
+    if isinstance(error, ValidationError):
+        flaw = error.errors(include_url=False)[0]
+        place = shorten(shown_pointer("", flaw["loc"]), 300)
+        return f"its answer is not as the protocol says: at {place or '/'}: {flaw['msg']}"
+    reasons = ", ".join(filter(None, (str(error) or type(error).__name__, status.failure)))
+    return f"no MCP server lists its tools there over streamable HTTP ({reasons})"
 
 
 def _oauth(url: str, credentials: SourceCredentials | None) -> httpx2.Auth | None:

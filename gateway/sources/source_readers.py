@@ -102,20 +102,11 @@ def from_mcp(
         from gateway.sources.mcp_source import read_listing  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         raise ExtraMissing("importing from an MCP server", "mcp") from error
-    try:
-        reading = read_listing(url, headers, credentials, hosts, MAX_BYTES)
-        title, tools = asyncio.run(asyncio.wait_for(reading, TIMEOUT_S))
-    except Exception as error:
-        if hosts and hosts.refusal:  # the SDK reports another error in its place
-            raise hosts.refusal from error
-        cause = error
-        while isinstance(cause, ExceptionGroup):
-            cause = cause.exceptions[0]
-        reason = (
-            f"no MCP server lists its tools there over streamable HTTP ({str(cause) or type(cause).__name__})"
-        )
-        raise UnreadableSource(url, reason) from error
-    return replace(import_listing(title, tools), url=url)
+    title, tools, faults = asyncio.run(read_listing(url, headers, credentials, hosts, MAX_BYTES))
+    imported = import_listing(title, tools)
+    refused = {fault.tool for fault in faults}
+    kept = tuple(tool for tool in imported.tools if tool.name not in refused)
+    return replace(imported, url=url, tools=kept, faults=(*imported.faults, *faults))
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

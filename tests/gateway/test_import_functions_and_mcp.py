@@ -1,5 +1,6 @@
 """`callgate tools import` of Python functions, and of a real MCP server on loopback."""
 
+import asyncio
 import json
 import sys
 from base64 import b64encode
@@ -152,6 +153,110 @@ def test_every_page_is_read_and_the_token_is_sent(run, monkeypatch):
         f"mcp {client.base_url}/mcp"
     }
     assert seen == {"Bearer secret"}
+
+
+def test_a_tool_that_clients_must_refuse_is_named(run):
+    """The SDK leaves it out, so a tool that was accepted before seemed to be gone at its source."""
+
+    def listed(name, kind):
+        header = {"type": kind, "x-mcp-header": "A"}
+        return Tool(name=name, input_schema={"type": "object", "properties": {"a": header}})
+
+    async def list_tools(context, params):
+        return ListToolsResult(tools=[listed("bad", "object"), listed("good", "string")])
+
+    server = Server("headers", on_list_tools=list_tools)
+    with served(server.streamable_http_app(host="127.0.0.1")) as client:
+        refused = run("--mcp", f"{client.base_url}/mcp", "--print")
+        kept = printed(run("--mcp", f"{client.base_url}/mcp", "--print", "--skip-refused"))
+    assert refused.exit_code == 1
+    assert "tool 'bad' at /tools/0/inputSchema: property 'a': x-mcp-header is only" in refused.stderr
+    assert [tool["name"] for tool in kept["tools"]] == ["good"]
+
+
+def only_answering(result, *, listing_takes_s=0.0):
+    """An MCP server that answers each list of tools with this result, which may be malformed."""
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        message, status, answer = json.loads((await receive()).get("body") or b"{}"), 200, b""
+        about = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+        about["serverInfo"] = {"name": "odd", "version": "1"}
+        results = {"initialize": about, "tools/list": result}
+        if message.get("method") == "tools/list":
+            await asyncio.sleep(listing_takes_s)
+        if message.get("method") in results:
+            reply = {"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}
+            answer = json.dumps(reply).encode()
+        else:
+            status = 404 if "id" in message else 202
+        content = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": content})
+        await send({"type": "http.response.body", "body": answer})
+
+    return app
+
+
+GOOD = {"name": "a", "inputSchema": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"tools": [GOOD], "nextCursor": "x"}, "its list of tools has no end: the cursor 'x' comes again"),
+        ({"tools": [], "nextCursor": ""}, "its list of tools has no end: the cursor '' comes again"),
+        (
+            {"tools": [GOOD, {**GOOD, "annotations": {"readOnlyHint": "perhaps"}}]},
+            "its answer is not as the protocol says: at /tools/1/annotations/readOnlyHint: Input should be a",
+        ),
+        ({"tools": [{"name": "a"}]}, "at /tools/0/inputSchema: Field required"),
+    ],
+)
+def test_what_is_wrong_with_a_list_is_told(run, result, said):
+    with served(only_answering(result)) as client:
+        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+    assert failed.exit_code == 1
+    assert said in " ".join(failed.stderr.split())
+    assert "pydantic" not in failed.stderr
+
+
+def test_a_server_that_lists_too_slowly_is_told(run, monkeypatch):
+    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.5)
+    with served(only_answering({"tools": [GOOD]}, listing_takes_s=3)) as client:
+        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+    assert failed.exit_code == 1
+    assert "it did not list its tools within 0.5 s" in failed.stderr
+
+
+def test_a_server_that_lists_too_slowly_is_told_whatever_the_sdk_raises(run, monkeypatch):
+    """Cancelled between two messages, the SDK sometimes raised an error of its own, which was told."""
+
+    class Interrupted:
+        def __init__(self, _transport):
+            pass
+
+        async def __aenter__(self):
+            try:
+                await asyncio.sleep(3)
+            except asyncio.CancelledError:
+                raise OSError("broken") from None
+
+        async def __aexit__(self, *_):
+            pass
+
+    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.1)
+    monkeypatch.setattr("gateway.sources.mcp_source.Client", Interrupted)
+    failed = run("--mcp", "http://127.0.0.1:1/mcp", "--print")
+    assert failed.exit_code == 1
+    assert "it did not list its tools within 0.1 s" in failed.stderr
+
+
+def test_a_server_that_wants_a_key_is_told_with_its_status(run):
+    with served(behind_oauth(only_answering({}), [])) as client:
+        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+    assert failed.exit_code == 1
+    assert "HTTP 401 Unauthorized" in failed.stderr
 
 
 def behind_oauth(app, seen):

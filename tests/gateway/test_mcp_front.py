@@ -328,6 +328,13 @@ async def test_without_keys_no_page_and_no_foreign_name_comes_in(client, weather
     assert (await client.post("/mcp/weather", json=PING, headers=HEADERS)).json()["result"] == {}
 
 
+async def test_who_accepts_no_json_is_told_so_as_the_document_says(client, weather):
+    """`client` compares each answer with the gateway's own OpenAPI document, which said that this has no body."""
+    answer = await client.post("/mcp/weather", json=PING, headers={"Accept": "text/html"})
+    assert answer.status_code == 406
+    assert answer.json()["error"]["code"] < 0
+
+
 async def test_without_the_extra_the_route_says_what_to_install(settings, runtime, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
     monkeypatch.delitem(sys.modules, "gateway.toolsets.mcp_front", raising=False)

@@ -2,12 +2,15 @@
 
 import io
 import json
+import subprocess
+import sys
 import time
 
 import httpx
 import pytest
 import typer
 from rich.console import Console
+from source_server import web
 
 from gateway.commands.command_options import json_text, say, table
 from gateway.commands.gateway_client import checked_answer
@@ -48,6 +51,18 @@ def test_a_refusal_that_quotes_a_source_moves_no_cursor(capsys):
     told = capsys.readouterr().err
     assert "\\x1b[2J" in told
     assert "\x1b[2J" not in told
+
+
+def test_what_a_library_logs_about_a_server_is_not_printed():
+    """Python prints warnings that nobody handles: the SDK's have tracebacks, and a server's text as it is."""
+    for content_type, body in (("text/x\x9b31m", b""), ("application/json", b"{")):
+        with web({"/mcp": (200, {"Content-Type": content_type}, body)}) as (base, _):
+            command = [sys.executable, "-m", "gateway", "tools", "import", "--mcp", f"{base}/mcp", "--print"]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith(f"{base}/mcp: no MCP server lists its tools there")
+        assert "Traceback" not in ended.stderr
+        assert "\x9b" not in ended.stderr
 
 
 def test_json_for_people_holds_nothing_that_cannot_be_seen():

@@ -106,13 +106,112 @@ def test_arguments_are_parameters_and_the_body_with_where_the_request_carries_th
             "lang": {"in": "query", "name": "lang"},
             "id_query": {"in": "query", "name": "id"},
             "filter": {"in": "query", "name": "filter[]"},
-            "where": {"in": "query", "name": "where"},
+            "where": {"in": "query", "name": "where", "type": "application/json"},
             "body": {"in": "body", "type": "application/json"},
         },
     }
     assert admits(tool, {"id": 3, "lang": "en", "body": "x"})
     assert not admits(tool, {"id": "3", "lang": "en"})
     assert not admits(tool, {"lang": "en"})
+
+
+def test_how_a_parameter_is_written_is_noted_where_it_is_not_as_usual():
+    styles = [
+        ("path", {"style": "simple", "explode": False}, {}),
+        ("path", {"style": "matrix", "explode": True}, {"style": "matrix", "explode": True}),
+        ("query", {"style": "form", "explode": True, "allowReserved": False}, {}),
+        ("query", {"explode": False}, {"explode": False}),
+        ("query", {"style": "pipeDelimited", "explode": False}, {"style": "pipeDelimited"}),
+        ("query", {"style": "deepObject", "explode": True}, {"style": "deepObject", "explode": True}),
+        ("query", {"allowReserved": True}, {"allowReserved": True}),
+        ("header", {"explode": True}, {"explode": True}),
+        ("cookie", {"style": "form"}, {}),
+    ]
+    parameters = [
+        {"name": f"p{number}", "in": place, "schema": {"type": "array"}, **fields}
+        for number, (place, fields, _) in enumerate(styles)
+    ]
+    noted = only(read({"/a": {"get": operation(parameters)}})).extras["_meta"][SOURCE]["arguments"]
+    assert noted == {
+        f"p{number}": {"in": place, "name": f"p{number}", **written}
+        for number, (place, _, written) in enumerate(styles)
+    }
+
+
+def test_how_the_parts_of_a_form_are_written_is_noted():
+    file, ids = {"contentType": "image/png"}, {"style": "pipeDelimited", "explode": False}
+    media = {
+        "schema": {"type": "object"},
+        "encoding": {"file": {**file, "headers": {}}, "ids": ids, "none": {}, "odd": 1},
+    }
+    body = {"requestBody": {"content": {"multipart/form-data": media}}}
+    noted = only(read({"/a": {"post": body}})).extras["_meta"][SOURCE]["arguments"]
+    encoding = {"file": file, "ids": ids}
+    assert noted == {"body": {"in": "body", "type": "multipart/form-data", "encoding": encoding}}
+
+
+def test_a_path_that_refers_to_another_has_the_operations_and_parameters_of_both():
+    def parameter(name, **schema):
+        return {"name": name, "in": "query", "schema": schema}
+
+    files = {
+        "file:///api/paths.json": json.dumps(
+            {
+                "shared": {
+                    "parameters": [{"$ref": "#/lang"}, parameter("page", type="integer")],
+                    "get": operation(operationId="get"),
+                    "put": operation(operationId="theirs"),
+                },
+                "lang": parameter("lang", enum=["en"]),
+            }
+        )
+    }
+    path = {
+        "$ref": "paths.json#/shared",
+        "parameters": [{"name": "id", "in": "path", "schema": {}}, parameter("page", type="string")],
+        "put": operation(operationId="ours"),
+    }
+    tools = read({"/a/{id}": path}, files=files).tools
+    assert [tool.name for tool in tools] == ["get", "ours"]
+    for tool in tools:
+        assert tool.parameters["required"] == ["id"]
+        assert admits(tool, {"lang": "en", "page": "1", "id": 1})
+        assert not admits(tool, {"page": 1, "id": 1})
+
+
+def test_operations_of_other_methods_are_imported_too():
+    tool = only(
+        read(
+            {
+                "/a/{id}": {
+                    "parameters": [{"name": "id", "in": "path", "schema": {}}],
+                    "additionalOperations": {
+                        "Copy": operation([{"name": "to", "in": "query", "schema": {}}])
+                    },
+                }
+            },
+            "3.2.0",
+        )
+    )
+    assert tool.name == "Copy_a_id"
+    assert tool.extras["_meta"][SOURCE]["operation"] == "Copy /a/{id}"
+    assert list(tool.parameters["properties"]) == ["id", "to"]
+    bad = read({"/a": {"additionalOperations": {"COPY": operation([{}])}}}, "3.2.0").faults
+    assert [fault.pointer for fault in bad] == ["/paths/~1a/additionalOperations/COPY/parameters/0"]
+
+
+def test_a_media_type_may_stand_in_another_document():
+    files = {
+        "file:///api/media.json": json.dumps(
+            {"media": {"schema": {"$ref": "#/number"}}, "number": {"type": "integer"}}
+        )
+    }
+    content = {"content": {"application/json": {"$ref": "media.json#/media"}}}
+    fields = {"parameters": [{"name": "q", "in": "query", **content}], "requestBody": content}
+    tool = only(read({"/a": {"post": fields}}, "3.2.0", files=files))
+    assert admits(tool, {"q": 1, "body": 1})
+    assert not admits(tool, {"q": "1"})
+    assert not admits(tool, {"body": "1"})
 
 
 def test_names_are_valid_and_of_their_own():
@@ -159,6 +258,79 @@ def test_what_only_the_server_writes_is_left_out():
     )
     assert admits(tool, {"body": {"name": "x"}})
     assert "id" not in json.dumps(tool.parameters)
+
+
+def test_what_only_the_server_writes_is_not_required_beside_a_reference():
+    base = {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "readOnly": True}, "name": {"type": "string"}},
+        "additionalProperties": False,
+    }
+    tool = body_tool({"$ref": "#/components/schemas/Base", "required": ["id", "name"]}, Base=base)
+    assert admits(tool, {"body": {"name": "x"}})
+    assert not admits(tool, {"body": {}})
+    beside = {"$ref": "#/components/schemas/Open", "properties": {"at": {"readOnly": True}, "by": {}}}
+    part = {"required": ["at", "by"]}
+    tool = body_tool({"allOf": [beside, part]}, Open={"type": "object"})
+    assert admits(tool, {"body": {"by": 1}})
+    assert not admits(tool, {"body": {}})
+
+
+def test_what_only_the_server_writes_is_not_required_in_nested_parts():
+    base = {"properties": {"id": {"readOnly": True}, "name": {}}}
+    nested = {"allOf": [{"allOf": [{"required": ["id", "name"]}]}, {"$ref": "#/components/schemas/Base"}]}
+    tool = body_tool({"type": "object", **nested}, Base=base)
+    assert admits(tool, {"body": {"name": 1}})
+    assert not admits(tool, {"body": {}})
+
+
+@pytest.mark.parametrize("mapping", [{}, {"mapping": {"cat": "Cat", "kitten": "Cat", "dog": "Dog"}}])
+def test_alternatives_with_a_shared_list_of_values_are_told_apart(mapping):
+    cat, dog = ("cat", "dog") if mapping else ("Cat", "Dog")
+    base = {"type": "object", "required": ["kind"], "properties": {"kind": {"enum": [cat, dog, "cow"]}}}
+    schema = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind", **mapping},
+    }
+    pets = {
+        name: {"allOf": [{"$ref": "#/components/schemas/Base"}, {"properties": {"age": {"type": kind}}}]}
+        for name, kind in (("Cat", "integer"), ("Dog", "string"))
+    }
+    tool = body_tool(schema, Base=base, **pets)
+    assert admits(tool, {"body": {"kind": cat, "age": 1}})
+    assert admits(tool, {"body": {"kind": dog, "age": "old"}})
+    assert not admits(tool, {"body": {"kind": dog, "age": 1}})
+    assert not admits(tool, {"body": {"kind": "cow"}})
+
+
+def test_a_discriminator_that_only_the_server_writes_is_not_required():
+    closed = {"type": "object", "additionalProperties": False, "required": ["kind"]}
+    kind = {"kind": {"type": "string", "readOnly": True}}
+    schema = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+        "discriminator": {"propertyName": "kind"},
+    }
+    cat, dog = ({**closed, "required": ["kind", name], "properties": {**kind, name: {}}} for name in "cd")
+    tool = body_tool(schema, Cat=cat, Dog=dog)
+    assert admits(tool, {"body": {"c": 1}})
+    assert not admits(tool, {"body": {"c": 1, "kind": "Cat"}})
+
+
+def test_a_mapping_may_name_a_schema_with_dots_or_a_file():
+    def pet():
+        return {"type": "object", "properties": {"kind": {"type": "string"}}}
+
+    files = {"file:///api/dog.json": json.dumps(pet())}
+    schema = {
+        "oneOf": [{"$ref": "#/components/schemas/Shop.Cat"}, {"$ref": "dog.json"}],
+        "discriminator": {"propertyName": "kind", "mapping": {"cat": "Shop.Cat", "dog": "dog.json"}},
+    }
+    tool = only(read({"/a": {"post": operation(body=schema)}}, files=files, schemas={"Shop.Cat": pet()}))
+    assert [admits(tool, {"body": {"kind": kind}}) for kind in ("cat", "dog", "Shop.Cat")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])

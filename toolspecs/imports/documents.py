@@ -6,7 +6,7 @@ are booleans, dates are text, and `010` is ten. Keys are always text: `200:` mea
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urldefrag
@@ -179,9 +179,18 @@ class LinkedDocuments:
 
         Raises what `resolve` and `at` raise.
         """
+        *_, last = self.chain(base, value)
+        return last
+
+    def chain(self, base: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """A value and those that its references lead to, one after another, each with its document's URI.
+
+        Raises what `resolve` and `at` raise.
+        """
         for _ in range(MAX_HOPS):
+            yield base, value
             if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
-                return base, value
+                return
             base, fragment = self.resolve(base, value["$ref"])
             value = self.at(base, fragment)
         raise LookupError("references form a cycle")

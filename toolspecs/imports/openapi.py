@@ -35,8 +35,14 @@ from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.tool import Tool
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_OTHER_METHODS = "additionalOperations"
+"""The field of a Path Item with the operations of other methods, whose names are case-sensitive."""
 _VERSIONS = ("3.0", "3.1", "3.2")
 _PLACES = ("path", "query", "querystring", "header", "cookie")
+_STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+"""The style of a parameter that names none."""
+_WRITTEN = ("contentType", "style", "explode", "allowReserved")
+"""The fields that say how a property of a form is written."""
 _CLIENT_HEADERS = frozenset({"accept", "content-type", "authorization"})
 """Headers that OpenAPI does not let parameters describe."""
 _Path = tuple[str | int, ...]
@@ -62,13 +68,14 @@ EVERYTHING = OperationFilter()
 class _Operation:
     """An operation of an OpenAPI document.
 
-    `item` is its Path Item and `fields` the Operation Object itself. `base` is the URI of the document that
-    both are in, for their references; `path` leads to the operation from the root document, for errors.
+    `items` are its Path Item and those that this one refers to, each with the URI of its document. `fields`
+    is the Operation Object itself, and `base` the URI of its document. `path` leads to the operation from
+    the root document, for errors.
     """
 
     method: str
     route: str
-    item: dict[str, Any]
+    items: tuple[tuple[str, dict[str, Any]], ...]
     fields: dict[str, Any]
     base: str
     path: _Path
@@ -159,14 +166,29 @@ def _version(uri: str, document: Any) -> str:
 def _operations(documents: LinkedDocuments) -> Iterator[_Operation]:
     for route, path_item in documents.root.get("paths", {}).items():
         try:
-            base, item = documents.follow(documents.uri, path_item)
+            chain = documents.chain(documents.uri, path_item)
+            items = tuple((base, item) for base, item in chain if isinstance(item, dict))
         except LookupError as error:
             raise UnreadableSource(documents.uri, f"at the path {route}: {error.args[0]}") from None
-        if not isinstance(item, dict):
-            continue
-        for method in _METHODS:
-            if isinstance(item.get(method), dict):
-                yield _Operation(method, route, item, item[method], base, ("paths", route, method))
+        found: dict[_Path, tuple[str, dict[str, Any]]] = {}
+        for base, item in items:
+            for place, fields in _operation_fields(item):
+                found.setdefault(place, (base, fields))
+        order = [*((method,) for method in _METHODS if (method,) in found), *found]
+        for place in dict.fromkeys(order):
+            base, fields = found[place]
+            yield _Operation(str(place[-1]), route, items, fields, base, ("paths", route, *place))
+
+
+def _operation_fields(item: dict[str, Any]) -> Iterator[tuple[_Path, dict[str, Any]]]:
+    """Each Operation Object that a Path Item has itself, with its place there."""
+    for method in _METHODS:
+        if isinstance(item.get(method), dict):
+            yield (method,), item[method]
+    others = item.get(_OTHER_METHODS)
+    for method, fields in others.items() if isinstance(others, dict) else ():
+        if isinstance(fields, dict):
+            yield (_OTHER_METHODS, method), fields
 
 
 def _nothing_selected(operations: list[_Operation], selection: OperationFilter) -> str:
@@ -191,21 +213,23 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
         if place == "header" and parameter["name"].lower() in _CLIENT_HEADERS:
             continue
         argument = names.name(parameter["name"], place)
-        properties[argument] = _described(_parameter_schema(parameter, base, path, schemas), parameter)
-        arguments[argument] = {"in": place, "name": parameter["name"]}
+        schema, media_type = _parameter_schema(parameter, base, path, documents, schemas)
+        properties[argument] = _described(schema, parameter)
+        arguments[argument] = {"in": place, "name": parameter["name"], **_serialization(parameter)}
+        if media_type:
+            arguments[argument]["type"] = media_type
         if parameter.get("required") is True or place == "path":
             required.append(argument)
     _check_route(operation, {parameter["name"] for parameter, *_ in parameters if parameter["in"] == "path"})
     if body := _body(operation, documents, schemas):
         argument = names.name("body")
-        media_type, properties[argument], is_required = body
-        arguments[argument] = {"in": "body", "type": media_type}
+        media_type, properties[argument], encoding, is_required = body
+        arguments[argument] = {"in": "body", "type": media_type, **encoding}
         if is_required:
             required.append(argument)
     tool = Tool(name, _description(operation.fields), schemas.arguments(properties, required))
-    return with_source_note(
-        tool, {"operation": f"{operation.method.upper()} {operation.route}", "arguments": arguments}
-    )
+    method = operation.method.upper() if operation.method in _METHODS else operation.method
+    return with_source_note(tool, {"operation": f"{method} {operation.route}", "arguments": arguments})
 
 
 def _description(fields: dict[str, Any]) -> str:
@@ -221,11 +245,12 @@ def _parameters(
 ) -> Iterator[tuple[dict[str, Any], str, _Path]]:
     """Each parameter of an operation, with its place; its own replace those of the path."""
     parameters: dict[tuple[str, str], tuple[dict[str, Any], str, _Path]] = {}
-    for fields, path in ((operation.item, operation.path[:-1]), (operation.fields, operation.path)):
+    items = [(base, item, operation.path[:2]) for base, item in reversed(operation.items)]
+    for owner, fields, path in (*items, (operation.base, operation.fields, operation.path)):
         references = fields.get("parameters")
         for index, reference in enumerate(references if isinstance(references, list) else ()):
             here = (*path, "parameters", index)
-            base, parameter = _follow(documents, operation.base, reference, here)
+            base, parameter = _follow(documents, owner, reference, here)
             is_whole = isinstance(parameter.get("name"), str) and parameter.get("in") in _PLACES
             if not is_whole:
                 message = "a parameter has a name, and is in " + ", ".join(_PLACES)
@@ -244,16 +269,32 @@ def _follow(documents: LinkedDocuments, base: str, value: Any, path: _Path) -> t
     return uri, target
 
 
-def _parameter_schema(parameter: dict[str, Any], base: str, path: _Path, schemas: ToolSchemas) -> Any:
-    """The schema of a parameter, which may stand below the only media type of its `content`."""
+def _parameter_schema(
+    parameter: dict[str, Any], base: str, path: _Path, documents: LinkedDocuments, schemas: ToolSchemas
+) -> tuple[Any, str]:
+    """The schema of a parameter, and the media type of its `content` if the schema stands there."""
     if "schema" in parameter:
-        return schemas.copy(parameter["schema"], base, (*path, "schema"))
+        return schemas.copy(parameter["schema"], base, (*path, "schema")), ""
     content = parameter.get("content")
-    for media_type, media in content.items() if isinstance(content, dict) else ():
-        if isinstance(media, dict) and "schema" in media:
-            return schemas.copy(media["schema"], base, (*path, "content", media_type, "schema"))
+    for media_type, reference in content.items() if isinstance(content, dict) else ():
+        here = (*path, "content", media_type)
+        uri, media = _follow(documents, base, reference, here)
+        if "schema" in media:
+            return schemas.copy(media["schema"], uri, (*here, "schema")), media_type
     message = f"the parameter {shorten(parameter['name'], MAX_NAME)!r} has no schema"
     raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
+
+
+def _serialization(parameter: dict[str, Any]) -> dict[str, Any]:
+    """How the value of a parameter is written, if not in the way that is usual at its place."""
+    style = parameter.get("style")
+    is_own = isinstance(style, str) and style != _STYLES.get(parameter["in"])
+    written: dict[str, Any] = {"style": style} if is_own else {}
+    usual = {"explode": (style or _STYLES.get(parameter["in"])) in {"form", "cookie"}, "allowReserved": False}
+    for field, default in usual.items():
+        if isinstance(parameter.get(field), bool) and parameter[field] is not default:
+            written[field] = parameter[field]
+    return written
 
 
 def _described(schema: Any, parameter: dict[str, Any]) -> Any:
@@ -273,8 +314,11 @@ def _check_route(operation: _Operation, declared: set[str]) -> None:
 
 def _body(
     operation: _Operation, documents: LinkedDocuments, schemas: ToolSchemas
-) -> tuple[str, Any, bool] | None:
-    """The media type of a body, its schema, and whether it is required; JSON is preferred to other types."""
+) -> tuple[str, Any, dict[str, Any], bool] | None:
+    """The media type of a body, its schema, `_encoding`, and whether it is required.
+
+    JSON is preferred to other types.
+    """
     path = (*operation.path, "requestBody")
     if "requestBody" not in operation.fields:
         return None
@@ -283,9 +327,21 @@ def _body(
     if not isinstance(content, dict) or not content:
         return None
     media_type = min(content, key=_preference)  # the first of equals
-    _, media = _follow(documents, base, content[media_type], (*path, "content", media_type))
-    schema = schemas.copy(media.get("schema", {}), base, (*path, "content", media_type, "schema"))
-    return media_type, _described(schema, body), body.get("required") is True
+    uri, media = _follow(documents, base, content[media_type], (*path, "content", media_type))
+    schema = schemas.copy(media.get("schema", {}), uri, (*path, "content", media_type, "schema"))
+    return media_type, _described(schema, body), _encoding(media), body.get("required") is True
+
+
+def _encoding(media: dict[str, Any]) -> dict[str, Any]:
+    """How the document says that properties of a form are written, by their names; without their headers."""
+    declared = media.get("encoding")
+    encoding = {
+        name: {field: fields[field] for field in _WRITTEN if isinstance(fields.get(field), str | bool)}
+        for name, fields in (declared.items() if isinstance(declared, dict) else ())
+        if isinstance(fields, dict)
+    }
+    told = {name: fields for name, fields in encoding.items() if fields}
+    return {"encoding": told} if told else {}
 
 
 def _preference(media_type: str) -> int:

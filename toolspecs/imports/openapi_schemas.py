@@ -107,7 +107,9 @@ class ToolSchemas:
             keys = pointer_keys(target[1]) or (target[0].rsplit("/", 1)[-1].partition(".")[0],)
             self._names[target] = self._unique.name(keys[-1])
             self._pending.append(target)
-        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        names_properties = not schema.keys().isdisjoint(("properties", "required", "allOf"))
+        seen = self._for_clients(schema, base) if names_properties else schema
+        beside = {keyword: value for keyword, value in seen.items() if keyword != "$ref"}
         if self._is_3_0:  # it ignores all keywords beside `$ref`
             beside = {keyword: value for keyword, value in beside.items() if keyword == "description"}
         return {"$ref": f"#/{self._field}/{self._names[target]}", **self._members(beside, base, path)}
@@ -122,14 +124,7 @@ class ToolSchemas:
     def _for_clients(self, schema: dict[str, Any], base: str) -> dict[str, Any]:
         """A schema without what only the server writes."""
         server_only = set(self._server_only(schema, base, 0))
-        if not server_only:
-            return schema
-        changed = _without(schema, server_only)
-        if isinstance(schema.get("allOf"), list):
-            changed["allOf"] = [
-                _without(part, server_only) if isinstance(part, dict) else part for part in schema["allOf"]
-            ]
-        return changed
+        return _without(schema, server_only) if server_only else schema
 
     def _server_only(self, schema: Any, base: str, depth: int) -> Iterator[str]:
         """The names of the properties that are `readOnly`."""
@@ -143,14 +138,22 @@ class ToolSchemas:
 
     def _properties(self, schema: Any, base: str, depth: int = 0) -> Iterator[tuple[str, Any, str]]:
         """Each property that a schema declares, itself or by `allOf`, and the document that has it."""
-        base, schema = self._followed(base, schema)
-        if depth > _MAX_DEPTH or not isinstance(schema, dict):
+        if depth > _MAX_DEPTH:
             return
-        properties, parts = schema.get("properties"), schema.get("allOf")
-        for name, value in (properties if isinstance(properties, dict) else {}).items():
-            yield name, value, base
-        for part in parts if isinstance(parts, list) else ():
-            yield from self._properties(part, base, depth + 1)
+        for uri, declaring in self._declaring(base, schema):
+            properties, parts = declaring.get("properties"), declaring.get("allOf")
+            for name, value in (properties if isinstance(properties, dict) else {}).items():
+                yield name, value, uri
+            for part in parts if isinstance(parts, list) else ():
+                yield from self._properties(part, uri, depth + 1)
+
+    def _declaring(self, base: str, schema: Any) -> list[tuple[str, dict[str, Any]]]:
+        """The schemas whose keywords hold for a schema: what it refers to and, except in 3.0, it itself."""
+        try:
+            chain = list(self._documents.chain(base, schema))
+        except LookupError:
+            return []  # `copy` reports it
+        return [(uri, part) for uri, part in chain[-1 if self._is_3_0 else 0 :] if isinstance(part, dict)]
 
     def _followed(self, base: str, value: Any) -> tuple[str, Any]:
         """As `LinkedDocuments.follow`, but None if a reference leads nowhere; `copy` reports that."""
@@ -175,23 +178,31 @@ class ToolSchemas:
             declared = {
                 key: self._followed(uri, value)[1] for key, value, uri in self._properties(part, base)
             }
-            is_open = isinstance(declared.get(name), dict) and not {"const", "enum"} & declared[name].keys()
-            if not is_open or not isinstance(part.get("$ref"), str):
+            if not isinstance(declared.get(name), dict) or not isinstance(part.get("$ref"), str):
                 yield copied
                 continue
             target = self._documents.resolve(base, part["$ref"])
             values = [value for value, mapped in targets.items() if mapped == target]
             values = values or [pointer_keys(target[1])[-1] if target[1] else ""]
+            values = _telling(values, declared[name])
+            if not values:
+                yield copied
+                continue
             named_value = {"type": "object", "properties": {name: {"enum": values}}, "required": [name]}
             yield {"allOf": [copied, named_value]}
 
     def _mapped(self, base: str, target: str) -> tuple[str, str]:
         """What a mapping's value names: a schema of the document by its name, or any by a reference."""
-        is_name = not any(sign in target for sign in "#/.")
-        try:
-            return self._documents.resolve(base, f"#/components/schemas/{target}" if is_name else target)
-        except LookupError:
-            return "", ""
+        named = f"#/components/schemas/{target.replace('~', '~0').replace('/', '~1')}"
+        for reference in (named, target):  # a name may have dots, so it may look like a file's
+            try:
+                found = self._documents.resolve(base, reference)
+                if reference == named:
+                    self._documents.at(*found)
+            except LookupError:
+                continue
+            return found
+        return "", ""
 
 
 def _discriminator(schema: Mapping[str, Any]) -> str:
@@ -201,9 +212,27 @@ def _discriminator(schema: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
+def _telling(values: list[str], declared: dict[str, Any]) -> list[str]:
+    """The values that tell an alternative from the others; none if the property's schema does, or lacks them.
+
+    The alternatives often share a base, whose property lists the values of all of them.
+    """
+    if "const" in declared or declared.get("readOnly") is True:
+        return []
+    admitted = declared.get("enum")
+    if not isinstance(admitted, list):
+        return values
+    own = [value for value in values if value in admitted]
+    return own if len(own) < len(admitted) else []
+
+
 def _without(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """An object's schema without some of its properties."""
+    """An object's schema, with all parts of its `allOf`, without some of its properties."""
     changed = dict(schema)
+    if isinstance(schema.get("allOf"), list):
+        changed["allOf"] = [
+            _without(part, names) if isinstance(part, dict) else part for part in schema["allOf"]
+        ]
     if isinstance(schema.get("properties"), dict):
         changed["properties"] = {
             key: subschema for key, subschema in schema["properties"].items() if key not in names
