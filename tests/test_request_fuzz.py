@@ -35,6 +35,7 @@ WORLD = SimpleNamespace(
     context_length=200,
     default_max_tokens=40,
     closers={"budget"},
+    is_faulty=False,
     least_tokens=1,
     tells_each_logprob=True,
 )
