@@ -91,10 +91,10 @@ async def _tools(client: Client, url: str) -> AsyncIterator[Tool]:
         if cursor is None or num_tools > Limits().num_tools:
             return
         if cursor in seen:
-            break
+            shown = shorten(cursor, MAX_NAME)
+            raise UnreadableSource(url, f"its list of tools has no end: the cursor {shown!r} comes again")
         seen.add(cursor)
-    shown = f": the cursor {shorten(cursor or '', MAX_NAME)!r} comes again" if cursor in seen else ""
-    raise UnreadableSource(url, f"its list of tools has no end{shown}")
+    raise UnreadableSource(url, "its list of tools has no end: it has more pages than a toolset has tools")
 
 
 def _as_json(tool: Tool) -> dict[str, Any]:

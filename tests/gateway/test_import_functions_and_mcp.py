@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from base64 import b64encode
+from itertools import count
 
 import pytest
 from corpus import corpus
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from compiler import compile_schema
 from gateway.cli import cli
 from toolspecs.imports.imported import import_listing
+from toolspecs.json_value import Limits
 
 SOURCE = '''
 from typing import Annotated, Literal
@@ -219,6 +221,21 @@ def test_what_is_wrong_with_a_list_is_told(run, result, said):
     assert failed.exit_code == 1
     assert said in " ".join(failed.stderr.split())
     assert "pydantic" not in failed.stderr
+
+
+def test_a_list_of_empty_pages_without_end_is_told(run, monkeypatch):
+    """It was said that a cursor comes again, which was not so."""
+    monkeypatch.setattr("gateway.sources.mcp_source.Limits", lambda: Limits(num_tools=3))
+    cursors = map(str, count())
+
+    async def list_tools(context, params):
+        return ListToolsResult(tools=[], next_cursor=next(cursors))
+
+    server = Server("endless", on_list_tools=list_tools)
+    with served(server.streamable_http_app(host="127.0.0.1")) as client:
+        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+    assert failed.exit_code == 1
+    assert "it has more pages than a toolset has tools" in " ".join(failed.stderr.split())
 
 
 def test_a_server_that_lists_too_slowly_is_told(run, monkeypatch):

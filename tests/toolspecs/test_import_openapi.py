@@ -1,48 +1,20 @@
 """Operations of OpenAPI documents as tools."""
 
 import json
+from contextlib import suppress
+from functools import reduce
+from operator import getitem
 
 import pytest
 from corpus import corpus
+from openapi_documents import URI, admits, document, only, operation, read
 
 from compiler import compile_schema
 from toolspecs.errors import UnreadableSource
-from toolspecs.imports.documents import parse_document
 from toolspecs.imports.imported import SOURCE, valid_name
 from toolspecs.imports.openapi import OperationFilter, import_openapi, unreachable
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool_parser import parse_tools
-
-URI = "file:///api/shop.json"
-
-
-def document(paths, version="3.1.0", **components):
-    return {"openapi": version, "info": {"title": "Shop"}, "paths": paths, "components": components}
-
-
-def read(paths, version="3.1.0", *, files=None, selection=None, **components):
-    text = json.dumps(document(paths, version, **components))
-    retrieve = (lambda uri: files[uri]) if files else unreachable
-    return import_openapi(URI, text, retrieve, selection or OperationFilter())
-
-
-def operation(parameters=(), body=None, **fields):
-    content = {"requestBody": {"content": {"application/json": {"schema": body}}}} if body else {}
-    return {"parameters": list(parameters), **content, **fields}
-
-
-def only(imported):
-    assert not imported.faults
-    [tool] = imported.tools
-    return tool
-
-
-def body_tool(schema, version="3.1.0", **schemas):
-    return only(read({"/a": {"post": operation(body=schema)}}, version, schemas=schemas))
-
-
-def admits(tool, arguments):
-    return compile_schema(tool.parameters).accepts(json.dumps(arguments))
 
 
 @pytest.mark.parametrize(
@@ -246,150 +218,6 @@ def test_operations_are_selected_by_tag_path_and_name():
         names(paths=("/nowhere",))
 
 
-def test_what_only_the_server_writes_is_left_out():
-    base = {
-        "type": "object",
-        "properties": {"id": {"$ref": "#/components/schemas/Id"}, "name": {"type": "string"}},
-    }
-    tool = body_tool(
-        {"allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id", "name"]}]},
-        Base=base,
-        Id={"type": "integer", "readOnly": True},
-    )
-    assert admits(tool, {"body": {"name": "x"}})
-    assert "id" not in json.dumps(tool.parameters)
-
-
-def test_what_only_the_server_writes_is_not_required_beside_a_reference():
-    base = {
-        "type": "object",
-        "properties": {"id": {"type": "integer", "readOnly": True}, "name": {"type": "string"}},
-        "additionalProperties": False,
-    }
-    tool = body_tool({"$ref": "#/components/schemas/Base", "required": ["id", "name"]}, Base=base)
-    assert admits(tool, {"body": {"name": "x"}})
-    assert not admits(tool, {"body": {}})
-    beside = {"$ref": "#/components/schemas/Open", "properties": {"at": {"readOnly": True}, "by": {}}}
-    part = {"required": ["at", "by"]}
-    tool = body_tool({"allOf": [beside, part]}, Open={"type": "object"})
-    assert admits(tool, {"body": {"by": 1}})
-    assert not admits(tool, {"body": {}})
-
-
-def test_what_only_the_server_writes_is_not_required_in_nested_parts():
-    base = {"properties": {"id": {"readOnly": True}, "name": {}}}
-    nested = {"allOf": [{"allOf": [{"required": ["id", "name"]}]}, {"$ref": "#/components/schemas/Base"}]}
-    tool = body_tool({"type": "object", **nested}, Base=base)
-    assert admits(tool, {"body": {"name": 1}})
-    assert not admits(tool, {"body": {}})
-
-
-@pytest.mark.parametrize("mapping", [{}, {"mapping": {"cat": "Cat", "kitten": "Cat", "dog": "Dog"}}])
-def test_alternatives_with_a_shared_list_of_values_are_told_apart(mapping):
-    cat, dog = ("cat", "dog") if mapping else ("Cat", "Dog")
-    base = {"type": "object", "required": ["kind"], "properties": {"kind": {"enum": [cat, dog, "cow"]}}}
-    schema = {
-        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
-        "discriminator": {"propertyName": "kind", **mapping},
-    }
-    pets = {
-        name: {"allOf": [{"$ref": "#/components/schemas/Base"}, {"properties": {"age": {"type": kind}}}]}
-        for name, kind in (("Cat", "integer"), ("Dog", "string"))
-    }
-    tool = body_tool(schema, Base=base, **pets)
-    assert admits(tool, {"body": {"kind": cat, "age": 1}})
-    assert admits(tool, {"body": {"kind": dog, "age": "old"}})
-    assert not admits(tool, {"body": {"kind": dog, "age": 1}})
-    assert not admits(tool, {"body": {"kind": "cow"}})
-
-
-def test_a_discriminator_that_only_the_server_writes_is_not_required():
-    closed = {"type": "object", "additionalProperties": False, "required": ["kind"]}
-    kind = {"kind": {"type": "string", "readOnly": True}}
-    schema = {
-        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
-        "discriminator": {"propertyName": "kind"},
-    }
-    cat, dog = ({**closed, "required": ["kind", name], "properties": {**kind, name: {}}} for name in "cd")
-    tool = body_tool(schema, Cat=cat, Dog=dog)
-    assert admits(tool, {"body": {"c": 1}})
-    assert not admits(tool, {"body": {"c": 1, "kind": "Cat"}})
-
-
-def test_a_mapping_may_name_a_schema_with_dots_or_a_file():
-    def pet():
-        return {"type": "object", "properties": {"kind": {"type": "string"}}}
-
-    files = {"file:///api/dog.json": json.dumps(pet())}
-    schema = {
-        "oneOf": [{"$ref": "#/components/schemas/Shop.Cat"}, {"$ref": "dog.json"}],
-        "discriminator": {"propertyName": "kind", "mapping": {"cat": "Shop.Cat", "dog": "dog.json"}},
-    }
-    tool = only(read({"/a": {"post": operation(body=schema)}}, files=files, schemas={"Shop.Cat": pet()}))
-    assert [admits(tool, {"body": {"kind": kind}}) for kind in ("cat", "dog", "Shop.Cat")] == [
-        True,
-        True,
-        False,
-    ]
-
-
-@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-@pytest.mark.parametrize(
-    "mapping", [{}, {"mapping": {"cat": "Cat", "kitten": "#/components/schemas/Cat", "dog": "Dog"}}]
-)
-def test_alternatives_are_told_apart_by_their_discriminator(version, mapping):
-    def pet(name):
-        properties = {"kind": {"type": "string"}, name: {"type": "string"}}
-        return {
-            "type": "object",
-            "required": ["kind"],
-            "properties": properties,
-            "additionalProperties": False,
-        }
-
-    schema = {
-        "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
-        "discriminator": {"propertyName": "kind", **mapping},
-    }
-    tool = body_tool(schema, version, Cat=pet("meow"), Dog=pet("bark"))
-    cat, dog = ("cat", "dog") if mapping else ("Cat", "Dog")
-    assert admits(tool, {"body": {"kind": cat, "meow": "x"}})
-    assert admits(tool, {"body": {"kind": dog}})
-    assert admits(tool, {"body": {"kind": "kitten"}}) == bool(mapping)
-    assert not admits(tool, {"body": {"kind": dog, "meow": "x"}})
-    assert not admits(tool, {"body": {"kind": "cow"}})
-
-
-def test_schemas_of_3_0_are_read_in_their_own_dialect():
-    schema = {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "nullable": True}
-    tool = body_tool(schema, "3.0.3")
-    assert admits(tool, {"body": None})
-    assert admits(tool, {"body": 1})
-    assert not admits(tool, {"body": 0})
-
-
-def test_a_recursive_schema_is_defined_once():
-    node = {"type": "object", "properties": {"next": {"$ref": "#/components/schemas/Node"}}}
-    tool = body_tool({"$ref": "#/components/schemas/Node"}, Node=node)
-    assert list(tool.parameters["$defs"]) == ["Node"]
-    assert admits(tool, {"body": {"next": {"next": {}}}})
-
-
-def test_what_looks_like_a_keyword_is_a_name_or_a_value():
-    schema = {
-        "type": "object",
-        "properties": {
-            "$ref": {"type": "string"},
-            "example": {"type": "integer", "example": {"$ref": "#/no"}},
-        },
-        "enum": [{"$ref": "#/nowhere", "readOnly": True}],
-    }
-    copied = body_tool(schema).parameters["properties"]["body"]
-    assert copied["enum"] == schema["enum"]
-    assert copied["properties"]["$ref"] == {"type": "string"}
-    assert copied["properties"]["example"] == {"type": "integer", "examples": [{"$ref": "#/no"}]}
-
-
 def test_references_lead_through_the_documents_own_files():
     files = {
         "file:///api/parts/pet.yaml": "Pet: {type: object, properties: {owner: {$ref: '../people.yaml#/Owner'}}}",
@@ -451,85 +279,6 @@ def test_a_path_without_its_parameter_is_a_fault():
     assert "the path has {id}, but no parameter" in fault.message
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "neither JSON nor YAML"),
-        (
-            "a: b: c",
-            "neither JSON nor YAML: mapping values are not allowed in this context at line 1, column 5",
-        ),
-        ("? [a]\n: 1", "a key is not text"),
-        ("!!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
-        ("[" * 100_000, "nested more than|neither JSON nor YAML"),
-        ("a: " + "[" * 100_000, "nested more than 200 deep"),
-        ("{a: " * 100_000, "nested more than 200 deep"),
-        ("- " * 100_000, "nested more than 200 deep"),
-        ("a: &a [*a]", "nested more than 200 deep"),
-        ("a: .nan", "at /a: JSON has no infinite numbers and no NaN"),
-        ("3", "has the field `openapi`"),
-        ("swagger: '2.0'", "convert it to OpenAPI 3"),
-        ("openapi: 4.0.0", "OpenAPI 4.0.0 cannot be read"),
-        ("openapi: 3.1.0\npaths: []", "at /paths"),
-        ("openapi: 3.1.0\npaths: {}", "it has no operations"),
-    ],
-)
-def test_what_is_no_such_document_is_told(text, message):
-    with pytest.raises(UnreadableSource) as raised:
-        import_openapi(URI, text, unreachable)
-    assert str(raised.value).startswith(URI)
-    assert any(part in str(raised.value) for part in message.split("|"))
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "key"),
-    [
-        ('{"a": [1, {"b/c": {"d": 1, "d": 2}}]}', "/a/1/b~1c", "d"),
-        ('{"a": 1, "\\u0061": 2}', "/", "a"),
-        ("a:\n  - 1\n  - b/c:\n      d: 1\n      e: {d: 2}\n      d: [3]", "/a/1/b~1c", "d"),
-        ("{a: {b: 1}, c: {b: 1, 'b': 2}}", "/c", "b"),
-        ("200: x\n'200': y", "/", "200"),
-        ("a: &a {b: 1}\nc:\n  <<: *a\n  d: 1\n  d: 2", "/c", "d"),
-        ("? a\n: 1\n? a\n: 2", "/", "a"),
-        ("&k a: 1\nb: {*k : 1, a: 2}", "/b", "a"),
-        ("&k a: 1\n*k : 2", "/", "a"),
-        ("a: {'<<': 1, '<<': 2}", "/a", "<<"),
-    ],
-)
-def test_a_key_that_stands_twice_is_refused_with_its_place(text, place, key):
-    """Of an operation or a keyword, the first was lost without a word."""
-    with pytest.raises(UnreadableSource, match=f"the object at {place} has the key {key!r} twice"):
-        parse_document(text, "api")
-
-
-def test_keys_of_different_objects_and_merged_ones_may_be_alike():
-    text = "a: &a {x: 1, y: 1}\nb: &b {z: 1}\nc:\n  <<: *a\n  <<: *b\n  x: 2\nd: [{x: 1}, {x: 1}, *a]"
-    assert parse_document(text, "api")["c"] == {"x": 2, "y": 1, "z": 1}
-    assert parse_document('{"a": {"b": {"a": ["a:", {}, "a"]}}, "b": {"a:{": 1}}', "api")["b"] == {"a:{": 1}
-
-
-def test_a_small_text_that_stands_for_a_huge_value_is_refused_quickly():
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    with pytest.raises(UnreadableSource, match="larger than"):
-        parse_document("\n".join(lines), "bomb")
-
-
-def test_yaml_is_read_as_its_version_1_2():
-    text = "{on: yes, date: 2024-01-02, time: 12:30, octal: 010, hex: 0x1F, float: 1.5e3, none: ~, true: True, 200: ok}"
-    assert parse_document(text, "x") == {
-        "on": "yes",
-        "date": "2024-01-02",
-        "time": "12:30",
-        "octal": 10,
-        "hex": 31,
-        "float": 1500.0,
-        "none": None,
-        "true": True,
-        "200": "ok",
-    }
-
-
 def test_a_name_that_is_repeated_very_often_is_numbered_in_linear_time():
     """Each number was once tried again for each name, and looked for among all names."""
     paths = {f"/{number}": {"get": operation(operationId="same")} for number in range(20_000)}
@@ -541,7 +290,84 @@ def test_a_name_without_any_valid_character_is_still_a_name():
     assert valid_name("日本") == "unnamed"
 
 
-def test_merges_of_merges_are_bounded():
-    lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 12)]
-    with pytest.raises(UnreadableSource, match="too much is merged"):
-        parse_document("\n".join(["a0: &a0 {x: 1}", *lines]), "api.yaml")
+SHOP = document(
+    {
+        "/a/{id}": {
+            "$ref": "#/components/pathItems/P",
+            "parameters": [
+                {
+                    "name": "id",
+                    "in": "path",
+                    "required": True,
+                    "style": "matrix",
+                    "explode": True,
+                    "schema": {},
+                }
+            ],
+            "post": operation(
+                [
+                    {
+                        "name": "q",
+                        "in": "query",
+                        "content": {"application/json": {"schema": {"type": "object"}}},
+                    }
+                ],
+                {
+                    "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+                    "discriminator": {"propertyName": "kind", "mapping": {"cat": "Cat", "dog": "Dog"}},
+                },
+                operationId="x",
+                tags=["t"],
+                description="d",
+            ),
+            "additionalOperations": {"COPY": operation()},
+        }
+    },
+    "3.2.0",
+    schemas={
+        "Pet": {
+            "properties": {"id": {"type": "string", "readOnly": True}, "kind": {"enum": ["cat", "dog"]}},
+            "required": ["kind", "id"],
+        },
+        "Cat": {"allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"n": {"example": 1}}}]},
+        "Dog": {"allOf": [{"$ref": "#/components/schemas/Pet"}]},
+    },
+    parameters={"H": {"name": "h", "in": "header", "schema": {"type": "string"}}},
+    pathItems={
+        "P": {
+            "get": operation([{"$ref": "#/components/parameters/H"}]),
+            "put": {
+                "requestBody": {
+                    "content": {
+                        "multipart/form-data": {
+                            "schema": {"properties": {"f": {"type": "string"}}},
+                            "encoding": {"f": {"contentType": "a/b", "explode": True}},
+                        }
+                    }
+                }
+            },
+        }
+    },
+)
+ODD = (None, True, 1.5, "", "x", "#/", "#/components/schemas/Cat", [], ["a"], {}, {"a": 1}, [[]], [{}])
+
+
+def paths_in(value, path=()):
+    """The path of each value below the root."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield (*path, key)
+        yield from paths_in(child, (*path, key))
+
+
+def test_a_value_of_any_other_type_is_imported_or_told():
+    """A list for the style of a parameter ended in TypeError."""
+    for path in paths_in(SHOP):
+        for odd in ODD:
+            changed = json.loads(json.dumps(SHOP))
+            place = reduce(getitem, path[:-1], changed)
+            place[path[-1]] = odd
+            with suppress(UnreadableSource):
+                import_openapi(URI, json.dumps(changed), unreachable)

@@ -287,10 +287,10 @@ def _parameter_schema(
 
 def _serialization(parameter: dict[str, Any]) -> dict[str, Any]:
     """How the value of a parameter is written, if not in the way that is usual at its place."""
-    style = parameter.get("style")
-    is_own = isinstance(style, str) and style != _STYLES.get(parameter["in"])
-    written: dict[str, Any] = {"style": style} if is_own else {}
-    usual = {"explode": (style or _STYLES.get(parameter["in"])) in {"form", "cookie"}, "allowReserved": False}
+    usual_style = _STYLES.get(parameter["in"])
+    style = parameter["style"] if isinstance(parameter.get("style"), str) else usual_style
+    written: dict[str, Any] = {"style": style} if style != usual_style else {}
+    usual = {"explode": style in {"form", "cookie"}, "allowReserved": False}
     for field, default in usual.items():
         if isinstance(parameter.get(field), bool) and parameter[field] is not default:
             written[field] = parameter[field]
