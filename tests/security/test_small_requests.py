@@ -389,8 +389,11 @@ def test_a_name_of_megabytes_is_not_matched():
 
 @pytest.mark.parametrize("uri", ["http://[V1.a]/", "HTTP://[V1.a]/b", "x://[Vf.:]"])
 def test_a_uri_that_only_one_of_two_readers_knows_is_refused(uri):
-    """It answered 500: the validator knows such an address, and Python's reader of URLs raises."""
-    with pytest.raises(InvalidTools, match="not an absolute URI"):
+    """It answered 500: the validator knows such an address, and Python's reader of URLs raises.
+
+    Python 3.14 reads it, and writes it in small letters.
+    """
+    with pytest.raises(InvalidTools, match="not an absolute URI|not in normal form"):
         check_documents({uri: {}}, limits=Limits())
 
 

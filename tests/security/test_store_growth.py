@@ -165,7 +165,7 @@ async def test_a_full_redis_says_so_and_loses_nothing(tmp_path):
         async with opened(server.url) as store:
             catalog = Catalog(store)
             stored = await until_full(lambda number: catalog.put(toolset("t", number)))
-            assert 3 < stored < 100
+            assert 3 < stored < 1000
             assert (await catalog.get("t")).toolset == toolset("t", stored - 1)
             assert (await Catalog(store).get("t", 1)).toolset == toolset("t", 0)
             await until_full(lambda number: store.set(f"unit:{number}", b"x" * 1000))
