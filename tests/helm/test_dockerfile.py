@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,25 @@ def test_whatever_is_installed_from_an_index_has_a_known_hash_but_torch():
     others = [line for line in installing if "--require-hashes" not in line and "/wheels/" not in line]
     assert [line for line in others if "^torch==" not in line] == []
     assert len(installing) > len(others) > 0
+
+
+@pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (500, False)])
+def test_the_health_check_asks_the_port_that_the_container_is_told(status, is_healthy):
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status if self.path == "/healthz" else 404)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    [_, *arguments] = json.loads(parse(DOCKERFILE)["image"].last("HEALTHCHECK").partition("CMD ")[2])
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment = os.environ | {"CALLGATE_PORT": str(server.server_port)}
+        done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=False)
+        server.shutdown()
+    assert (done.returncode == 0) is is_healthy, done.stderr
 
 
 @pytest.mark.parametrize("stage", ["build", "vllm", "sglang", "image"])

@@ -393,7 +393,7 @@ def test_a_uri_that_only_one_of_two_readers_knows_is_refused(uri):
 
     Python 3.14 reads it, and writes it in small letters.
     """
-    with pytest.raises(InvalidTools, match="not an absolute URI|not in normal form"):
+    with pytest.raises(InvalidTools, match=r"not an absolute URI|not in normal form"):
         check_documents({uri: {}}, limits=Limits())
 
 
