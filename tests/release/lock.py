@@ -96,12 +96,12 @@ def licence(name: str, version: str | None = None) -> str:
         sys.exit(
             f"{name} {found['Version']} is installed, but {version} is locked: make the environment anew"
         )
-    if expression := found["License-Expression"]:
+    if expression := found.get("License-Expression"):
         return str(expression)
     classifiers = [
         line.rpartition(" :: ")[2] for line in found.get_all("Classifier") or () if "License ::" in line
     ]
-    own = (found["License"] or "").strip().splitlines()
+    own = (found.get("License") or "").strip().splitlines()
     return ", ".join(classifiers) or (own[0] if own else "says none")
 
 
