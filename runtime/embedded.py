@@ -139,11 +139,6 @@ class EmbeddedRuntime:
         check_model(request, self._loaded.model_id)
         return await self._prompts.token_ids(request)
 
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request; unknown ids are ignored."""
-        self._drafting.abort(request_id)
-        self._thread.abort(request_id)
-
     async def health(self) -> Health:
         """The current state."""
         failure = self._thread.failure

@@ -46,10 +46,6 @@ class ModelRouter:
         """The token ids of the prompt."""
         return await self._of(request).prompt_ids(request)
 
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request."""
-        await asyncio.gather(*(runtime.abort(request_id) for runtime in self._runtimes.values()))
-
     async def health(self) -> Health:
         """Ready if one model is; the reason names those that are not. Lost if one is: a restart helps it."""
         by_model = {name: await runtime.health() for name, runtime in self._runtimes.items()}

@@ -129,9 +129,6 @@ class Runtime(Protocol):
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""
 
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request; unknown ids are ignored."""
-
     async def health(self) -> Health:
         """The current state."""
 

@@ -34,7 +34,6 @@ from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import (
     BudgetTooSmall,
     EngineStopped,
-    GenerationFailed,
     Overloaded,
     PromptTooLong,
     RequestRefused,
@@ -204,7 +203,7 @@ class RemoteRuntime:
             counts_rescued=all(client.has_unmasked_logprobs for client in clients),
         )
         self._drafting = Drafting(self._generate, self._token_bytes, {"draft", "accept"})
-        self._answers: dict[str, _Answer] = {}
+        self._answers: set[_Answer] = set()
         self._card = replace(
             loaded.card(loaded.context_length), applies_guards=self._grammars.applies_guards, selects=False
         )
@@ -250,7 +249,7 @@ class RemoteRuntime:
                     for output in outputs
                 ),
             )
-            self._answers[request.request_id] = answer
+            self._answers.add(answer)
             try:
                 yield PromptRendered(len(outputs[0].prompt_ids))
                 while queue.num_open:
@@ -258,20 +257,13 @@ class RemoteRuntime:
                         yield event
                 await asyncio.wait(answer.tasks, timeout=END_TIMEOUT_S)
             finally:
-                del self._answers[request.request_id]
+                self._answers.remove(answer)
                 await answer.stop()
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""
         check_model(request, self._loaded.model_id)
         return await self._prompts.token_ids(request)
-
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request; unknown ids are ignored."""
-        self._drafting.abort(request_id)
-        if answer := self._answers.get(request_id):
-            answer.queue.put(GenerationFailed("the request was aborted"))
-            await answer.stop()
 
     async def health(self) -> Health:
         """Whether any engine takes requests, and the state of each."""
@@ -290,7 +282,7 @@ class RemoteRuntime:
     async def close(self) -> None:
         """End running requests with `EngineStopped`, and close all connections."""
         self._admission.close()
-        answers = list(self._answers.values())
+        answers = list(self._answers)
         for answer in answers:  # first all of them: some may wait for their threads when they stop
             answer.queue.put(EngineStopped())
         await asyncio.gather(*(answer.stop() for answer in answers))

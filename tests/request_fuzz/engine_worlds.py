@@ -85,7 +85,6 @@ class EngineWorld(World):
                 await asyncio.sleep(0.01)
             assert self._num_running() == 0, "an engine still computes"
             assert not runtime._answers, "an answer is remembered"
-            assert not runtime._drafting._queues, "a draft's queue is remembered"
             counted = (runtime._admission._sequences, runtime._admission._image_characters)
             assert not any(counted), f"these are counted: {counted}"
         for stand_in in self.stand_ins:
