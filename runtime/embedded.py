@@ -147,8 +147,6 @@ class EmbeddedRuntime:
             is_ready=failure is None,
             reason=failure or "",
             is_lost=failure is not None,
-            num_running=load.num_running,
-            num_waiting=load.num_waiting,
             loads=(replace(load, is_ready=failure is None),),
         )
 

@@ -56,8 +56,6 @@ class ModelRouter:
             is_ready=any(health.is_ready for health in by_model.values()),
             reason="; ".join(reasons),
             is_lost=any(health.is_lost for health in by_model.values()),
-            num_running=sum(health.num_running for health in by_model.values()),
-            num_waiting=sum(health.num_waiting for health in by_model.values()),
             engines=tuple(engine for health in by_model.values() for engine in health.engines),
             loads=tuple(load for health in by_model.values() for load in health.loads),
         )

@@ -111,8 +111,6 @@ class Health:
     is_ready: bool
     reason: str = ""
     is_lost: bool = False
-    num_running: int = 0
-    num_waiting: int = 0
     engines: tuple[ReplicaState, ...] = ()
     loads: tuple[EngineLoad, ...] = ()
 

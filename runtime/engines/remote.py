@@ -271,7 +271,6 @@ class RemoteRuntime:
         return Health(
             is_ready=any(state.circuit is Circuit.CLOSED for state in states),
             reason=reasons_of(states),
-            num_running=sum(state.num_running for state in states),
             engines=states,
         )
 

@@ -80,7 +80,8 @@ class EngineWorld(World):
         """Wait until nothing runs; then no engine may compute anything, nor may anything be remembered."""
         for runtime in self.runtimes:
             for _ in range(1000):
-                if not (self._num_running() or (await runtime.health()).num_running or runtime._answers):
+                num_running = sum(state.num_running for state in (await runtime.health()).engines)
+                if not (self._num_running() or num_running or runtime._answers):
                     break
                 await asyncio.sleep(0.01)
             assert self._num_running() == 0, "an engine still computes"
