@@ -69,7 +69,6 @@ class EmbeddedRuntime:
             loaded,
             engine.context_length,
             max_per_client=settings.max_sequences_per_client,
-            retry_after_s=settings.retry_after_s,
             num_sequences=engine.scheduler.shares.num_of,
         )
 

@@ -22,8 +22,7 @@ class PublishedGrammars:
     the tool choice.
     """
 
-    def __init__(self, *, retry_after_s: float) -> None:
-        self._retry_after_s = retry_after_s
+    def __init__(self) -> None:
         self._grammars: GrammarCache | None = None
         self._seen_at: dict[str, float] = {}
         self._publishing: SingleFlight[bool] = SingleFlight()
@@ -57,7 +56,7 @@ class PublishedGrammars:
         except StoreUnavailable as error:
             if all(key in self._seen_at for key in keys):  # engines that have read them keep them in memory
                 return
-            raise GrammarNotStored(self._retry_after_s) from error
+            raise GrammarNotStored from error
         if not is_stored:
             raise RequestRefused(
                 "external engines cannot read the compiled grammar of this request: this client has used up"

@@ -73,7 +73,6 @@ class RemoteSettings:
     default_max_tokens: int = 2048
     max_sequences: int = 1024
     max_sequences_per_client: int = 128
-    retry_after_s: float = 1.0
     jump_forward: bool = True
     selection: Selection = field(default_factory=Selection)
     sends_seeds: bool = True
@@ -143,14 +142,14 @@ class Admission:
             raise EngineStopped
         client_id, settings = request.client_id, self._settings
         if self._sequences.total() + request.num_choices > settings.max_sequences:
-            raise Overloaded(settings.retry_after_s)
+            raise Overloaded
         if self._sequences[client_id] + request.num_choices > settings.max_sequences_per_client:
-            raise TooManySequences(settings.max_sequences_per_client, settings.retry_after_s)
+            raise TooManySequences(settings.max_sequences_per_client)
         if self._image_characters[client_id] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
             reason = (
                 f"the images of a client's running answers have at most {MAX_IMAGE_CHARACTERS} characters"
             )
-            raise Overloaded(settings.retry_after_s, reason)
+            raise Overloaded(reason)
 
 
 class RemoteRuntime:
@@ -184,7 +183,6 @@ class RemoteRuntime:
             loaded,
             loaded.context_length,
             max_per_client=self._settings.max_sequences_per_client,
-            retry_after_s=self._settings.retry_after_s,
             num_sequences=self._admission.num_sequences,
             takes_images=self._settings.takes_images,
         )
@@ -293,11 +291,7 @@ class RemoteRuntime:
     def _sent_grammars(self, secret: bytes, write_grammar: WriteGrammar | None) -> SentGrammars:
         if write_grammar is not None:
             return RestGrammars(self._loaded.vocabulary, write_grammar)
-        parts: GrammarParts = (
-            InlineGrammars(secret)
-            if self._settings.sends_units
-            else PublishedGrammars(retry_after_s=self._settings.retry_after_s)
-        )
+        parts: GrammarParts = InlineGrammars(secret) if self._settings.sends_units else PublishedGrammars()
         return MarkedGrammars(secret, self._token_bytes, parts)
 
     @property

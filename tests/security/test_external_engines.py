@@ -270,7 +270,7 @@ async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_al
             asked.append((keys, client_id))
             return True
 
-    published = PublishedGrammars(retry_after_s=1)
+    published = PublishedGrammars()
     published.start(Grammars())
     whole = GrammarRecipe("v", "hermes", (("f", "1"), ("g", "2")))
     for tools in (whole.tools, whole.tools[:1], whole.tools[1:], (*whole.tools, ("h", "3"))):
