@@ -32,7 +32,6 @@ from runtime.engines.sent_grammars import (
 )
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import (
-    BudgetTooSmall,
     EngineStopped,
     Overloaded,
     PromptTooLong,
@@ -327,10 +326,9 @@ class RemoteRuntime:
             )
             for choice in range(request.num_choices)
         ]
-        try:
-            outputs[0].check_budget()
-        except BudgetTooSmall as error:
-            raise unfit_budget(asked, error.minimum, len(prompt_ids), context_length) from error
+        closer = outputs[0].position.closer
+        if closer is not None and not closer.fits(max_tokens):
+            raise unfit_budget(asked, closer.minimum(), len(prompt_ids), context_length)
         if request.draft is not None:
             [output] = outputs
             output.follow(request.draft)

@@ -76,7 +76,6 @@ class _VerifyingTime:
 class VerifiedOutput:
     """One choice of a request: takes an engine's tokens, and returns the events of the valid ones.
 
-        output.check_budget()
         events = output.write_forced(jump_forward)
         while not output.is_finished:
             output.resume()  # the engine continues prompt_ids + output.ids, by at most output.remaining
@@ -153,10 +152,6 @@ class VerifiedOutput:
     def remaining(self) -> int:
         """How many more tokens the budget allows."""
         return self.max_tokens - len(self.ids)
-
-    def check_budget(self) -> None:
-        """Raise BudgetTooSmall if the budget is below the shortest valid output; may take long."""
-        self.position.check_budget(self.max_tokens)
 
     def follow(self, draft: Draft) -> None:
         """Write the output as a draft, without a mask; call this before anything is written."""
