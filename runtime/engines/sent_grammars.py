@@ -94,16 +94,15 @@ class GrammarParts(Protocol):
     def start(self, grammars: GrammarCache) -> None:
         """Begin to serve; `grammars` is the cache that has the parts."""
 
-    async def publish(self, recipe: GrammarRecipe, client_id: str | None) -> None:
+    async def publish(self, recipe: GrammarRecipe, client_id: str | None, *, is_again: bool = False) -> None:
         """Make sure that engines can get the parts of a grammar, for a client; None is the gateway.
+
+        `is_again`: an engine has just failed, so what was published before is checked, too.
 
         Raises:
             RequestRefused: they cannot.
             GrammarNotStored: the store fails.
         """
-
-    async def publish_again(self, recipe: GrammarRecipe, client_id: str | None) -> None:
-        """As `publish`, but check again what was published before: an engine has just failed."""
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
         """The signed parts to put into the mark, by their keys."""
@@ -130,13 +129,12 @@ class MarkedGrammars:
     async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
         """Make sure that engines can get the parts of a grammar; see `GrammarParts`."""
         if request.recipe is not None:
-            publish = self._parts.publish_again if is_again else self._parts.publish
-            await publish(request.recipe, request.client_id)
+            await self._parts.publish(request.recipe, request.client_id, is_again=is_again)
 
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """`publish` for a grammar of the gateway's own; an engine that has read it before needs no store."""
         with suppress(GrammarNotStored):
-            await self._parts.publish_again(lookup.recipe, None)
+            await self._parts.publish(lookup.recipe, None, is_again=True)
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """A mark that includes the tokens written so far."""
