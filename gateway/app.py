@@ -15,7 +15,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
 from gateway.access.access_control import AccessControl
 from gateway.access.cors import Cors
-from gateway.access.grants import GRANT, Grant
+from gateway.access.grants import Grant, grant_of
 from gateway.access.principal import principal_of
 from gateway.access.route_scopes import AuthorizationMiddleware, OpenPaths
 from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
@@ -249,4 +249,4 @@ def _sources(resources: Resources, contents: ContentLimits) -> SourceProcesses:
 def _services_of(state: State, request: HttpRequest) -> Services:
     views: Any = state.views
     assert isinstance(views, ServiceViews)
-    return views.of(request.scope.get(GRANT))  # type: ignore[arg-type] # `AccessControl` put it there
+    return views.of(grant_of(request.scope))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.access.grants import GRANT, Grant
+from gateway.access.grants import grant_of
 from gateway.sources.outbound import IPNetwork
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -35,7 +35,7 @@ class Principal:
 
 def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:
     """The principal of a request that `AccessControl` has let in."""
-    grant: Grant | None = scope.get(GRANT)
+    grant = grant_of(scope)
     if grant is not None and grant.client_id:
         return Principal(grant.client_id, grant.owner)
     host, _ = scope.get("client") or ("", 0)
