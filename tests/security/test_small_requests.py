@@ -36,7 +36,7 @@ from toolspecs.errors import InvalidTools, UnknownTool
 from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_COUNTED, NUM_COMPARED, near_matches
-from toolspecs.revisions.submission import read_toolset
+from toolspecs.revisions.submission import UncheckedToolset, read_toolset
 from toolspecs.revisions.toolset_contents import compress
 from toolspecs.schemas.bundle import MAX_URI, Bundler, absolute
 from toolspecs.schemas.schema_check import check_documents
@@ -180,7 +180,7 @@ def test_of_tools_that_do_not_exist_a_few_are_looked_for(monkeypatch):
         "toolspecs.revisions.submission.instead", lambda name, _: looked_for.append(name) or ""
     )
     search = ToolSearch(always=tuple(f"unknown{number}" for number in range(256)))
-    submission = read_toolset("t", [{"name": "a"}], None, Limits(), tool_search=search)
+    submission = read_toolset(UncheckedToolset("t", [{"name": "a"}], tool_search=search), Limits())
     with pytest.raises(InvalidTools) as refused:
         submission.checked(())
     assert len(refused.value.faults) == 256
