@@ -84,8 +84,7 @@ class Engine:
         prepared.guarded.prepare()
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
-        fills = prepared.timed_fills
-        slow = SlowGrammars(processor_clock=fills.processor_s, begin_for=fills.begin_for)
+        slow = SlowGrammars(prepared.timed_fills)
         self.scheduler = Scheduler(settings, self.pool, slow)
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.sampler = StepSampler(self.masks, self.scheduler)

@@ -119,7 +119,7 @@ class AccessControl:
         *,
         hosts: AllowedHosts | None,
         open_paths: OpenPaths,
-        origins: Collection[str] = (),
+        origins: Collection[str],
     ) -> None:
         self._app = app
         self._configured_keys = configured_keys

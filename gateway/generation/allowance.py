@@ -188,7 +188,7 @@ class ExpectedTokens:
 
     prompt: int
     answers: int
-    images: int = 0
+    images: int
 
     @property
     def total(self) -> int:

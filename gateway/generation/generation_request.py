@@ -24,7 +24,7 @@ _THINKING_SWITCHES = ("enable_thinking", "thinking")
 
 
 def shown_tools(
-    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision] = ()
+    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision]
 ) -> tuple[Tool, ...]:
     """The tools whose definitions the prompt shows; the grammar decides which tools may be called.
 
