@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.access.grants import grant_of
-from gateway.sources.outbound import IPNetwork
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+from gateway.sources.outbound import IPAddress, IPNetwork, unmapped
 
 _IPV6_PREFIX = 64
 
@@ -67,7 +65,6 @@ def _network_of(host: str) -> str:
 def _address(host: str) -> IPAddress | None:
     """The address, with an IPv4-mapped IPv6 address as IPv4; None if the text is not an address."""
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        return unmapped(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return None
-    return getattr(address, "ipv4_mapped", None) or address

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
+from gateway.http.problems import REGISTRY
 from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
     LISTED_TOOL_BYTES,
@@ -60,7 +61,7 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
 class ToolsetController(Controller):
     """`/v1/toolsets`."""
 
-    path = "/v1/toolsets"
+    path = REGISTRY
     before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
 
     @get()
