@@ -58,6 +58,7 @@ def generation_request(
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
+        client_id=turn.client_id,
         messages=turn.messages,
         prompt=turn.prompt,
         tools=shown_tools(turn, model, found.tools, found.revisions),

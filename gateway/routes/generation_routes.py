@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
@@ -78,18 +78,15 @@ async def _answer(
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     request = context.request
     note_names(request.scope, wire_request.names)
+    turn = replace(wire_request.turn, client_id=context.principal.client_id)
     starting = context.services.completions.start(
-        wire_request.turn,
-        context.principal.client_id,
-        allowance_of(request.scope),
-        context.holding,
-        arrived=context.arrived,
+        turn, allowance_of(request.scope), context.holding, arrived=context.arrived
     )
     generation = await unless_gone(request, starting, discard=Generation.aclose)
     without_effect = (wire_name(request.scope, name) for name in generation.prepared.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
-    if wire_request.turn.is_streamed:
+    if turn.is_streamed:
         return stream(generation, writer, headers)
     try:
         return Response(await unless_gone(request, writer.answer()), headers=headers)
@@ -100,9 +97,8 @@ async def _answer(
 async def _prompt_ids(context: RequestContext, wire_request: WireRequest) -> list[int]:
     """The token ids of the prompt of a request."""
     note_names(context.request.scope, wire_request.names)
-    finding = context.services.completions.prompt_ids(
-        wire_request.turn, context.principal.client_id, context.holding, arrived=context.arrived
-    )
+    turn = replace(wire_request.turn, client_id=context.principal.client_id)
+    finding = context.services.completions.prompt_ids(turn, context.holding, arrived=context.arrived)
     return await unless_gone(context.request, finding)
 
 
