@@ -89,10 +89,12 @@ async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(mon
     for owner in ("attacker", "victim"):
         assert await stored.save(owner, {"id": ID, "output": []}, [{"role": owner}])
     monkeypatch.setattr(stored._store, "get", get)
-    bodies = RequestBodies(max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits())
+    bodies = RequestBodies(
+        max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits(), has_others=lambda _: True
+    )
 
     async def load(owner):
-        async with bodies.turn(owner, lambda: True, "stored") as turn:
+        async with bodies.turn(owner, "stored") as turn:
             return await stored.load(owner, ID, turn)
 
     loads = [asyncio.create_task(load("attacker")) for _ in range(50)]
