@@ -35,7 +35,7 @@ from gateway.wire.openai import (
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
-from gateway.wire.turn_fields import ModelName
+from gateway.wire.turn_fields import ModelName, TurnHeaders
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
@@ -48,12 +48,13 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
     tokens: list[Annotated[int, Meta(ge=0)]]
 
 
-def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
+def read_tokenize_request(body: Any, headers: TurnHeaders, *, is_strict: bool) -> ChatRequest:
     """The body of `/tokenize`: that of a completion, or of a chat."""
     if isinstance(body, dict) and not {"messages", "prompt"} & body.keys():
         raise InvalidField("prompt", "it is required, or else messages")
     is_chat = isinstance(body, dict) and "messages" in body
-    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
+    read = read_chat_request if is_chat else read_completions_request
+    return read(body, headers, is_strict=is_strict)
 
 
 class WireRequest(Protocol):
