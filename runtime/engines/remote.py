@@ -242,7 +242,7 @@ class RemoteRuntime:
             answer = _Answer(
                 queue,
                 tuple(
-                    asyncio.create_task(self._writer.write(request, output, affinity, queue, ends_at))
+                    asyncio.create_task(self._writer.write(output, affinity, queue, ends_at))
                     for output in outputs
                 ),
             )

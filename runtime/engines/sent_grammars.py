@@ -75,7 +75,7 @@ class SentGrammars(Protocol):
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """Make sure that engines can get a grammar of the gateway's own, if the store answers."""
 
-    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+    def of_output(self, output: VerifiedOutput) -> str | None:
         """The text to send for the rest of an output, None if it is not masked; may take long."""
 
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
@@ -136,8 +136,9 @@ class MarkedGrammars:
         with suppress(GrammarNotStored):
             await self._parts.publish(lookup.recipe, None, is_again=True)
 
-    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+    def of_output(self, output: VerifiedOutput) -> str | None:
         """A mark that includes the tokens written so far."""
+        request = output.request
         if request.constraint is None or request.draft is not None:
             return None
         assert request.recipe is not None, "a compiled grammar comes with its recipe"
@@ -192,8 +193,9 @@ class RestGrammars:
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """Nothing is needed: the grammar goes with the request."""
 
-    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+    def of_output(self, output: VerifiedOutput) -> str | None:
         """The grammar of the rest; None from the first time on that it is too long for this output."""
+        request = output.request
         if request.constraint is None or request.draft is not None or output in self._unmasked:
             return None
         grammar = output.position.rest_grammar()
