@@ -15,7 +15,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
 from gateway.access.access_control import AccessControl
 from gateway.access.cors import Cors
-from gateway.access.grants import GRANT, Grant
+from gateway.access.grants import Grant, grant_of
 from gateway.access.principal import principal_of
 from gateway.access.route_scopes import AuthorizationMiddleware, OpenPaths
 from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
@@ -113,7 +113,7 @@ def _litestar(resources: Resources, loaded: Loaded) -> Litestar:
             recorders.request_spans,
             RecentRequestsMiddleware(recorders.ring),
             AllowanceMiddleware(resources.limits),
-            HoldingMiddleware(resources.settings.max_held_bytes),
+            HoldingMiddleware(resources.held),
         ],
         openapi_config=None,  # `gateway.api_document` describes more than the handlers do
     )
@@ -177,7 +177,7 @@ def _service_views(
     """Connect the services that the routes use."""
     settings, recorders = resources.settings, resources.recorders
     decoded = DecodedContents()
-    bodies = _bodies(settings)
+    bodies = _bodies(resources)
     responses = _responses(resources, bodies.contents)
     sources = _sources(resources, bodies.contents)
 
@@ -218,13 +218,15 @@ def _service_views(
     return ServiceViews(resources.store, runtime, catalog_of=catalog_of, services_of=services_of)
 
 
-def _bodies(settings: Settings) -> RequestBodies:
+def _bodies(resources: Resources) -> RequestBodies:
     """The reader of request bodies, with the limits of the settings."""
+    settings = resources.settings
     return RequestBodies(
         max_bytes=settings.max_body_bytes,
         max_toolset_bytes=settings.max_toolset_bytes,
         max_large=settings.max_large_bodies,
         contents=ContentLimits(num_values=settings.max_body_values),
+        has_others=resources.held.has_others,
     )
 
 
@@ -249,4 +251,4 @@ def _sources(resources: Resources, contents: ContentLimits) -> SourceProcesses:
 def _services_of(state: State, request: HttpRequest) -> Services:
     views: Any = state.views
     assert isinstance(views, ServiceViews)
-    return views.of(request.scope.get(GRANT))  # type: ignore[arg-type] # `AccessControl` put it there
+    return views.of(grant_of(request.scope))

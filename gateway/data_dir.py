@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway.errors import SettingsError
-from gateway.settings import DATABASE, Settings
+from gateway.settings import DATABASE, Settings, is_loopback
 from runtime.engines.settings import MIN_SECRET_BYTES, key_of
 from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
@@ -55,7 +55,7 @@ def warn_of_own_file(settings: Settings) -> None:
         if model.engine in {"vllm", "sglang"} and model.engine_units == "store"
         for url in model.engine_url
     ]
-    others = [url for url in urls if urlsplit(url).hostname not in {"localhost", "127.0.0.1", "::1"}]
+    others = [url for url in urls if not is_loopback(urlsplit(url).hostname or "")]
     if others and not settings.shares_store:
         _log.warning(
             "the engine %s reads grammars from the store, which is a file on this machine; use a Redis that"

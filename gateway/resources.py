@@ -15,6 +15,7 @@ from gateway.access.configured_keys import ConfiguredKeys
 from gateway.access.cors import read_origins
 from gateway.access.rate_limits import RateLimits
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_file, warn_of_own_secret
+from gateway.errors import TooMuchHeld
 from gateway.generation.tool_vectors import Embedder
 from gateway.served_models import load_embedder, start_runtime
 from gateway.setting_sources import library_environment
@@ -23,6 +24,7 @@ from gateway.sources.outbound import IPNetwork, SourceAccess, read_networks
 from gateway.telemetry.recorders import Recorders
 from gateway.usable_cores import num_usable_cores
 from runtime.protocol import Runtime
+from toolspecs.held_parts import HeldParts
 from toolspecs.store import Store
 
 MAX_COMPILE_WORKERS = 4
@@ -43,6 +45,7 @@ class Resources:
     store: Store
     keys: ApiKeys
     limits: RateLimits
+    held: HeldParts
     recorders: Recorders
 
     @classmethod
@@ -79,6 +82,7 @@ class Resources:
             store=opened_store,
             keys=ApiKeys(opened_store),
             limits=RateLimits(opened_store),
+            held=HeldParts(settings.max_held_bytes, TooMuchHeld),
             recorders=Recorders.open(settings, tracer_provider),
         )
 

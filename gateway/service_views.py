@@ -80,10 +80,6 @@ class RestrictedRuntime:
         """See `Runtime.prompt_ids`."""
         return await self._runtime.prompt_ids(request)
 
-    async def abort(self, request_id: str) -> None:
-        """See `Runtime.abort`."""
-        await self._runtime.abort(request_id)
-
     async def health(self) -> Health:
         """See `Runtime.health`; the reason names none of the other models and their engines."""
         health = await self._runtime.health()

@@ -39,9 +39,9 @@ class Services:
     meters: Meters
     recent_requests: RequestRing
     totals: TurnTotals
-    request_seconds: float | None = None
+    request_seconds: float | None
     """How long a request may take at most."""
-    is_strict: bool = False
+    is_strict: bool
     """Whether requests with fields that have no effect are refused."""
 
     async def unready_reason(self, *, names_models: bool = False) -> str:

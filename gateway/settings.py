@@ -19,6 +19,14 @@ from toolspecs.stores import with_password
 DATABASE = "callgate.db"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host always means the machine that names it, whatever name servers say."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _data_dir() -> str:
     return platformdirs.user_data_dir("callgate", appauthor=False)
 
@@ -353,7 +361,9 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
         if self.otlp_metrics_endpoint or not self.otlp_endpoint:
             return self.otlp_metrics_endpoint
         base, separator, rest = self.otlp_endpoint.rpartition("/v1/traces")
-        return f"{base}/v1/metrics" if separator and not rest.strip("/") else self._shared_endpoint
+        if separator and not rest.strip("/"):
+            return f"{base}/v1/metrics"
+        return self.otlp_endpoint if self.otlp_protocol == "grpc" else None  # gRPC's URLs have no paths
 
     @property
     def sends_metrics(self) -> bool:
@@ -361,17 +371,9 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
         return self.metrics_endpoint is not None or self.otlp_endpoint is None
 
     @property
-    def _shared_endpoint(self) -> str | None:
-        """The URL for traces if metrics go there too: with gRPC, as its URLs have no paths."""
-        return self.otlp_endpoint if self.otlp_protocol == "grpc" else None
-
-    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     @property
     def has_authentication(self) -> bool:

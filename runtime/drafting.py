@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from runtime.decoding.sampling import draw_seed
 from runtime.draft import Draft
-from runtime.errors import DeadlineExceeded, GenerationFailed, GrammarTooSlow, RequestRefused
+from runtime.errors import DeadlineExceeded, GrammarTooSlow, RequestRefused
 from runtime.event_queue import EventQueue
 from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRendered, SelectionStats
 from runtime.request import GenerationRequest, Message
@@ -44,7 +44,6 @@ class Drafting:
         self._generate = generate
         self._token_bytes = token_bytes
         self._strategies = strategies
-        self._queues: dict[str, EventQueue] = {}
 
     def answer(
         self, request: GenerationRequest, selection: Selection
@@ -65,7 +64,6 @@ class Drafting:
             for number in range(request.num_choices)
         ]
         tasks = [asyncio.create_task(choice.write(queue)) for choice in choices]
-        self._queues[request.request_id] = queue
         is_rendered = False
         try:
             while queue.num_open:
@@ -74,15 +72,9 @@ class Drafting:
                         yield event
                     is_rendered = True
         finally:
-            del self._queues[request.request_id]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    def abort(self, request_id: str) -> None:
-        """End a request with an error; unknown ids are ignored."""
-        if queue := self._queues.get(request_id):
-            queue.put(GenerationFailed("the request was aborted"))
 
 
 @dataclass(slots=True)

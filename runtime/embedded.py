@@ -69,7 +69,6 @@ class EmbeddedRuntime:
             loaded,
             engine.context_length,
             max_per_client=settings.max_sequences_per_client,
-            retry_after_s=settings.retry_after_s,
             num_sequences=engine.scheduler.shares.num_of,
         )
 
@@ -139,11 +138,6 @@ class EmbeddedRuntime:
         check_model(request, self._loaded.model_id)
         return await self._prompts.token_ids(request)
 
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request; unknown ids are ignored."""
-        self._drafting.abort(request_id)
-        self._thread.abort(request_id)
-
     async def health(self) -> Health:
         """The current state."""
         failure = self._thread.failure
@@ -152,8 +146,6 @@ class EmbeddedRuntime:
             is_ready=failure is None,
             reason=failure or "",
             is_lost=failure is not None,
-            num_running=load.num_running,
-            num_waiting=load.num_waiting,
             loads=(replace(load, is_ready=failure is None),),
         )
 

@@ -84,10 +84,8 @@ class Engine:
         prepared.guarded.prepare()
         stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
-        fills = prepared.timed_fills
-        slow = SlowGrammars(processor_clock=fills.processor_s, begin_for=fills.begin_for)
+        slow = SlowGrammars(prepared.timed_fills)
         self.scheduler = Scheduler(settings, self.pool, slow)
-        self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         self.sampler = StepSampler(self.masks, self.scheduler)
         self.writer = TokenWriter(self.masks, stop_ids, jump_forward, slow.has_time)
@@ -133,7 +131,7 @@ class Engine:
         """
         self.fit_budget(sequence)
         if dropped := self.scheduler.add(sequence):
-            self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
+            self._ready.append(Output(dropped, error=Overloaded(), is_last=True))
         self._next_deadline = min(self._next_deadline, sequence.deadline)
         self._begin(sequence)
 

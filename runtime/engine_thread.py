@@ -40,9 +40,7 @@ class EngineThread:
     Everything but `submit`, `abort` and `stop` runs in the thread.
     """
 
-    def __init__(
-        self, engine: Engine, *, num_threads: int | None = None, device: torch.device | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, *, num_threads: int | None, device: torch.device) -> None:
         self.engine = engine
         self.failure: str | None = None
         self._fault: Callable[[], GenerationFailed] = EngineStopped
@@ -83,8 +81,7 @@ class EngineThread:
         try:
             if self._num_threads is not None:
                 torch.set_num_threads(self._num_threads)
-            if self._device is not None:
-                use_device(self._device)
+            use_device(self._device)
             while not self._is_stopping:
                 self._take_commands()
                 if self.engine.has_work:

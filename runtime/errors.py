@@ -158,17 +158,17 @@ class UnknownModel(RequestRefused):
 class Overloaded(RuntimeFault):
     """The queue is full."""
 
-    def __init__(self, retry_after_s: float, reason: str = "the queue is full") -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(f"{reason}; try again in {retry_after_s:.0f} s")
+    retry_after_s = 1.0
+
+    def __init__(self, reason: str = "the queue is full") -> None:
+        super().__init__(f"{reason}; try again in {self.retry_after_s:.0f} s")
 
 
 class TooManySequences(Overloaded):
     """The client has `most` sequences already; a request has one for each of its `n` choices."""
 
-    def __init__(self, most: int, retry_after_s: float) -> None:
-        reason = f"this client has {most} answers running or waiting, which is the limit"
-        super().__init__(retry_after_s, reason)
+    def __init__(self, most: int) -> None:
+        super().__init__(f"this client has {most} answers running or waiting, which is the limit")
 
 
 class DeadlineExceeded(RuntimeFault):
@@ -226,12 +226,13 @@ class NoEngine(EngineFault):
 class GrammarNotStored(RuntimeFault):
     """No external engine can read the grammar of a request, because the store fails."""
 
-    def __init__(self, retry_after_s: float) -> None:
-        self.retry_after_s = retry_after_s
+    retry_after_s = 1.0
+
+    def __init__(self) -> None:
         super().__init__(
             "external engines cannot read the grammar of this request, because the store does not answer;"
-            f" try again in {retry_after_s:.0f} s, or send tools that were used before: their grammars are in"
-            " the engines' memory"
+            f" try again in {self.retry_after_s:.0f} s, or send tools that were used before: their grammars"
+            " are in the engines' memory"
         )
 
 

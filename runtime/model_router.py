@@ -46,10 +46,6 @@ class ModelRouter:
         """The token ids of the prompt."""
         return await self._of(request).prompt_ids(request)
 
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request."""
-        await asyncio.gather(*(runtime.abort(request_id) for runtime in self._runtimes.values()))
-
     async def health(self) -> Health:
         """Ready if one model is; the reason names those that are not. Lost if one is: a restart helps it."""
         by_model = {name: await runtime.health() for name, runtime in self._runtimes.items()}
@@ -60,8 +56,6 @@ class ModelRouter:
             is_ready=any(health.is_ready for health in by_model.values()),
             reason="; ".join(reasons),
             is_lost=any(health.is_lost for health in by_model.values()),
-            num_running=sum(health.num_running for health in by_model.values()),
-            num_waiting=sum(health.num_waiting for health in by_model.values()),
             engines=tuple(engine for health in by_model.values() for engine in health.engines),
             loads=tuple(load for health in by_model.values() for load in health.loads),
         )

@@ -111,8 +111,6 @@ class Health:
     is_ready: bool
     reason: str = ""
     is_lost: bool = False
-    num_running: int = 0
-    num_waiting: int = 0
     engines: tuple[ReplicaState, ...] = ()
     loads: tuple[EngineLoad, ...] = ()
 
@@ -128,9 +126,6 @@ class Runtime(Protocol):
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The token ids of the prompt, with the tools shown; nothing is generated."""
-
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request; unknown ids are ignored."""
 
     async def health(self) -> Health:
         """The current state."""

@@ -34,7 +34,6 @@ class EngineSettings:
     """Sequences of one client, running or waiting."""
     shares_prefixes: bool = False
     """Whether clients find each other's prefixes in the KV cache, and so can tell what others asked."""
-    retry_after_s: float = 1.0
     context_length: int | None = None
     default_max_tokens: int = 2048
     dtype: str = "auto"

@@ -20,7 +20,7 @@ from gateway.access.grants import ALL_SCOPES, GRANT, Grant, KeyScope
 from gateway.access.route_scopes import OpenPaths
 from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead, SettingsError, Unauthorized
 from gateway.http.problems import send_error
-from gateway.settings import Settings
+from gateway.settings import Settings, is_loopback
 
 _SINGLE_HEADERS = (
     b"x-api-key",
@@ -65,14 +65,6 @@ class Host:
                 return None
         return cls(name, matched["port"] or "") if name else None
 
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the name always means the client's own machine, whatever name servers say."""
-        try:
-            return ipaddress.ip_address(self.name).is_loopback
-        except ValueError:
-            return self.name == "localhost"
-
 
 class AllowedHosts:
     """The hosts under which the gateway may be called: loopback's names at any port, and `hosts`.
@@ -88,7 +80,7 @@ class AllowedHosts:
         host = Host.parse(header)
         if host is None:
             return False
-        return host.is_loopback or not self._hosts.isdisjoint({host, Host(host.name)})
+        return is_loopback(host.name) or not self._hosts.isdisjoint({host, Host(host.name)})
 
 
 def read_allowed_hosts(settings: Settings) -> AllowedHosts | None:
@@ -127,7 +119,7 @@ class AccessControl:
         *,
         hosts: AllowedHosts | None,
         open_paths: OpenPaths,
-        origins: Collection[str] = (),
+        origins: Collection[str],
     ) -> None:
         self._app = app
         self._configured_keys = configured_keys

@@ -29,8 +29,18 @@ class ConfiguredKeys:
 
     @classmethod
     def read(cls, settings: Settings) -> "ConfiguredKeys":
-        """Read the keys; raises SettingsError if a file contains none."""
-        return cls(read_keys(settings), read_metrics_keys(settings), settings.require_keys)
+        """Read the keys.
+
+        Raises:
+            SettingsError: a file has no key, or the one of metrics keys has a client's key.
+        """
+        own = (settings.api_key,) if settings.api_key else ()
+        keys = (*own, *_keys_of_file("api_key_file", settings.api_key_file))
+        metrics_keys = _keys_of_file("metrics_key_file", settings.metrics_key_file)
+        if settings.metrics_key_file and not set(metrics_keys).isdisjoint(keys):
+            reason = "one of its keys is an API key too, but a metrics key opens only /metrics; make another"
+            raise SettingsError("metrics_key_file", settings.metrics_key_file, reason)
+        return cls(keys, metrics_keys, settings.require_keys)
 
     @property
     def are_needed(self) -> bool:
@@ -54,36 +64,16 @@ class ConfiguredKeys:
         return scopes - {KeyScope.METRICS} if self.metrics_keys else scopes
 
 
-def read_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys in the settings `api_key` and `api_key_file`; raises SettingsError if the file has none."""
-    keys = [settings.api_key] if settings.api_key else []
-    if settings.api_key_file:
-        keys += _keys_of_file("api_key_file", settings.api_key_file)
-    return tuple(keys)
-
-
-def read_metrics_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys that only open `/metrics`; none if the setting names no file.
-
-    Raises:
-        SettingsError: the file has no key, or a client's key.
-    """
-    if not settings.metrics_key_file:
+def _keys_of_file(setting: str, path: str | None) -> tuple[str, ...]:
+    """The keys of the file that a setting names; none if it names no file."""
+    if not path:
         return ()
-    keys = _keys_of_file("metrics_key_file", settings.metrics_key_file)
-    if not set(keys).isdisjoint(read_keys(settings)):
-        reason = "one of its keys is an API key too, but a metrics key opens only /metrics; make another"
-        raise SettingsError("metrics_key_file", settings.metrics_key_file, reason)
-    return tuple(keys)
-
-
-def _keys_of_file(setting: str, path: str) -> list[str]:
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise SettingsError(setting, path, f"{reason}; it must be a file of keys, one per line") from error
-    keys = list(_keys_in(text, setting, path))
+    keys = tuple(_keys_in(text, setting, path))
     if not keys:
         raise SettingsError(setting, path, "the file has no key; write one per line")
     return keys

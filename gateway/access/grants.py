@@ -3,8 +3,10 @@
 `gateway/access/route_scopes.py` says which scopes each route needs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 GRANT = "callgate.grant"
 """Where a request's scope holds its grant, once `AccessControl` has let it in."""
@@ -56,3 +58,9 @@ class Grant:
     def has_any(self, needed: frozenset[KeyScope]) -> bool:
         """Whether it has one of the scopes that a route accepts."""
         return not self.scopes.isdisjoint(needed)
+
+
+def grant_of(scope: Mapping[str, Any]) -> Grant | None:
+    """The grant of a request that `AccessControl` has let in; None if it came without a key."""
+    grant: Grant | None = scope.get(GRANT)
+    return grant

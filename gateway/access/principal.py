@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.access.grants import GRANT, Grant
-from gateway.sources.outbound import IPNetwork
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+from gateway.access.grants import grant_of
+from gateway.sources.outbound import IPAddress, IPNetwork, unmapped
 
 _IPV6_PREFIX = 64
 
@@ -35,7 +33,7 @@ class Principal:
 
 def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:
     """The principal of a request that `AccessControl` has let in."""
-    grant: Grant | None = scope.get(GRANT)
+    grant = grant_of(scope)
     if grant is not None and grant.client_id:
         return Principal(grant.client_id, grant.owner)
     host, _ = scope.get("client") or ("", 0)
@@ -67,7 +65,6 @@ def _network_of(host: str) -> str:
 def _address(host: str) -> IPAddress | None:
     """The address, with an IPv4-mapped IPv6 address as IPv4; None if the text is not an address."""
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        return unmapped(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return None
-    return getattr(address, "ipv4_mapped", None) or address

@@ -22,7 +22,7 @@ from litestar.middleware import ASGIMiddleware
 from litestar.routes import ASGIRoute, HTTPRoute
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.access.grants import GRANT, Grant, KeyScope
+from gateway.access.grants import KeyScope, grant_of
 from gateway.errors import Forbidden, Unauthorized
 
 OPEN: frozenset[KeyScope] = frozenset()
@@ -97,7 +97,7 @@ class AuthorizationMiddleware(ASGIMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Pass the request on; raises Unauthorized, Forbidden."""
         needed = scopes_of(scope["route_handler"])
-        grant: Grant | None = scope.get(GRANT)  # type: ignore[assignment]
+        grant = grant_of(scope)
         if needed is not OPEN:
             if grant is None:
                 raise Unauthorized

@@ -4,6 +4,8 @@ import inspect
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +35,8 @@ ignorable" ones, and the empty Braille pattern. A text can be hidden in variatio
 UNBOUNDED_WIDTH = 10_000
 """Wider than any table."""
 
+ConfigOption = Annotated[Path | None, typer.Option(help="TOML file of settings.")]
+
 
 def with_settings(command: Callable[..., None], names: Collection[str] | None = None) -> Callable[..., None]:
     """Give a command an option for every setting; the command receives those that were given.
@@ -61,6 +65,11 @@ def with_settings(command: Callable[..., None], names: Collection[str] | None = 
     command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
     return command
+
+
+def with_store(*others: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options for the settings that say where the store is, and for `others`."""
+    return partial(with_settings, names=("data_dir", "store", "store_password", *others))
 
 
 @contextmanager

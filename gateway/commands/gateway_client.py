@@ -38,6 +38,22 @@ class UnenforcedPart(msgspec.Struct):
     note: str
 
 
+class SummaryReply(msgspec.Struct):
+    """A revision, without its tools."""
+
+    name: str
+    revision: int
+    num_tools: int
+    created_at: str
+
+
+class _PageReply(msgspec.Struct):
+    """One page of toolsets; `next` is where the next page begins."""
+
+    toolsets: list[SummaryReply]
+    next: str | None
+
+
 class FaultReply(msgspec.Struct):
     """A fault of a tool or a document."""
 
@@ -115,6 +131,17 @@ def toolset_path(toolset: str) -> str:
     if not toolset:
         raise failure("a toolset needs a name")
     return f"/v1/toolsets/{quote(toolset, safe='')}"
+
+
+def listed_toolsets(client: httpx.Client) -> Iterator[SummaryReply]:
+    """All toolsets, page after page."""
+    query: dict[str, str | int] = {"limit": 1000}
+    while True:
+        page = checked_answer(client.get("/v1/toolsets", params=query), _PageReply)
+        yield from page.toolsets
+        if page.next is None:
+            return
+        query["after"] = page.next
 
 
 def warn(console: Console, warnings: Iterable[UnenforcedPart]) -> None:

@@ -17,6 +17,7 @@ from gateway.commands.command_options import json_text, say, table
 from gateway.commands.gateway_client import (
     FaultReply,
     KeyOption,
+    SummaryReply,
     UnenforcedPart,
     UrlOption,
     checked_answer,
@@ -55,16 +56,10 @@ class DifferenceReply(msgspec.Struct, frozen=True):
     offered: dict[str, Any] | None
 
 
-class _NamedRevision(msgspec.Struct):
-    name: str
-    revision: int
-    num_tools: int
-
-
 class ImportReply(msgspec.Struct):
     """What an import found."""
 
-    toolset: _NamedRevision | None
+    toolset: SummaryReply | None
     created: bool
     differences: list[DifferenceReply]
     declined: list[DifferenceReply] = []

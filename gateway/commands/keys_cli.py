@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
-from gateway.commands.command_options import errors_explained, output, table, with_settings
+from gateway.commands.command_options import ConfigOption, errors_explained, output, table, with_store
 from gateway.data_dir import open_existing_store, open_store_of
 from gateway.http.json_body import convert
 from gateway.setting_sources import load
@@ -21,14 +20,11 @@ keys = typer.Typer(help="API keys, in the store.", no_args_is_help=True)
 
 T = TypeVar("T")
 
-with_store = partial(with_settings, names=("data_dir", "store", "store_password"))
-
-ConfigOption = Annotated[Path | None, typer.Option(help="TOML file of settings.")]
 KeyArgument = Annotated[str, typer.Argument(help="The key's id, as `callgate keys list` shows it.")]
 
 
 @keys.command()
-@with_store
+@with_store()
 def create(
     name: Annotated[str, typer.Argument(help="What the key is for, such as the name of an agent.")],
     *,
@@ -71,7 +67,7 @@ def create(
 
 
 @keys.command("list")
-@with_store
+@with_store()
 def list_all(*, config: ConfigOption = None, **options: Any) -> None:
     """List all keys, without their secrets."""
     with errors_explained():
@@ -84,7 +80,7 @@ def list_all(*, config: ConfigOption = None, **options: Any) -> None:
 
 
 @keys.command()
-@with_store
+@with_store()
 def rotate(
     key_id: KeyArgument,
     *,
@@ -100,7 +96,7 @@ def rotate(
 
 
 @keys.command()
-@with_store
+@with_store()
 def revoke(key_id: KeyArgument, *, config: ConfigOption = None, **options: Any) -> None:
     """Revoke a key; gateways that have just seen it let it in for five seconds more."""
     with errors_explained():

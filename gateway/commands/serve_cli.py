@@ -1,20 +1,17 @@
 """`callgate serve`, `settings` and `demo`: serves, lists what can be set, and shows what a gateway does."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import errors_explained, output, say, table, with_settings
+from gateway.commands.command_options import ConfigOption, errors_explained, output, say, table, with_settings
 from gateway.setting_sources import load
 from gateway.settings_table import settings_table
 
 
 @with_settings
-def serve(
-    *, config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None, **options: Any
-) -> None:
+def serve(*, config: ConfigOption = None, **options: Any) -> None:
     """Serve until interrupted. Every setting is also an environment variable, CALLGATE_ and its name."""
     with errors_explained():
         settings = load(options, config=config)

@@ -5,13 +5,11 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gateway.commands.command_options import errors_explained, output, say, with_settings
+from gateway.commands.command_options import ConfigOption, errors_explained, output, say, with_store
 from gateway.data_dir import open_existing_store
 from gateway.errors import SettingsError
 from gateway.setting_sources import load_with_sources
@@ -28,18 +26,16 @@ _EVERYTHING: Mapping[str, Mapping[str, Any]] = {
 }
 """The settings that say what is kept, and the retention with which each would keep everything."""
 
-with_store = partial(with_settings, names=("data_dir", "store", "store_password", *_EVERYTHING))
-
 
 @store.command("gc")
-@with_store
+@with_store(*_EVERYTHING)
 def collect(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove revisions though only a default says that they are too old.")
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
+    config: ConfigOption = None,
     **options: Any,
 ) -> None:
     """Remove revisions that are too old, and what nothing refers to; gateways may run meanwhile.

@@ -4,7 +4,7 @@ The structs have those fields of the gateway's JSON that the commands show.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +15,14 @@ import typer
 from gateway.commands.command_options import json_text, say, table
 from gateway.commands.gateway_client import (
     KeyOption,
+    SummaryReply,
     ToolsetArgument,
     UnenforcedPart,
     UrlOption,
     checked_answer,
     count_tools,
     failure,
+    listed_toolsets,
     open_gateway,
     toolset_path,
     warn,
@@ -50,26 +52,10 @@ NameOption = Annotated[
 ]
 
 
-class _SummaryReply(msgspec.Struct):
-    """A revision, without its tools."""
-
-    name: str
-    revision: int
-    num_tools: int
-    created_at: str
-
-
-class ApplyReply(_SummaryReply):
+class ApplyReply(SummaryReply):
     """The result of `apply`."""
 
-    warnings: list[UnenforcedPart] = []
-
-
-class _PageReply(msgspec.Struct):
-    """One page of toolsets; `next` is where the next page begins."""
-
-    toolsets: list[_SummaryReply]
-    next: str | None
+    warnings: tuple[UnenforcedPart, ...] = ()
 
 
 OTHER_FIELDS = ("documents", "prompt_tools", "tool_search")
@@ -81,7 +67,6 @@ class ToolsetReply(msgspec.Struct):
 
     name: str
     revision: int
-    etag: str
     tools: list[dict[str, Any]]
     documents: dict[str, Any] = {}
     prompt_tools: str | None = None
@@ -157,7 +142,7 @@ def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
     """List the toolsets."""
     with open_gateway(url, api_key) as (client, console):
         listing = table("toolset", "revision", "tools", "since")
-        for summary in _toolsets(client):
+        for summary in listed_toolsets(client):
             listing.add_row(
                 summary.name, str(summary.revision), str(summary.num_tools), summary.created_at[:19]
             )
@@ -192,18 +177,6 @@ def registered_toolset(client: httpx.Client, read: ToolsetReply) -> ToolsetReply
             other if other.keys() - known_fields else tool for tool, other in zip(tools, others, strict=True)
         ]
     return msgspec.structs.replace(read, tools=tools)
-
-
-def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
-    after: str | None = None
-    while True:
-        page = checked_answer(
-            client.get("/v1/toolsets", params={"after": after} if after else {}), _PageReply
-        )
-        yield from page.toolsets
-        after = page.next
-        if after is None:
-            return
 
 
 def _read(file: Path, name: str | None) -> tuple[dict[str, Any], str]:

@@ -18,6 +18,7 @@ from gateway.commands.gateway_client import (
     checked_answer,
     count_tools,
     failure,
+    listed_toolsets,
     open_gateway,
     toolset_path,
 )
@@ -61,18 +62,6 @@ class _SourcesReply(msgspec.Struct):
     """The sources of a toolset."""
 
     sources: list[_SourceReply]
-
-
-class _NamedToolset(msgspec.Struct):
-    """A toolset in the list of all."""
-
-    name: str
-
-
-class _ToolsetsReply(msgspec.Struct):
-    """The toolsets of the gateway."""
-
-    toolsets: list[_NamedToolset]
 
 
 def watch_tools(
@@ -160,8 +149,8 @@ class _Watch:
     def _results(self, client: httpx.Client, console: Console, toolset: str) -> Iterator[int]:
         answer = client.get(toolset_path(toolset))
         if answer.status_code == httpx.codes.NOT_FOUND and toolset not in self.seen:
-            listing = checked_answer(client.get("/v1/toolsets", params={"limit": 1000}), _ToolsetsReply)
-            raise _UnknownToolset(unknown("toolset", toolset, (known.name for known in listing.toolsets)))
+            names = [known.name for known in listed_toolsets(client)]
+            raise _UnknownToolset(unknown("toolset", toolset, names))
         try:
             sources = checked_answer(answer, _SourcesReply).sources
             self.seen.add(toolset)

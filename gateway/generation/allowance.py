@@ -11,7 +11,7 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.access.grants import GRANT, Grant
+from gateway.access.grants import Grant, grant_of
 from gateway.access.rate_limits import LimitKind, RateLimits, Reservation
 from gateway.access.route_scopes import OPEN, scopes_of
 from gateway.errors import RateLimited
@@ -42,7 +42,7 @@ class AllowanceMiddleware(ASGIMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Pass the request on, or answer it."""
-        grant: Grant | None = scope.get(GRANT)  # type: ignore[assignment]
+        grant = grant_of(scope)
         is_open = scopes_of(scope["route_handler"]) is OPEN
         if is_open or grant is None or not grant.has_limits:
             await next_app(scope, receive, send)
@@ -188,7 +188,7 @@ class ExpectedTokens:
 
     prompt: int
     answers: int
-    images: int = 0
+    images: int
 
     @property
     def total(self) -> int:

@@ -64,7 +64,6 @@ class Completions:
     async def start(
         self,
         turn: Turn,
-        client_id: str = "",
         allowance: Allowance | None = None,
         holding: Holding | None = None,
         *,
@@ -72,9 +71,8 @@ class Completions:
     ) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
 
-        `client_id` says whose turn it is in queues. Tokens are charged to the `allowance`, and toolsets count
-        in the `holding` until the request is answered. The deadline counts from `arrived`, a time of the
-        monotonic clock, by default now.
+        Tokens are charged to the `allowance`, and toolsets count in the `holding` until the request is
+        answered. The deadline counts from `arrived`, a time of the monotonic clock, by default now.
 
         Raises:
             InvalidField: fields of the turn contradict each other.
@@ -95,31 +93,26 @@ class Completions:
         recorder = self._telemetry.record_turn(model.model_id)
         with recorder.beginning():
             async with deadline.enforced():
-                revisions = await self._tools.revisions((*turn.toolsets, *suffix), client_id, holding)
+                revisions = await self._tools.revisions((*turn.toolsets, *suffix), turn.client_id, holding)
                 recorder.record_toolsets(revisions)
-                found = await self._tools.find(
-                    turn, model, revisions, client_id, remaining_s=deadline.remaining_s()
-                )
+                found = await self._tools.find(turn, model, revisions, remaining_s=deadline.remaining_s())
                 recorder.record_search(found.search_result)
-                prepared = await self._prepared(turn, model, found, recorder, client_id)
+                prepared = await self._prepared(turn, model, found, recorder)
                 expected = expected_tokens(prepared.request, model.context_length)
                 reservation = await allowance.reserve_tokens(expected.total) if allowance else None
             with metered(allowance, reservation, recorder, expected, turn.num_choices) as observer:
                 return await self._begin_within_context(prepared, deadline, recorder, observer)
 
     async def _prepared(
-        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder, client_id: str
+        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder
     ) -> PreparedTurn:
         """The turn with its grammar; raises what `start` raises of grammars and fields."""
         try:
-            lookup = await self._lookup(turn, model, found, recorder, client_id)
+            lookup = await self._lookup(turn, model, found, recorder)
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
-        request = replace(
-            generation_request(turn, model, found, lookup),
-            client_id=client_id,
-            trace_headers=recorder.trace_headers(),
-        )
+        request = generation_request(turn, model, found, lookup)
+        request = replace(request, trace_headers=recorder.trace_headers())
         return PreparedTurn(turn, model, found, lookup, self._ignored(turn, model, lookup), request)
 
     def _ignored(self, turn: Turn, model: ModelCard, lookup: GrammarLookup | None) -> tuple[str, ...]:
@@ -171,14 +164,9 @@ class Completions:
                 return generation
 
     async def prompt_ids(
-        self,
-        turn: Turn,
-        client_id: str = "",
-        holding: Holding | None = None,
-        *,
-        arrived: float | None = None,
+        self, turn: Turn, holding: Holding | None = None, *, arrived: float | None = None
     ) -> list[int]:
-        """The token ids of the turn's prompt; `client_id`, `holding` and `arrived` as in `start`.
+        """The token ids of the turn's prompt; `holding` and `arrived` as in `start`.
 
         Raises:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
@@ -186,12 +174,10 @@ class Completions:
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         model, suffix = await self._model(turn)
         async with deadline.enforced():
-            revisions = await self._tools.revisions((*turn.toolsets, *suffix), client_id, holding)
-            found = await self._tools.find(
-                turn, model, revisions, client_id, remaining_s=deadline.remaining_s()
-            )
+            revisions = await self._tools.revisions((*turn.toolsets, *suffix), turn.client_id, holding)
+            found = await self._tools.find(turn, model, revisions, remaining_s=deadline.remaining_s())
             request = generation_request(turn, model, found, None)
-            request = replace(request, timeout_s=deadline.remaining_s(), client_id=client_id)
+            request = replace(request, timeout_s=deadline.remaining_s())
             try:
                 return await self._runtime.prompt_ids(request)
             except PromptTooLong as error:
@@ -212,7 +198,7 @@ class Completions:
         return model, toolsets
 
     async def _lookup(
-        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder, client_id: str
+        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder
     ) -> GrammarLookup | None:
         """The grammar of a turn, found or compiled; None if nothing constrains the answer."""
         # Some syntaxes put frames around plain text too. A grammar makes the model write them correctly.
@@ -227,7 +213,7 @@ class Completions:
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
                     key_order=turn.key_order or "declared",
-                    client_id=client_id,
+                    client_id=turn.client_id,
                 )
             else:
                 lookup = await self._grammars.find_toolset(
@@ -238,7 +224,7 @@ class Completions:
                     is_parallel=turn.is_parallel and not tool_choice.is_named,
                     response_format=turn.response_format,
                     key_order=turn.key_order,
-                    client_id=client_id,
+                    client_id=turn.client_id,
                 )
             span.record(lookup.grammar.digest, lookup.source, lookup.wait_ms)
             return lookup

@@ -1,7 +1,7 @@
 """Requests that continue a stored response (`previous_response_id`), or refer to items of some.
 
     continuation = Continuation(responses, "owner")
-    async with bodies.turn("client", has_others) as turn:
+    async with bodies.turn("client", "stored") as turn:
         await continuation.expand({"previous_response_id": "resp_…", "input": "And now?"}, turn)
     # {"previous_response_id": "resp_…", "input": ["Hi" and its answer as items, and then "And now?"]}
 

@@ -24,7 +24,7 @@ _THINKING_SWITCHES = ("enable_thinking", "thinking")
 
 
 def shown_tools(
-    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision] = ()
+    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision]
 ) -> tuple[Tool, ...]:
     """The tools whose definitions the prompt shows; the grammar decides which tools may be called.
 
@@ -58,6 +58,7 @@ def generation_request(
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
+        client_id=turn.client_id,
         messages=turn.messages,
         prompt=turn.prompt,
         tools=shown_tools(turn, model, found.tools, found.revisions),

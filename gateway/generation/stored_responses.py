@@ -6,7 +6,7 @@ does the list of an owner who has none left.
 
     responses = StoredResponses(store, lifetime_s=3600)
     await responses.save("owner", response, items=[{"role": "user", "content": "Hi"}])
-    async with bodies.turn("client", has_others) as turn:
+    async with bodies.turn("client", "stored") as turn:
         (await responses.load("owner", response["id"], turn)).conversation  # "Hi" and its answer, as items
 
 `gateway.generation.continuation` puts it into the next request.

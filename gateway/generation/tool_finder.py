@@ -63,13 +63,7 @@ class ToolFinder:
         return tuple(by_name.values())
 
     async def find(
-        self,
-        turn: Turn,
-        model: ModelCard,
-        revisions: tuple[Revision, ...],
-        client_id: str,
-        *,
-        remaining_s: float | None,
+        self, turn: Turn, model: ModelCard, revisions: tuple[Revision, ...], *, remaining_s: float | None
     ) -> FoundTools:
         """The tools of a turn with these revisions, of which a search may leave some out.
 
@@ -82,7 +76,7 @@ class ToolFinder:
         tools = await self._joined(revisions, turn.tools)
         tool_choice = check_tool_choice(turn, tools)
         tools, search_result = await self.searcher.find(
-            turn, model, tools, revisions, client_id, remaining_s=remaining_s
+            turn, model, tools, revisions, remaining_s=remaining_s
         )
         return FoundTools(tools, tool_choice, revisions, search_result)
 

@@ -96,9 +96,8 @@ class ToolSearcher:
         model: ModelCard,
         tools: tuple[Tool, ...],
         revisions: Sequence[Revision],
-        client_id: str = "",
         *,
-        remaining_s: float | None = None,
+        remaining_s: float | None,
     ) -> tuple[tuple[Tool, ...], ToolSearchResult | None]:
         """The tools to show, and what the search found; None instead if nothing had to be searched.
 
@@ -114,9 +113,9 @@ class ToolSearcher:
             return tools, None
         groups = await asyncio.to_thread(lambda: list(starmap(_group, large)))
         search_input = _SearchInput.of(turn)
-        meanings = await self._meanings(groups, search_input, client_id, remaining_s)
+        meanings = await self._meanings(groups, search_input, turn.client_id, remaining_s)
         searched = self.threads.submit(
-            client_id,
+            turn.client_id,
             lambda: [
                 self._search(group, search_input, meaning)
                 for group, meaning in zip(groups, meanings, strict=True)

@@ -68,15 +68,6 @@ class ToolVectors:
         self._of_tools = FairThreads(_NUM_THREADS, "tool-vectors")
         self._of_requests = FairThreads(_NUM_THREADS, "request-vectors")
 
-    @property
-    def num_bytes(self) -> int:
-        """About how much memory the vectors take."""
-        return self._vectors.num_bytes
-
-    def num_waiting(self, client_id: str) -> int:
-        """The number of vectors of a client that are being made or wait for a thread."""
-        return self._of_requests.num_of(client_id)
-
     def close(self) -> None:
         """Make no more vectors."""
         with self._lock:

@@ -53,6 +53,8 @@ class Turn:
     """None stands for the engine's default."""
     is_streamed: bool = False
     is_inspected: bool = False
+    client_id: str = ""
+    """Whose turn it is in queues; its wire format does not say."""
     has_custom_calls: bool = True
     """Whether the API writes the input of a custom tool as text, and not as an argument."""
 

@@ -29,9 +29,13 @@ _ClientLane = tuple[str, str]
 
 
 class ClientPace:
-    """Serves a client in turns, with rests between them; one event loop owns it."""
+    """Serves a client in turns, with rests between them; one event loop owns it.
 
-    def __init__(self) -> None:
+    `has_others` says whether clients other than one wait for answers. A client that is alone does not rest.
+    """
+
+    def __init__(self, has_others: Callable[[str], bool]) -> None:
+        self._has_others = has_others
         self._turns: WeakValueDictionary[_ClientLane, asyncio.Lock] = WeakValueDictionary()
         self._rests_until: dict[_ClientLane, float] = {}
         self._latest: dict[str, float] = {}
@@ -44,18 +48,15 @@ class ClientPace:
         while len(self._latest) > 2:
             del self._latest[next(iter(self._latest))]
 
-    def turn(self, client_id: str, has_others: Callable[[], bool], lane: str) -> "ClientTurn":
-        """A turn of a client in a lane, not begun yet. What another lane does is not waited for.
-
-        `has_others` says whether other clients wait for answers. A client that is alone does not rest.
-        """
+    def turn(self, client_id: str, lane: str) -> "ClientTurn":
+        """A turn of a client in a lane, not begun yet. What another lane does is not waited for."""
         lock = self._turns.setdefault((client_id, lane), asyncio.Lock())
-        return ClientTurn(self, (client_id, lane), lock, has_others)
+        return ClientTurn(self, (client_id, lane), lock)
 
-    async def rest(self, lane: _ClientLane, has_others: Callable[[], bool]) -> None:
+    async def rest(self, lane: _ClientLane) -> None:
         """Wait until a client has rested, or is alone."""
         while (rest_s := self._rests_until.get(lane, 0.0) - time.monotonic()) > 0:
-            if not (self._has_recent_others(lane[0]) or has_others()):
+            if not (self._has_recent_others(lane[0]) or self._has_others(lane[0])):
                 break
             await asyncio.sleep(min(rest_s, _RECHECK_S))
 
@@ -75,21 +76,18 @@ class ClientPace:
 class ClientTurn:
     """A turn of a client in a lane, from `begin` to `end`; after that it may begin again."""
 
-    def __init__(
-        self, pace: ClientPace, lane: _ClientLane, lock: asyncio.Lock, has_others: Callable[[], bool]
-    ) -> None:
+    def __init__(self, pace: ClientPace, lane: _ClientLane, lock: asyncio.Lock) -> None:
         self.spent = ThreadTime()
         self._pace = pace
         self._lane = lane
         self._lock = lock
-        self._has_others = has_others
         self._is_held = False
 
     async def begin(self) -> None:
         """Wait for the turn, and until the client has rested."""
         await self._lock.acquire()
         try:
-            await self._pace.rest(self._lane, self._has_others)
+            await self._pace.rest(self._lane)
         except BaseException:
             self._lock.release()
             raise

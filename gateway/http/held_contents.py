@@ -11,7 +11,6 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import TooMuchHeld
 from toolspecs.held_parts import HeldParts
 from toolspecs.toolset import Toolset
 
@@ -46,10 +45,6 @@ class Holding:
         """Count a toolset, once for all requests of the client that hold the same; raises TooMuchHeld."""
         self._hold(client_id, toolset, toolset.num_bytes, toolset.num_values)
 
-    def has_others(self, client_id: str) -> bool:
-        """Whether requests of other clients hold something: they are being answered."""
-        return self._held.has_others(client_id)
-
     def release(self) -> None:
         """Count nothing any more: the request has been answered."""
         self._contents = None
@@ -68,8 +63,8 @@ class HoldingMiddleware(ASGIMiddleware):
 
     scopes = (ScopeType.HTTP, ScopeType.ASGI)
 
-    def __init__(self, max_bytes: int) -> None:
-        self._held = HeldParts(max_bytes, TooMuchHeld)
+    def __init__(self, held: HeldParts) -> None:
+        self._held = held
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Pass the request on."""

@@ -34,11 +34,17 @@ class RequestBodies:
 
     All clients together have at most `max_large` large bodies in memory, and one client at most half of them.
     They are decoded one after the other, because decoding holds the interpreter's lock, and the event loop
-    waits meanwhile. In threads, clients take turns, and each has its pace.
+    waits meanwhile. In threads, clients take turns, and each has its pace: see `ClientPace` for `has_others`.
     """
 
     def __init__(
-        self, *, max_bytes: int, max_toolset_bytes: int, max_large: int, contents: ContentLimits
+        self,
+        *,
+        max_bytes: int,
+        max_toolset_bytes: int,
+        max_large: int,
+        contents: ContentLimits,
+        has_others: Callable[[str], bool],
     ) -> None:
         self.max_toolset_bytes = max_toolset_bytes
         self.contents = contents
@@ -51,7 +57,7 @@ class RequestBodies:
             "large": FairThreads(1, "large-bodies"),
             "stored": FairThreads(2, "stored"),
         }
-        self._pace = ClientPace()
+        self._pace = ClientPace(has_others)
 
     def close(self) -> None:
         """Read no more bodies."""
@@ -65,11 +71,8 @@ class RequestBodies:
         *,
         client_id: str,
         max_bytes: int | None = None,
-        has_others: Callable[[], bool] = lambda: False,
     ) -> T:
         """The result of `reader` on the body; unless it is small, this runs in a thread.
-
-        `has_others` says whether other clients wait for answers: see `ClientPace`.
 
         Raises:
             LargeBody: the body is larger than `max_bytes`, by default that of most routes.
@@ -104,28 +107,22 @@ class RequestBodies:
             received.clear()
             if len(raw) <= SMALL:
                 return reader(raw)
-            reading = self._read_in_turn(partial(reader, raw), client_id, has_others, is_large=is_large)
+            reading = self._read_in_turn(partial(reader, raw), client_id, "large" if is_large else "small")
             return await unless_gone(request, reading)
 
-    async def _read_in_turn(
-        self, read: Callable[[], T], client_id: str, has_others: Callable[[], bool], *, is_large: bool
-    ) -> T:
-        async with self.turn(client_id, has_others, "large" if is_large else "small") as turn:
+    async def _read_in_turn(self, read: Callable[[], T], client_id: str, lane: Lane) -> T:
+        async with self.turn(client_id, lane) as turn:
             return await turn.run(read)
 
     @asynccontextmanager
-    async def turn(
-        self, client_id: str, has_others: Callable[[], bool], lane: Lane
-    ) -> AsyncIterator["ReadingTurn"]:
+    async def turn(self, client_id: str, lane: Lane) -> AsyncIterator["ReadingTurn"]:
         """Wait for a turn of a client in a lane, with the rests that `ClientPace` describes."""
-        turn = self._pace.turn(client_id, has_others, lane)
+        turn = self._pace.turn(client_id, lane)
         async with turn.held():
             yield ReadingTurn(self._threads[lane], client_id, turn.spent)
 
     @asynccontextmanager
-    async def registry_turn(
-        self, request: HttpRequest, client_id: str, has_others: Callable[[], bool]
-    ) -> AsyncIterator[None]:
+    async def registry_turn(self, request: HttpRequest, client_id: str) -> AsyncIterator[None]:
         """A turn of a client to change toolsets or to compare them, which it has except `between_turns`.
 
         What threads take for it counts for the client's rest: the smallest change writes the whole toolset.
@@ -133,7 +130,7 @@ class RequestBodies:
         Raises:
             ClientGone: the client left before its turn.
         """
-        turn = _RegistryTurn(request, self._pace.turn(client_id, has_others, "registry"))
+        turn = _RegistryTurn(request, self._pace.turn(client_id, "registry"))
         await turn.begin()
         try:
             with during(turn):

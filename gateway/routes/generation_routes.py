@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
@@ -35,7 +35,7 @@ from gateway.wire.openai import (
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
-from gateway.wire.turn_fields import ModelName
+from gateway.wire.turn_fields import ModelName, TurnHeaders
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
@@ -48,12 +48,13 @@ class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
     tokens: list[Annotated[int, Meta(ge=0)]]
 
 
-def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
+def read_tokenize_request(body: Any, headers: TurnHeaders, *, is_strict: bool) -> ChatRequest:
     """The body of `/tokenize`: that of a completion, or of a chat."""
     if isinstance(body, dict) and not {"messages", "prompt"} & body.keys():
         raise InvalidField("prompt", "it is required, or else messages")
     is_chat = isinstance(body, dict) and "messages" in body
-    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
+    read = read_chat_request if is_chat else read_completions_request
+    return read(body, headers, is_strict=is_strict)
 
 
 class WireRequest(Protocol):
@@ -78,18 +79,15 @@ async def _answer(
     """Answer a turn, whole or as server-sent events; a header names the ignored fields."""
     request = context.request
     note_names(request.scope, wire_request.names)
+    turn = replace(wire_request.turn, client_id=context.principal.client_id)
     starting = context.services.completions.start(
-        wire_request.turn,
-        context.principal.client_id,
-        allowance_of(request.scope),
-        context.holding,
-        arrived=context.arrived,
+        turn, allowance_of(request.scope), context.holding, arrived=context.arrived
     )
     generation = await unless_gone(request, starting, discard=Generation.aclose)
     without_effect = (wire_name(request.scope, name) for name in generation.prepared.ignored)
     headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
-    if wire_request.turn.is_streamed:
+    if turn.is_streamed:
         return stream(generation, writer, headers)
     try:
         return Response(await unless_gone(request, writer.answer()), headers=headers)
@@ -100,9 +98,8 @@ async def _answer(
 async def _prompt_ids(context: RequestContext, wire_request: WireRequest) -> list[int]:
     """The token ids of the prompt of a request."""
     note_names(context.request.scope, wire_request.names)
-    finding = context.services.completions.prompt_ids(
-        wire_request.turn, context.principal.client_id, context.holding, arrived=context.arrived
-    )
+    turn = replace(wire_request.turn, client_id=context.principal.client_id)
+    finding = context.services.completions.prompt_ids(turn, context.holding, arrived=context.arrived)
     return await unless_gone(context.request, finding)
 
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, grammar_of
 from compiler.cache_entry import CacheEntry
-from gateway.access.grants import GRANT, Grant
+from gateway.access.grants import grant_of
 from gateway.access.route_scopes import ADMIN
 from gateway.errors import UnknownGrammar, UnknownRequest
 from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
@@ -134,7 +134,8 @@ OPERATIONS_ROUTES = (OperationsController, list_engines)
 
 def _visible_owner(context: RequestContext) -> str | None:
     """The owner whose requests the sender may see; None for all."""
-    grant: Grant = context.request.scope[GRANT]  # type: ignore[literal-required]
+    grant = grant_of(context.request.scope)
+    assert grant is not None, "no operations route is open"
     return None if grant.has_any(ADMIN) else grant.owner
 
 

@@ -84,7 +84,7 @@ class RequestContext:
             return reader(raw), len(raw), scan(raw, bodies.contents)
 
         value, num_bytes, num_values = await bodies.read(
-            self.request, read, client_id=client_id, max_bytes=max_bytes, has_others=self._has_others
+            self.request, read, client_id=client_id, max_bytes=max_bytes
         )
         self.holding.hold_body(client_id, num_bytes, num_values)
         return value
@@ -93,8 +93,7 @@ class RequestContext:
         """The result of `work` in a turn of the client, unless the client leaves; raises ClientGone."""
 
         async def taking_turn() -> WorkT:
-            bodies, client_id = self.services.bodies, self.principal.client_id
-            async with bodies.turn(client_id, self._has_others, "stored") as turn:
+            async with self.services.bodies.turn(self.principal.client_id, "stored") as turn:
                 return await work(turn)
 
         return await unless_gone(self.request, taking_turn())
@@ -105,8 +104,7 @@ class RequestContext:
 
         Raises ClientGone.
         """
-        bodies, client_id = self.services.bodies, self.principal.client_id
-        async with bodies.registry_turn(self.request, client_id, self._has_others):
+        async with self.services.bodies.registry_turn(self.request, self.principal.client_id):
             yield
 
     async def json_answer(
@@ -127,10 +125,6 @@ class RequestContext:
             content = await self.in_turn(lambda turn: turn.run(encoded))
         headers = {"ETag": etag} if etag else None
         return Response(content, media_type=MediaType.JSON, status_code=status, headers=headers)
-
-    def _has_others(self) -> bool:
-        """Whether other clients wait for answers."""
-        return self.holding.has_others(self.principal.client_id)
 
 
 WiredContext = NamedDependency[RequestContext]

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from gateway.errors import InvalidField
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import convert
+from gateway.http.problems import REGISTRY
 from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
     LISTED_TOOL_BYTES,
@@ -28,6 +29,7 @@ from gateway.wire.turn_fields import SearchLimit, ToolNames
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.revisions.preconditions import Precondition
+from toolspecs.revisions.submission import UncheckedToolset
 from toolspecs.shapes import Shape
 from toolspecs.tool import ShownTools, ToolSearch
 from toolspecs.toolset import Revision, Toolset, etag_matches
@@ -55,17 +57,11 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     prompt_tools: ShownTools | None = None
     tool_search: ToolsetSearch | None = None
 
-    @property
-    def search(self) -> ToolSearch | None:
-        """`tool_search` as a `ToolSearch`."""
-        fields = self.tool_search
-        return ToolSearch(fields.limit, tuple(dict.fromkeys(fields.always))) if fields else None
-
 
 class ToolsetController(Controller):
     """`/v1/toolsets`."""
 
-    path = "/v1/toolsets"
+    path = REGISTRY
     before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
 
     @get()
@@ -97,16 +93,10 @@ class ToolsetController(Controller):
     @put("/{toolset:str}")
     async def put_toolset(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
-        body = await _read_body(context, toolset)
+        unchecked = await _read_toolset(context, toolset)
         async with context.registry_turn():
             registration = await context.services.registry.put(
-                toolset,
-                body.tools,
-                body.documents,
-                principal=context.principal,
-                precondition=_put_precondition(context.request),
-                prompt_tools=body.prompt_tools,
-                tool_search=body.search,
+                unchecked, principal=context.principal, precondition=_put_precondition(context.request)
             )
         return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
@@ -287,16 +277,9 @@ class ToolsetController(Controller):
     @post("/{toolset:str}/check", status_code=200)
     async def check(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """What `PUT` would do, without storing anything."""
-        body = await _read_body(context, toolset)
+        unchecked = await _read_toolset(context, toolset)
         async with context.registry_turn():
-            dry_run = await context.services.registry.check(
-                toolset,
-                body.tools,
-                body.documents,
-                principal=context.principal,
-                prompt_tools=body.prompt_tools,
-                tool_search=body.search,
-            )
+            dry_run = await context.services.registry.check(unchecked, principal=context.principal)
         make, size = partial(dry_run_json, dry_run), reports_size(dry_run.reports)
         return await context.json_answer(make, num_bytes=size)
 
@@ -306,15 +289,17 @@ async def _revision_answer(context: RequestContext, revision: Revision, shape: S
     return await context.json_answer(make, num_bytes=size, etag=revision.etag)
 
 
-async def _read_body(context: RequestContext, toolset: str) -> ToolsetBody:
+async def _read_toolset(context: RequestContext, name: str) -> UncheckedToolset:
     submitted = await context.read_registry_body()
     if not isinstance(submitted, dict) or "tools" not in submitted:
         raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
     body = convert(submitted, ToolsetBody)
-    if body.name is not None and body.name != toolset:
+    if body.name is not None and body.name != name:
         shown = shorten(body.name, MAX_NAME)
-        raise InvalidField("name", f"it is {shown!r}, but the path says {toolset!r}")
-    return body
+        raise InvalidField("name", f"it is {shown!r}, but the path says {name!r}")
+    fields = body.tool_search
+    search = ToolSearch(fields.limit, tuple(dict.fromkeys(fields.always))) if fields else None
+    return UncheckedToolset(name, body.tools, body.documents, body.prompt_tools, search)
 
 
 def _num_differing(toolset: Toolset) -> int | None:

@@ -18,7 +18,7 @@ from gateway.http.json_body import read_json
 from gateway.http.problems import Problem, problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
-from gateway.wire.turn_fields import timeout_in
+from gateway.wire.turn_fields import TurnHeaders, timeout_in
 from toolspecs.json_value import JSON, count_values
 from toolspecs.nearest import MAX_NAME, shorten, within
 
@@ -33,11 +33,9 @@ _MAX_HEADER = 2_000
 
 
 class RequestReader(Protocol[RequestT_co]):
-    """How a wire format reads a decoded body, and the headers that may stand for its fields."""
+    """How a wire format reads a decoded body, and the headers beside it."""
 
-    def __call__(
-        self, body: Any, *, toolset_header: str | None, timeout_header: str | None, is_strict: bool
-    ) -> RequestT_co:
+    def __call__(self, body: Any, headers: TurnHeaders, *, is_strict: bool) -> RequestT_co:
         """The request; raises InvalidField and InvalidTools."""
 
 
@@ -82,16 +80,12 @@ async def read_wire_request(
 async def _read_wire_request(
     context: RequestContext, reader: RequestReader[RequestT_co], expander: BodyExpander | None
 ) -> RequestT_co:
-    headers = context.request.headers
+    sent = context.request.headers
+    headers = TurnHeaders(sent.get("x-toolset"), sent.get("x-request-timeout"))
     decode = partial(read_json, limits=context.services.bodies.contents)
 
     def read(body: Any) -> RequestT_co:
-        return reader(
-            body,
-            toolset_header=headers.get("x-toolset"),
-            timeout_header=headers.get("x-request-timeout"),
-            is_strict=context.services.is_strict,
-        )
+        return reader(body, headers, is_strict=context.services.is_strict)
 
     if expander is None:
         return await context.read_held(lambda raw: read(decode(raw)))

@@ -26,7 +26,7 @@ from gateway.errors import SettingsError
 from toolspecs.errors import UnreadableSource
 from toolspecs.nearest import shorten
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NOT_PUBLIC = tuple(
@@ -152,17 +152,17 @@ class AddressRules:
 
     def admits(self, text: str) -> bool:
         """Whether the address may be connected to."""
-        address = _unmapped(ipaddress.ip_address(text))
+        address = unmapped(ipaddress.ip_address(text))
         return any(address in network for network in self.networks) or _is_public(address)
 
 
-def _unmapped(address: _Address) -> _Address:
+def unmapped(address: IPAddress) -> IPAddress:
     """The IPv4 address that an IPv6 address stands for, if it does."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
-def _is_public(address: _Address) -> bool:
+def _is_public(address: IPAddress) -> bool:
     """Whether an address is public. The IPv4 translation prefix 64:ff9b::/96 counts as reserved."""
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
         return False

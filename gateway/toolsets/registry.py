@@ -23,8 +23,14 @@ from toolspecs.fairness.thread_time import between_turns, in_thread
 from toolspecs.json_pointer import child
 from toolspecs.revisions.catalog import Catalog
 from toolspecs.revisions.preconditions import UNCONDITIONAL, Precondition
-from toolspecs.revisions.submission import CheckedToolset, Submission, bundle_checked, read_toolset
-from toolspecs.tool import ShownTools, Tool, ToolSearch
+from toolspecs.revisions.submission import (
+    CheckedToolset,
+    Submission,
+    UncheckedToolset,
+    bundle_checked,
+    read_toolset,
+)
+from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool, read_tool
 from toolspecs.toolset import Revision, Toolset
 
@@ -80,26 +86,19 @@ class Registry:
 
     async def put(
         self,
-        name: str,
-        tools: Any,
-        documents: Any = None,
+        unchecked: UncheckedToolset,
         *,
         principal: Principal,
         precondition: Precondition = UNCONDITIONAL,
-        prompt_tools: ShownTools | None = None,
-        tool_search: ToolSearch | None = None,
     ) -> Registration:
-        """Create or replace a toolset. `tools` is a list of tools in any shape, `documents` schemas by URI.
+        """Create or replace a toolset.
 
         Raises:
             InvalidTools: with every fault of every tool, whether it is malformed or cannot be enforced.
             CompilingUnfinished: compiling takes longer than one request may; finished grammars are kept.
             ToolspecsError: as `Catalog.put`.
         """
-        budget = self.budget(principal)
-        checked, reports = await self.checked(
-            name, tools, documents, budget, prompt_tools=prompt_tools, tool_search=tool_search
-        )
+        checked, reports = await self.checked(unchecked, self.budget(principal))
         write = await self.catalog.put_checked(checked, precondition, owner=principal.owner)
         return Registration(write.revision, tuple(reports), is_created=write.is_created)
 
@@ -140,26 +139,15 @@ class Registry:
                     raise
             current = await self.catalog.last(name)
 
-    async def check(
-        self,
-        name: str,
-        tools: Any,
-        documents: Any = None,
-        *,
-        principal: Principal,
-        prompt_tools: ShownTools | None = None,
-        tool_search: ToolSearch | None = None,
-    ) -> DryRun:
+    async def check(self, unchecked: UncheckedToolset, *, principal: Principal) -> DryRun:
         """What `put` would do, without storing anything; raises what `put` raises, except for quotas."""
         budget = self.budget(principal)
-        checked, reports = await self.checked(
-            name, tools, documents, budget, prompt_tools=prompt_tools, tool_search=tool_search
-        )
+        checked, reports = await self.checked(unchecked, budget)
         try:
-            current = await self.catalog.get(name)
+            current = await self.catalog.get(unchecked.name)
         except UnknownToolset:
             current = None
-        before = current.toolset if current else Toolset(name)
+        before = current.toolset if current else Toolset(unchecked.name)
         changes, document_changes = await self._changes(before, checked.toolset, budget)
         return DryRun(tuple(reports), changes, document_changes, current)
 
@@ -216,28 +204,13 @@ class Registry:
         )
 
     async def checked(
-        self,
-        name: str,
-        tools: Any,
-        documents: Any,
-        budget: CompileBudget,
-        *,
-        prompt_tools: ShownTools | None = None,
-        tool_search: ToolSearch | None = None,
+        self, unchecked: UncheckedToolset, budget: CompileBudget
     ) -> tuple[CheckedToolset, list[ToolReport]]:
         """Read a submitted toolset and compile its tools; a single error names everything that is wrong.
 
         Raises what `put` raises before it stores anything.
         """
-        submission: Submission = await in_thread(
-            read_toolset,
-            name,
-            tools,
-            documents,
-            self.catalog.limits,
-            prompt_tools=prompt_tools,
-            tool_search=tool_search,
-        )
+        submission: Submission = await in_thread(read_toolset, unchecked, self.catalog.limits)
         refusals: Sequence[Fault] = ()
         reports: list[ToolReport] = []
         try:

@@ -22,7 +22,13 @@ from toolspecs.fairness.thread_time import between_turns, in_thread
 from toolspecs.imports.imported import with_source_id
 from toolspecs.pinned_source import PinnedSource
 from toolspecs.revisions.preconditions import UNCONDITIONAL, Precondition
-from toolspecs.revisions.submission import CheckedToolset, bundle_checked, check_size, without_faulty
+from toolspecs.revisions.submission import (
+    CheckedToolset,
+    UncheckedToolset,
+    bundle_checked,
+    check_size,
+    without_faulty,
+)
 from toolspecs.schemas.bundle import bundle_tools
 from toolspecs.tool import Tool
 from toolspecs.tool_parser import CheckedTool
@@ -250,7 +256,8 @@ class ToolImports:
         remaining, refused = list(offer.tools), list[Fault]()
         for num_left in reversed(range(MAX_READINGS)):
             try:
-                checked, reports = await self._registry.checked(name, remaining, documents, budget)
+                unchecked = UncheckedToolset(name, remaining, documents)
+                checked, reports = await self._registry.checked(unchecked, budget)
             except InvalidTools as error:
                 good = without_faulty(remaining, error.faults)
                 is_named = all(isinstance(fault.tool, str) for fault in error.faults)

@@ -52,7 +52,7 @@ class Regex(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="r
 class Choice(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="choice"):
     """One of several texts."""
 
-    choices: Annotated[list[str], Meta(min_length=1)]
+    choices: Choices
 
 
 class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="grammar"):

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -50,6 +51,16 @@ class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     draft: bool | None = None
     inspect: bool | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class TurnHeaders:
+    """The headers that may say what fields of a body say: `X-Toolset` and `X-Request-Timeout`."""
+
+    toolset: str | None = None
+    timeout: str | None = None
+
+
+NO_HEADERS = TurnHeaders()
 
 SearchLimit = Annotated[int, Meta(ge=1, le=2048)]
 
@@ -187,7 +198,7 @@ def read_selection(fields: TurnFields) -> Selection | None:
     return selections[0] if selections else None
 
 
-def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: str | None) -> Turn:
+def read_turn(fields: TurnFields, headers: TurnHeaders) -> Turn:
     """A turn with the fields that all APIs have in common; each API then adds its own fields.
 
     Raises:
@@ -196,7 +207,7 @@ def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: st
     return Turn(
         model=fields.model,
         messages=(),
-        toolsets=read_toolsets(fields.toolset, toolset_header),
+        toolsets=read_toolsets(fields.toolset, headers.toolset),
         prompt_tools=fields.prompt_tools,
         tool_search=read_tool_search(fields),
         is_parallel=fields.parallel_tool_calls is not False,
@@ -208,7 +219,7 @@ def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: st
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         min_tokens=fields.min_tokens or 0,
         template_options=read_template_options(fields),
-        timeout_s=read_timeout(fields.timeout, timeout_header),
+        timeout_s=read_timeout(fields.timeout, headers.timeout),
     )
 
 

@@ -45,7 +45,7 @@ class TokenWriter:
         masks: TokenMasks,
         stop_ids: frozenset[int],
         jump_forward: JumpForward | None,
-        has_time: Callable[[], bool] = lambda: True,
+        has_time: Callable[[], bool],
     ) -> None:
         self._masks = masks
         self._has_time = has_time

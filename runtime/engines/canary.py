@@ -16,7 +16,6 @@ beginning of the call, because a thought of that letter would have no end. The c
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.constraint import Constraint
@@ -152,7 +151,7 @@ class Canary:
         prompt_ids = [*([self._letter_id] * 8), *begun_ids]
         if model.context_length is not None:  # engines refuse a request for more
             max_tokens = max(1, min(max_tokens, model.context_length - len(prompt_ids)))
-        sampling = replace(Sampling(temperature=0.0), logit_bias={self._letter_id: 100.0})
+        sampling = Sampling(temperature=0.0, logit_bias={self._letter_id: 100.0})
         request = CompletionRequest(
             model_id=model.model_id,
             prompt_ids=prompt_ids,

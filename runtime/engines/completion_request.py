@@ -55,11 +55,9 @@ class CompletionRequestBuilder:
     sends_seeds: bool
     shares_prefixes: bool
 
-    def build(
-        self, model_id: str, request: GenerationRequest, output: VerifiedOutput, grammar: str | None
-    ) -> CompletionRequest:
+    def build(self, model_id: str, output: VerifiedOutput, grammar: str | None) -> CompletionRequest:
         """The request for the rest of an output; `model_id` is the model's name at the engine."""
-        sampling = request.sampling
+        request, sampling = output.request, output.request.sampling
         seed = _seed_of(sampling.seed, output.choice, len(output.ids)) if self.sends_seeds else None
         is_free = request.constraint is None
         return CompletionRequest(

@@ -9,7 +9,6 @@ from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import Row, allows, allows_only
 from runtime.draft import Draft
-from runtime.errors import BudgetTooSmall
 from runtime.request import GenerationRequest
 
 
@@ -40,11 +39,6 @@ class GrammarPosition:
         assert self.matcher is not None, "drafts are of a grammar"
         self.matcher = draft.follow(self.matcher, self._tokens)
         self.closer = None
-
-    def check_budget(self, max_tokens: int) -> None:
-        """Raise BudgetTooSmall if the budget is below the shortest valid output; may take long."""
-        if self.closer is not None and not self.closer.fits(max_tokens):
-            raise BudgetTooSmall(max_tokens, self.closer.minimum())
 
     def rest_grammar(self) -> Grammar | None:
         """The grammar of the rest of the output, without guards; None if it is not known."""

@@ -33,7 +33,13 @@ class InlineGrammars:
         """Begin to serve; `grammars` is the cache that has the parts."""
         self._grammars = grammars
 
-    async def publish(self, recipe: GrammarRecipe, client_id: str | None) -> None:  # noqa: ARG002 - the protocol's
+    async def publish(
+        self,
+        recipe: GrammarRecipe,
+        client_id: str | None,  # noqa: ARG002 - the protocol's
+        *,
+        is_again: bool = False,  # noqa: ARG002 - an engine that has failed gets the parts with its next request
+    ) -> None:
         """Make sure that the parts are in memory.
 
         Raises:
@@ -48,10 +54,6 @@ class InlineGrammars:
         signed = await asyncio.to_thread(self._sign, entries)
         with self._lock:
             self._signed.put(recipe.digest, signed, sum(map(len, signed.values())))
-
-    async def publish_again(self, recipe: GrammarRecipe, client_id: str | None) -> None:
-        """Do what `publish` does: an engine that has failed gets the parts with its next request."""
-        await self.publish(recipe, client_id)
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
         """The signed parts by their keys; raises RequestRefused if they are no longer in memory."""

@@ -37,7 +37,6 @@ from runtime.errors import (
 from runtime.event_queue import EventQueue
 from runtime.events import Event
 from runtime.jump_forward import JumpForward
-from runtime.request import GenerationRequest
 from toolspecs.cancellation import to_the_end
 from toolspecs.fairness.fair_threads import FairThreads
 
@@ -75,12 +74,7 @@ class OutputWriter:
         self._threads = FairThreads(NUM_VERIFYING_THREADS, "callgate-verify")
 
     async def write(
-        self,
-        request: GenerationRequest,
-        output: VerifiedOutput,
-        affinity: bytes,
-        queue: EventQueue,
-        ends_at: float | None,
+        self, output: VerifiedOutput, affinity: bytes, queue: EventQueue, ends_at: float | None
     ) -> None:
         """Write one choice. Its events go to the queue, and so does an error that ends it.
 
@@ -90,10 +84,10 @@ class OutputWriter:
         delivery = ChoiceDelivery(queue)
         try:
             async with asyncio.timeout_at(ends_at) as deadline:
-                delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
+                delivery.put(await self._in_thread(output, partial(self._write_forced, output)))
                 if not output.is_finished:
-                    await self._grammars.publish(request)
-                await self._continue(request, output, affinity, delivery)
+                    await self._grammars.publish(output.request)
+                await self._continue(output, affinity, delivery)
         except RuntimeFault as fault:
             queue.put(fault)
         except MatchingTooSlow as error:
@@ -113,13 +107,7 @@ class OutputWriter:
         with self._jump_lock:  # `JumpForward` is not thread-safe
             return output.write_forced(self._jump_forward)
 
-    async def _continue(
-        self,
-        request: GenerationRequest,
-        output: VerifiedOutput,
-        affinity: bytes,
-        delivery: ChoiceDelivery,
-    ) -> None:
+    async def _continue(self, output: VerifiedOutput, affinity: bytes, delivery: ChoiceDelivery) -> None:
         """Have engines continue an output until it ends.
 
         An engine that breaks off is replaced once, or asked again if there is no other replica. An engine
@@ -130,11 +118,11 @@ class OutputWriter:
         while not output.is_finished:
             replica = self._next_replica(output, affinity, broken)
             if replica is None:
-                delivery.put(await self._in_thread(request, output.close))
+                delivery.put(await self._in_thread(output, output.close))
                 break
             output.resume()
             try:
-                await self._ask(replica, request, output, delivery)
+                await self._ask(replica, output, delivery)
             except EngineBroke as fault:
                 if output.is_finished:
                     break
@@ -142,11 +130,11 @@ class OutputWriter:
                 num_broken += 1
                 if num_broken >= MAX_TRIES:
                     raise
-                await self._grammars.publish(request, is_again=True)
+                await self._grammars.publish(output.request, is_again=True)
             if output.is_refused:
                 replica.refused_token(is_expected=not self._grammars.applies_guards)
             if output.is_open and not self._grammars.applies_guards:
-                delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
+                delivery.put(await self._in_thread(output, partial(self._write_forced, output)))
         delivery.end()
 
     def _next_replica(
@@ -166,18 +154,16 @@ class OutputWriter:
                 raise next(iter(broken.values())) from None
             raise
 
-    async def _ask(
-        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: ChoiceDelivery
-    ) -> None:
+    async def _ask(self, replica: Replica, output: VerifiedOutput, delivery: ChoiceDelivery) -> None:
         """Have one engine continue an output, until the output ends or a token is refused.
 
         Raises:
             EngineFault: the engine broke off, refused the request, or has no plugin.
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
-        completion_request = await self._in_thread(
-            request, partial(self._completion_request, replica.model.model_id, request, output)
-        )
+        request = output.request
+        make = partial(self._completion_request, replica.model.model_id, output)
+        completion_request = await self._in_thread(output, make)
         request.times.note_begun()
         answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
         async with (
@@ -202,14 +188,12 @@ class OutputWriter:
         goes_on = not self._grammars.applies_guards
         delivery.put(output.engine_stopped(is_cut=answer.is_cut, goes_on=goes_on))
 
-    def _completion_request(
-        self, model_id: str, request: GenerationRequest, output: VerifiedOutput
-    ) -> CompletionRequest:
+    def _completion_request(self, model_id: str, output: VerifiedOutput) -> CompletionRequest:
         """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids."""
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()
-        grammar = None if allowed else self._grammars.of_output(request, output)
-        completion_request = self._builder.build(model_id, request, output, grammar)
+        grammar = None if allowed else self._grammars.of_output(output)
+        completion_request = self._builder.build(model_id, output, grammar)
         if not is_single:
             return completion_request
         bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
@@ -238,13 +222,13 @@ class OutputWriter:
         finally:  # also at the deadline: the output is whole
             delivery.end()
 
-    async def _in_thread(self, request: GenerationRequest, work: Callable[[], _Result]) -> _Result:
-        """Run work in a thread as soon as the client may have one; one client cannot take them all.
+    async def _in_thread(self, output: VerifiedOutput, work: Callable[[], _Result]) -> _Result:
+        """Work on an output in a thread, as soon as its client may have one; no client can take them all.
 
         When this is cancelled, it still waits for work that has started, so that nobody else uses the output
         meanwhile.
         """
-        submitted = self._threads.submit(request.client_id, work)
+        submitted = self._threads.submit(output.request.client_id, work)
 
         async def done() -> _Result:
             return await asyncio.wrap_future(submitted)

@@ -22,8 +22,7 @@ class PublishedGrammars:
     the tool choice.
     """
 
-    def __init__(self, *, retry_after_s: float) -> None:
-        self._retry_after_s = retry_after_s
+    def __init__(self) -> None:
         self._grammars: GrammarCache | None = None
         self._seen_at: dict[str, float] = {}
         self._publishing: SingleFlight[bool] = SingleFlight()
@@ -36,10 +35,11 @@ class PublishedGrammars:
         """No parts: engines read them from the store."""
         return {}
 
-    async def publish(self, recipe: GrammarRecipe, client_id: str | None) -> None:
+    async def publish(self, recipe: GrammarRecipe, client_id: str | None, *, is_again: bool = False) -> None:
         """Make sure that the store has the parts of a grammar; new entries count for the client.
 
-        The client None is the gateway itself.
+        The client None is the gateway itself. `is_again`: an engine has just failed. The store may have lost
+        a part, and vLLM's error does not tell, so it is looked for in any case.
 
         Raises:
             RequestRefused: the parts cannot be stored. No engine is asked, so none looks broken.
@@ -47,6 +47,8 @@ class PublishedGrammars:
         """
         grammars, now = self._grammars, time.monotonic()
         assert grammars is not None, "no request comes before the start"
+        if is_again:
+            self._seen_at |= dict.fromkeys(recipe.keys, -math.inf)
         keys = [key for key in recipe.keys if now - self._seen_at.get(key, -math.inf) >= PUBLISHED_S]
         if not keys:
             return
@@ -57,7 +59,7 @@ class PublishedGrammars:
         except StoreUnavailable as error:
             if all(key in self._seen_at for key in keys):  # engines that have read them keep them in memory
                 return
-            raise GrammarNotStored(self._retry_after_s) from error
+            raise GrammarNotStored from error
         if not is_stored:
             raise RequestRefused(
                 "external engines cannot read the compiled grammar of this request: this client has used up"
@@ -68,14 +70,6 @@ class PublishedGrammars:
         if len(self._seen_at) >= _MAX_PUBLISHED:
             self._seen_at.clear()
         self._seen_at |= dict.fromkeys(keys, time.monotonic())
-
-    async def publish_again(self, recipe: GrammarRecipe, client_id: str | None) -> None:
-        """As `publish`, but always look into the store, because an engine has just failed.
-
-        The store may have lost a part, and vLLM's error does not tell.
-        """
-        self._seen_at |= dict.fromkeys(recipe.keys, -math.inf)
-        await self.publish(recipe, client_id)
 
     async def close(self) -> None:
         """Cancel what is being published."""

@@ -32,9 +32,7 @@ from runtime.engines.sent_grammars import (
 )
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.errors import (
-    BudgetTooSmall,
     EngineStopped,
-    GenerationFailed,
     Overloaded,
     PromptTooLong,
     RequestRefused,
@@ -74,7 +72,6 @@ class RemoteSettings:
     default_max_tokens: int = 2048
     max_sequences: int = 1024
     max_sequences_per_client: int = 128
-    retry_after_s: float = 1.0
     jump_forward: bool = True
     selection: Selection = field(default_factory=Selection)
     sends_seeds: bool = True
@@ -144,14 +141,14 @@ class Admission:
             raise EngineStopped
         client_id, settings = request.client_id, self._settings
         if self._sequences.total() + request.num_choices > settings.max_sequences:
-            raise Overloaded(settings.retry_after_s)
+            raise Overloaded
         if self._sequences[client_id] + request.num_choices > settings.max_sequences_per_client:
-            raise TooManySequences(settings.max_sequences_per_client, settings.retry_after_s)
+            raise TooManySequences(settings.max_sequences_per_client)
         if self._image_characters[client_id] + request.num_image_characters > MAX_IMAGE_CHARACTERS:
             reason = (
                 f"the images of a client's running answers have at most {MAX_IMAGE_CHARACTERS} characters"
             )
-            raise Overloaded(settings.retry_after_s, reason)
+            raise Overloaded(reason)
 
 
 class RemoteRuntime:
@@ -185,7 +182,6 @@ class RemoteRuntime:
             loaded,
             loaded.context_length,
             max_per_client=self._settings.max_sequences_per_client,
-            retry_after_s=self._settings.retry_after_s,
             num_sequences=self._admission.num_sequences,
             takes_images=self._settings.takes_images,
         )
@@ -204,7 +200,7 @@ class RemoteRuntime:
             counts_rescued=all(client.has_unmasked_logprobs for client in clients),
         )
         self._drafting = Drafting(self._generate, self._token_bytes, {"draft", "accept"})
-        self._answers: dict[str, _Answer] = {}
+        self._answers: set[_Answer] = set()
         self._card = replace(
             loaded.card(loaded.context_length), applies_guards=self._grammars.applies_guards, selects=False
         )
@@ -246,11 +242,11 @@ class RemoteRuntime:
             answer = _Answer(
                 queue,
                 tuple(
-                    asyncio.create_task(self._writer.write(request, output, affinity, queue, ends_at))
+                    asyncio.create_task(self._writer.write(output, affinity, queue, ends_at))
                     for output in outputs
                 ),
             )
-            self._answers[request.request_id] = answer
+            self._answers.add(answer)
             try:
                 yield PromptRendered(len(outputs[0].prompt_ids))
                 while queue.num_open:
@@ -258,7 +254,7 @@ class RemoteRuntime:
                         yield event
                 await asyncio.wait(answer.tasks, timeout=END_TIMEOUT_S)
             finally:
-                del self._answers[request.request_id]
+                self._answers.remove(answer)
                 await answer.stop()
 
     async def prompt_ids(self, request: GenerationRequest) -> list[int]:
@@ -266,20 +262,12 @@ class RemoteRuntime:
         check_model(request, self._loaded.model_id)
         return await self._prompts.token_ids(request)
 
-    async def abort(self, request_id: str) -> None:
-        """Stop generating for a request; unknown ids are ignored."""
-        self._drafting.abort(request_id)
-        if answer := self._answers.get(request_id):
-            answer.queue.put(GenerationFailed("the request was aborted"))
-            await answer.stop()
-
     async def health(self) -> Health:
         """Whether any engine takes requests, and the state of each."""
         states = self._replicas.states()
         return Health(
             is_ready=any(state.circuit is Circuit.CLOSED for state in states),
             reason=reasons_of(states),
-            num_running=sum(state.num_running for state in states),
             engines=states,
         )
 
@@ -290,7 +278,7 @@ class RemoteRuntime:
     async def close(self) -> None:
         """End running requests with `EngineStopped`, and close all connections."""
         self._admission.close()
-        answers = list(self._answers.values())
+        answers = list(self._answers)
         for answer in answers:  # first all of them: some may wait for their threads when they stop
             answer.queue.put(EngineStopped())
         await asyncio.gather(*(answer.stop() for answer in answers))
@@ -302,11 +290,7 @@ class RemoteRuntime:
     def _sent_grammars(self, secret: bytes, write_grammar: WriteGrammar | None) -> SentGrammars:
         if write_grammar is not None:
             return RestGrammars(self._loaded.vocabulary, write_grammar)
-        parts: GrammarParts = (
-            InlineGrammars(secret)
-            if self._settings.sends_units
-            else PublishedGrammars(retry_after_s=self._settings.retry_after_s)
-        )
+        parts: GrammarParts = InlineGrammars(secret) if self._settings.sends_units else PublishedGrammars()
         return MarkedGrammars(secret, self._token_bytes, parts)
 
     @property
@@ -342,10 +326,9 @@ class RemoteRuntime:
             )
             for choice in range(request.num_choices)
         ]
-        try:
-            outputs[0].check_budget()
-        except BudgetTooSmall as error:
-            raise unfit_budget(asked, error.minimum, len(prompt_ids), context_length) from error
+        closer = outputs[0].position.closer
+        if closer is not None and not closer.fits(max_tokens):
+            raise unfit_budget(asked, closer.minimum(), len(prompt_ids), context_length)
         if request.draft is not None:
             [output] = outputs
             output.follow(request.draft)

@@ -75,7 +75,7 @@ class SentGrammars(Protocol):
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """Make sure that engines can get a grammar of the gateway's own, if the store answers."""
 
-    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+    def of_output(self, output: VerifiedOutput) -> str | None:
         """The text to send for the rest of an output, None if it is not masked; may take long."""
 
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
@@ -94,16 +94,15 @@ class GrammarParts(Protocol):
     def start(self, grammars: GrammarCache) -> None:
         """Begin to serve; `grammars` is the cache that has the parts."""
 
-    async def publish(self, recipe: GrammarRecipe, client_id: str | None) -> None:
+    async def publish(self, recipe: GrammarRecipe, client_id: str | None, *, is_again: bool = False) -> None:
         """Make sure that engines can get the parts of a grammar, for a client; None is the gateway.
+
+        `is_again`: an engine has just failed, so what was published before is checked, too.
 
         Raises:
             RequestRefused: they cannot.
             GrammarNotStored: the store fails.
         """
-
-    async def publish_again(self, recipe: GrammarRecipe, client_id: str | None) -> None:
-        """As `publish`, but check again what was published before: an engine has just failed."""
 
     def parts(self, recipe: GrammarRecipe) -> Mapping[str, bytes]:
         """The signed parts to put into the mark, by their keys."""
@@ -130,16 +129,16 @@ class MarkedGrammars:
     async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
         """Make sure that engines can get the parts of a grammar; see `GrammarParts`."""
         if request.recipe is not None:
-            publish = self._parts.publish_again if is_again else self._parts.publish
-            await publish(request.recipe, request.client_id)
+            await self._parts.publish(request.recipe, request.client_id, is_again=is_again)
 
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """`publish` for a grammar of the gateway's own; an engine that has read it before needs no store."""
         with suppress(GrammarNotStored):
-            await self._parts.publish_again(lookup.recipe, None)
+            await self._parts.publish(lookup.recipe, None, is_again=True)
 
-    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+    def of_output(self, output: VerifiedOutput) -> str | None:
         """A mark that includes the tokens written so far."""
+        request = output.request
         if request.constraint is None or request.draft is not None:
             return None
         assert request.recipe is not None, "a compiled grammar comes with its recipe"
@@ -194,8 +193,9 @@ class RestGrammars:
     async def publish_own(self, lookup: GrammarLookup) -> None:
         """Nothing is needed: the grammar goes with the request."""
 
-    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+    def of_output(self, output: VerifiedOutput) -> str | None:
         """The grammar of the rest; None from the first time on that it is too long for this output."""
+        request = output.request
         if request.constraint is None or request.draft is not None or output in self._unmasked:
             return None
         grammar = output.position.rest_grammar()

@@ -76,7 +76,6 @@ class _VerifyingTime:
 class VerifiedOutput:
     """One choice of a request: takes an engine's tokens, and returns the events of the valid ones.
 
-        output.check_budget()
         events = output.write_forced(jump_forward)
         while not output.is_finished:
             output.resume()  # the engine continues prompt_ids + output.ids, by at most output.remaining
@@ -100,6 +99,7 @@ class VerifiedOutput:
         is_thinking: bool,
     ) -> None:
         constraint = request.constraint
+        self.request = request
         self.choice = choice
         self.prompt_ids = prompt_ids
         self.max_tokens = max_tokens
@@ -126,12 +126,10 @@ class VerifiedOutput:
         self._may_search = constraint is not None and constraint.may_search
         self._time = _VerifyingTime()
         self._fills = verification.prepared.timed_fills
-        self._client_id = request.client_id
         self._draft: Draft | None = None
         self._transcript = Transcript.of(request, choice, verification.token_bytes)
         self._stop_ids = frozenset(verification.prepared.vocabulary.stop_ids)
         self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
-        self._num_logprobs = request.num_logprobs
         self._checks_masks = verification.checks_masks
         self._num_forced = 0
         has_logprobs = constraint is not None and request.num_logprobs is not None
@@ -153,10 +151,6 @@ class VerifiedOutput:
     def remaining(self) -> int:
         """How many more tokens the budget allows."""
         return self.max_tokens - len(self.ids)
-
-    def check_budget(self) -> None:
-        """Raise BudgetTooSmall if the budget is below the shortest valid output; may take long."""
-        self.position.check_budget(self.max_tokens)
 
     def follow(self, draft: Draft) -> None:
         """Write the output as a draft, without a mask; call this before anything is written."""
@@ -182,7 +176,7 @@ class VerifiedOutput:
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
         """
-        self._fills.begin_for(self._client_id)
+        self._fills.begin_for(self.request.client_id)
         start_s = self._fills.processor_s()
         events: list[Event] = []
         self.needs_search = False
@@ -239,7 +233,7 @@ class VerifiedOutput:
             closed_by = None  # nothing is missing: a token was left out that would have begun more
         events: list[Event] = []
         for token_id in self.position.closer.completion_ids(self.remaining):
-            written = self._append(forced_token(token_id, self._num_logprobs))
+            written = self._append(forced_token(token_id, self.request.num_logprobs))
             assert written is not None, "the grammar allows what its closer writes"
             self._num_forced += 1
             events += self._feed([written])
@@ -283,10 +277,10 @@ class VerifiedOutput:
         vLLM sends the written one first. An engine may send log probabilities that nobody asked for, without
         end.
         """
-        if self._num_logprobs is None:
+        if self.request.num_logprobs is None:
             return token if token.logprob is None and not token.top else SampledToken(token.token_id)
         best = sorted(token.top, key=lambda choice: -choice[1])
-        return replace(token, top=tuple(best[: self._num_logprobs]))
+        return replace(token, top=tuple(best[: self.request.num_logprobs]))
 
     def _forced(self, jump_forward: JumpForward, matcher: Matcher) -> Iterator[WrittenToken]:
         """Append and yield the tokens that the grammar forces, until another token is possible."""
@@ -304,7 +298,7 @@ class VerifiedOutput:
     def _append_forced(self, token_id: int) -> WrittenToken | None:
         if self.remaining == 0 or not self.position.admits(token_id, self.remaining):
             return None
-        return self._append(forced_token(token_id, self._num_logprobs))
+        return self._append(forced_token(token_id, self.request.num_logprobs))
 
     def _append(self, token: SampledToken) -> WrittenToken | None:
         """Append a token; None, and no change, if the grammar refuses it."""

@@ -77,7 +77,7 @@ def _length_limits(config: Any) -> Iterator[int]:
         yield longest
 
 
-def model_sampling(generation_config: Any = None) -> Sampling:
+def model_sampling(generation_config: Any) -> Sampling:
     """The sampling that a `GenerationConfig` of transformers asks for; all else is as in OpenAI's API.
 
     A model that was trained for one temperature answers worse at another. vLLM and SGLang read the same

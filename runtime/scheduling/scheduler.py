@@ -58,16 +58,15 @@ class Scheduler:
             TooManySequences: its client has too many already.
             Overloaded: the queue is full.
         """
-        retry_after_s = self.settings.retry_after_s
         own = _choices(other for other in self if other.client_id == sequence.client_id)
         if sum(other.num_together for other in (*own, sequence)) > self.settings.max_sequences_per_client:
-            raise TooManySequences(self.settings.max_sequences_per_client, retry_after_s)
+            raise TooManySequences(self.settings.max_sequences_per_client)
         dropped = None
         waiting = _choices(self.waiting)
         if len(waiting) >= self.settings.max_waiting:
             dropped = self._choice_to_drop(waiting, sequence.client_id)
             if dropped is None:
-                raise Overloaded(retry_after_s)
+                raise Overloaded
             self.end(dropped, FinishReason.STOP)
         self.enqueue(sequence)
         return dropped

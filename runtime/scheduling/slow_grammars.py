@@ -21,12 +21,13 @@ processor time is counted for each sequence: for its masks, its closer and its f
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import NamedTuple
 
+from compiler.timed_fills import TimedFills
 from runtime.scheduling.sequence import Sequence
 
 SLOW_S = 0.01
@@ -61,22 +62,13 @@ class _SlowTokens(NamedTuple):
         return self._replace(total_s=self.total_s / 2 ** (age_s / RECENT_S))
 
 
-Clock = Callable[[], float]
-
-
 class SlowGrammars:
     """Counts the time that the grammar of each sequence takes, and says which sequences sit out a step."""
 
-    def __init__(
-        self,
-        clock: Clock = time.monotonic,
-        processor_clock: Clock = time.thread_time,
-        begin_for: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._begin_for = begin_for
-        """Called with the client of a sequence whose time is counted from now on."""
-        self._clock = clock
-        self._processor_clock = processor_clock
+    def __init__(self, fills: TimedFills) -> None:
+        self._begin_for = fills.begin_for
+        self._processor_clock = fills.processor_s
+        self._clock = time.monotonic
         self._resumes_at = -math.inf
         self._phase_s = 0.0
         self._block_start: float | None = None

@@ -141,7 +141,7 @@ class PlaceReader:
     `text_is_json`: the text is part of one JSON value.
     """
 
-    def __init__(self, choice: int, token_bytes: TokenBytes, *, text_is_json: bool = False) -> None:
+    def __init__(self, choice: int, token_bytes: TokenBytes, *, text_is_json: bool) -> None:
         self._choice = choice
         self._token_bytes = token_bytes
         self._text_is_json = text_is_json

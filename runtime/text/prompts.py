@@ -26,7 +26,7 @@ class PromptRenderer:
 
     Prompts of more than `context_length` tokens may be refused early, and those with images unless the model
     `takes_images`. A client has at most `max_per_client` of them in work, and as many sequences, which
-    `num_sequences` counts; beyond, it is told to come back after `retry_after_s`.
+    `num_sequences` counts.
     """
 
     def __init__(
@@ -35,7 +35,6 @@ class PromptRenderer:
         context_length: int,
         *,
         max_per_client: int,
-        retry_after_s: float,
         num_sequences: Callable[[str], int],
         takes_images: bool = False,
     ) -> None:
@@ -47,7 +46,6 @@ class PromptRenderer:
         self._threads = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
         self._max_per_client = max_per_client
         self._num_sequences = num_sequences
-        self._retry_after_s = retry_after_s
         self._takes_images = takes_images
         self._is_closed = False
 
@@ -87,7 +85,7 @@ class PromptRenderer:
         if not has_room():
             await asyncio.sleep(FULL_PAUSE_S)
             if not has_room():
-                raise TooManySequences(self._max_per_client, self._retry_after_s)
+                raise TooManySequences(self._max_per_client)
 
     async def _in_thread(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
         if self._is_closed:

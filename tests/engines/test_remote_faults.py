@@ -292,7 +292,7 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
             yield
 
     grammars = GrammarCache(None, secret=SECRET)
-    sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), PublishedGrammars(retry_after_s=1))
+    sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), PublishedGrammars())
     sent.start(grammars)
     canary = Canary(text, grammars, sent)
     checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))

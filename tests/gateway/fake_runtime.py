@@ -87,9 +87,6 @@ class FakeRuntime:
         self.requests.append(request)
         return list(range(STATS.num_prompt_tokens))
 
-    async def abort(self, request_id: str) -> None:
-        """Nothing runs here."""
-
     async def health(self) -> Health:
         return self.health_now
 

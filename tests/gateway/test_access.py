@@ -3,7 +3,7 @@
 import pytest
 from serving import client_of
 
-from gateway.access.configured_keys import read_keys
+from gateway.access.configured_keys import ConfiguredKeys
 from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.settings import Settings
@@ -135,4 +135,4 @@ def test_a_line_that_is_no_key_fails_the_start(tmp_path, runtime, content):
 def test_a_comment_holds_no_keys(tmp_path):
     path = tmp_path / "keys"
     path.write_text(f"# production clients\n\n  {KEY}\n{OTHER}\n")
-    assert read_keys(Settings(data_dir=str(tmp_path), api_key_file=str(path))) == (KEY, OTHER)
+    assert ConfiguredKeys.read(Settings(data_dir=str(tmp_path), api_key_file=str(path))).keys == (KEY, OTHER)

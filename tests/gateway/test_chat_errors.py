@@ -12,6 +12,7 @@ from runtime.errors import (
     BudgetTooSmall,
     EngineStopped,
     GenerationFailed,
+    NoEngine,
     Overloaded,
     PromptTooLong,
     RequestRefused,
@@ -20,7 +21,8 @@ from runtime.protocol import Health
 from toolspecs.errors import ThreadsStopped
 
 ERRORS = [
-    (Overloaded(2.5), 429, "rate_limit_error", "overloaded", None),
+    (Overloaded(), 429, "rate_limit_error", "overloaded", None),
+    (NoEngine("tiny", ("down",), 2.5), 503, "server_error", "no_engine", None),
     (PromptTooLong(900, 512), 400, "invalid_request_error", "context_length_exceeded", "messages"),
     (BudgetTooSmall(1, 9), 400, "invalid_request_error", "max_tokens_too_small", "max_tokens"),
     (
@@ -35,7 +37,7 @@ ERRORS = [
     (ThreadsStopped(), 503, "server_error", "engine_stopped", None),
     (RuntimeError("secret detail"), 500, "server_error", "internal_error", None),
 ]
-RETRIED_AFTER = {429: "3", 503: "1"}
+RETRIED_AFTER = {"overloaded": "1", "no_engine": "3", "engine_stopped": "1"}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ async def test_what_the_runtime_refuses_has_a_status(
     found = response.json()["error"]
     assert (found["type"], found["code"], found["param"]) == (kind, code, param)
     assert "secret detail" not in response.text
-    assert response.headers.get("retry-after") == RETRIED_AFTER.get(status)
+    assert response.headers.get("retry-after") == RETRIED_AFTER.get(code)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ def is_in_loop() -> bool:
 async def test_a_large_request_is_read_beside_the_event_loop(client, monkeypatch, is_large):
     in_loop = []
 
-    def observed(body, **headers):
+    def observed(body, headers, **options):
         in_loop.append(is_in_loop())
-        return read_request(body, **headers)
+        return read_request(body, headers, **options)
 
     monkeypatch.setattr(generation_routes, "read_chat_request", observed)
     monkeypatch.setattr(request_bodies, "SMALL", 500)

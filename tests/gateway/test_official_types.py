@@ -97,7 +97,7 @@ async def test_a_response_repeats_the_request_as_openai_writes_it(client, runtim
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(DeadlineExceeded(), "server_error"), (Overloaded(2.0), "rate_limit_exceeded")]
+    ("error", "code"), [(DeadlineExceeded(), "server_error"), (Overloaded(), "rate_limit_exceeded")]
 )
 async def test_a_response_that_fails_has_a_code_of_the_closed_list(client, runtime, error, code):
     runtime.script = [TextDelta(0, "It"), error]

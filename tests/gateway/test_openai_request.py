@@ -12,6 +12,7 @@ from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
 from gateway.wire.openai.request import RULES, ChatFields
+from gateway.wire.turn_fields import TurnHeaders
 from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 from toolspecs.toolset import ToolsetReference
@@ -355,10 +356,10 @@ def test_a_result_is_one_of_a_call_before_it():
 
 def test_the_header_adds_to_the_body():
     body = {"model": "m", "messages": [USER], "toolset": "a"}
-    refs = read_request(body, toolset_header="b@2, a").turn.toolsets
+    refs = read_request(body, TurnHeaders("b@2, a")).turn.toolsets
     assert refs == (ToolsetReference("a"), ToolsetReference("b", 2))
     with pytest.raises(InvalidField) as error:
-        read_request(body, toolset_header="No Good")
+        read_request(body, TurnHeaders("No Good"))
     assert error.value.param == "X-Toolset"
 
 

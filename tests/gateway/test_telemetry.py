@@ -326,12 +326,14 @@ async def test_a_request_that_waits_for_anothers_compilation_is_linked_to_it(set
     async with client_of(app):
         completions = app.state.services.completions
         turn = Turn("tiny", (Message("user", "?"),), tools=(Tool("f", "", {"type": "object"}),))
-        first = asyncio.create_task(completions.start(turn, "one client"))
+        turns = {
+            client_id: dataclasses.replace(turn, client_id=client_id)
+            for client_id in ("one client", "another")
+        }
+        first = asyncio.create_task(completions.start(turns["one client"]))
         await until_compile_spans(1)
         # Of the same client and of another: they wait at different places.
-        others = [
-            asyncio.create_task(completions.start(turn, client_id)) for client_id in ("one client", "another")
-        ]
+        others = [asyncio.create_task(completions.start(turn)) for turn in turns.values()]
         await until_compile_spans(3)
         pool.may_run.set()
         for generation in [await first, *[await other for other in others]]:

@@ -137,9 +137,9 @@ async def test_tenants_share_no_vectors_and_vectors_are_counted(embedder):
     for tenant in ("acme", "acme", "bolt"):
         assert await vectors.scores(tools[:1], {"a grault": 1.0}, key="one", tenant=tenant) is not None
     assert len(embedder.embedded) == 2
-    assert 0 < vectors.num_bytes <= 2_000
+    assert 0 < vectors._vectors.num_bytes <= 2_000
     assert await vectors.scores(tools, {"a grault": 1.0}, key="all", tenant="acme") is not None
-    assert vectors.num_bytes <= 2_000
+    assert vectors._vectors.num_bytes <= 2_000
     vectors.close()
 
 
@@ -152,6 +152,6 @@ async def test_requests_that_nobody_waits_for_any_more_do_not_pile_up(embedder):
     for number in range(400):
         texts = {f"text {number} {'.'.join(' more' for _ in range(8))}": 1.0}
         assert await vectors.scores(tools, texts, key="all", wait_s=0) is None
-    assert vectors.num_waiting("") <= MAX_TEXTS_WAITING
+    assert vectors._of_requests.num_of("") <= MAX_TEXTS_WAITING
     embedder.may_go_on.set()
     vectors.close()

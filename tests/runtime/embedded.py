@@ -70,9 +70,8 @@ def assert_valid(calls):
 async def settled(runtime):
     """Wait until nothing runs; no page may be in use then."""
     for _ in range(1000):
-        health = await runtime.health()
-        engine = runtime._thread.engine
-        if not (health.num_running or health.num_waiting) and engine.pool.num_free == engine.pool.num_usable:
+        [load] = (await runtime.health()).loads
+        if not (load.num_running or load.num_waiting) and load.num_free_pages == load.num_pages:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("something still runs")

@@ -49,18 +49,6 @@ async def test_closing_the_iterator_aborts(runtime):
     assert not (await runtime.health()).is_lost
 
 
-async def test_aborting_ends_the_iterator(runtime, monkeypatch):
-    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
-    stream = runtime.generate(request(max_tokens=20_000))
-    await anext(stream)  # PromptRendered
-    await anext(stream)
-    await runtime.abort("r")
-    with pytest.raises(GenerationFailed, match="aborted"):
-        [event async for event in stream]
-    await runtime.abort("unknown")
-    await settled(runtime)
-
-
 async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkeypatch):
     runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
     monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from embedded import SETTINGS, assert_valid, events_of, linked, request
+from embedded import SETTINGS, assert_valid, events_of, linked, request, settled
 from whole_outputs import calls_of
 
 from runtime.errors import DeadlineExceeded, RequestRefused
@@ -106,7 +106,7 @@ async def test_a_deadline_holds_for_all_draws_together(runtime):
     asked = request(constraint=constraint, selection=Selection("accept", 16), timeout_s=1e-6)
     with pytest.raises(DeadlineExceeded):
         await events_of(runtime, asked)
-    assert (await runtime.health()).num_running == 0
+    await settled(runtime)
 
 
 async def test_an_abort_ends_all_draws(runtime):

@@ -174,12 +174,11 @@ def test_an_output_knows_whether_it_was_the_last(make_engine, make_sequence):
 
 
 def test_the_queue_is_bounded(make_engine, make_sequence):
-    engine = make_engine(max_waiting=2, retry_after_s=3.0)
+    engine = make_engine(max_waiting=2)
     engine.add(make_sequence())
     engine.add(make_sequence())
-    with pytest.raises(Overloaded) as refused:
+    with pytest.raises(Overloaded):
         engine.add(make_sequence())
-    assert refused.value.retry_after_s == 3.0
 
 
 def test_a_deadline_ends_a_sequence_within_a_step(make_engine, make_sequence, monkeypatch):

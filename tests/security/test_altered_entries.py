@@ -20,7 +20,7 @@ from toolspecs.errors import ToolspecsError
 from toolspecs.imports.documents import parse_document
 from toolspecs.imports.openapi import import_openapi, unreachable
 from toolspecs.json_value import Limits
-from toolspecs.revisions.submission import read_toolset
+from toolspecs.revisions.submission import UncheckedToolset, read_toolset
 
 SECRET = b"a secret of sixteen bytes"
 KEYS = st.sampled_from(
@@ -76,7 +76,7 @@ OPENAPI = st.fixed_dictionaries(
 @given(VALUES | st.lists(VALUES, max_size=3), VALUES)
 def test_tools_are_read_or_refused(documents, more):
     with suppress(ToolspecsError):
-        submission = read_toolset("t", documents, more, Limits())
+        submission = read_toolset(UncheckedToolset("t", documents, more), Limits())
         submission.checked()
 
 

@@ -13,14 +13,15 @@ LONG_S = 0.05
 
 @pytest.fixture
 def pace():
-    return ClientPace()
+    return ClientPace(lambda _: False)
 
 
 async def read(pace, client_id, seconds, *, has_others=False):
     """Read a body that takes so long; returns how long the client had to wait before."""
     pace.note(client_id)
+    pace._has_others = lambda _: has_others
     start = time.monotonic()
-    turn = pace.turn(client_id, lambda: has_others, "small")
+    turn = pace.turn(client_id, "small")
     async with turn.held():
         waited_s = time.monotonic() - start
         turn.spent.seconds = seconds
@@ -68,7 +69,7 @@ async def test_the_time_counts_of_a_body_that_is_refused(pace):
             pass
         raise ValueError("refused")
 
-    turn = pace.turn("a", lambda: True, "small")
+    turn = pace.turn("a", "small")
     with pytest.raises(ValueError, match="refused"):
         async with turn.held():
             turn.spent.timed(refuse)

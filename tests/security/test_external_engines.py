@@ -230,7 +230,7 @@ async def test_no_long_search_for_a_completion_is_made_on_the_event_loop(monkeyp
     verification = Verification(compiled.prepared, TokenBytes(compiled.vocabulary))
     request = GenerationRequest("r", "m", (), constraint=compiled)
     output = VerifiedOutput(request, 0, [], len(written) + 60, verification, is_thinking=False)
-    output.check_budget()
+    assert output.position.closer.fits(output.max_tokens)
     looked_for = defaultdict(list)
 
     def exchanged(state, cursor, planned):
@@ -270,12 +270,12 @@ async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_al
             asked.append((keys, client_id))
             return True
 
-    published = PublishedGrammars(retry_after_s=1)
+    published = PublishedGrammars()
     published.start(Grammars())
     whole = GrammarRecipe("v", "hermes", (("f", "1"), ("g", "2")))
     for tools in (whole.tools, whole.tools[:1], whole.tools[1:], (*whole.tools, ("h", "3"))):
         await published.publish(replace(whole, tools=tools), "a")
-    await published.publish_again(whole, "b")
+    await published.publish(whole, "b", is_again=True)
     assert asked == [(["1", "2"], "a"), (["3"], "a"), (["1", "2"], "b")]
 
 

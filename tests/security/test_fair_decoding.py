@@ -222,9 +222,8 @@ def test_one_client_has_a_bounded_number_of_sequences():
     crowd = Crowd(max_sequences_per_client=20)
     for _ in range(20):
         crowd.add("attacker", 100)
-    with pytest.raises(TooManySequences, match="this client has 20 answers") as refused:
+    with pytest.raises(TooManySequences, match="this client has 20 answers"):
         crowd.add("attacker", 100)
-    assert refused.value.retry_after_s == 1.0
     crowd.add("victim", 10)
     crowd.engine.stop(crowd.engine.scheduler.waiting[0])
     crowd.add("attacker", 100)

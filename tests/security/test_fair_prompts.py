@@ -86,9 +86,7 @@ def test_other_threads_run_while_a_text_is_tokenized(tmp_path):
     """The tokenizer's `encode` holds the interpreter's lock: 400 kB stopped everything for 0.7 s."""
     folder = ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2))
     text = load_tokenizer(folder, model_id="tiny")
-    renderer = PromptRenderer(
-        text, 10**9, max_per_client=1, retry_after_s=1, num_sequences=lambda _: 0, takes_images=False
-    )
+    renderer = PromptRenderer(text, 10**9, max_per_client=1, num_sequences=lambda _: 0)
 
     def pause_and_duration():
         tokenizing = threading.Thread(target=renderer._given_token_ids, args=("a b " * 100_000,))

@@ -12,9 +12,11 @@ from fake_runtime import FakeRuntime, text
 from serving import served, wait_for
 
 from gateway.app import create_app
+from gateway.errors import TooMuchHeld
 from gateway.http.held_contents import CHARACTER_BYTES, VALUE_BYTES, HoldingMiddleware, holding_of
 from gateway.http.json_body import read_json
 from gateway.wire.openai import read_request
+from toolspecs.held_parts import HeldParts
 from toolspecs.json_scan import ContentLimits, scan
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -85,7 +87,7 @@ def test_a_request_takes_no_more_than_is_counted(item):
 
     def work():
         body = read_json(raw)
-        return body, read_request(body, toolset_header=None, timeout_header=None, is_strict=False)
+        return body, read_request(body)
 
     work()  # what is made once in a process does not count
     _, num_bytes = measured(work)
@@ -132,7 +134,7 @@ def test_a_client_whose_requests_hold_too_much_waits_for_their_ends(client, runt
 
 async def test_what_a_request_held_is_given_back_although_something_refers_to_it():
     """An error with its traceback can keep the request's objects until garbage is collected."""
-    middleware, kept = HoldingMiddleware(MOST), []
+    middleware, kept = HoldingMiddleware(HeldParts(MOST, TooMuchHeld)), []
 
     async def app(scope, *_):
         holding_of(scope).hold_body("a", LARGE, 1)

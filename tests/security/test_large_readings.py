@@ -53,9 +53,9 @@ def lanes(monkeypatch):
     lanes, turn = [], RequestBodies.turn
 
     @asynccontextmanager
-    async def noted(bodies, client_id, has_others, lane):
+    async def noted(bodies, client_id, lane):
         lanes.append(lane)
-        async with turn(bodies, client_id, has_others, lane) as taken:
+        async with turn(bodies, client_id, lane) as taken:
             yield taken
 
     monkeypatch.setattr(RequestBodies, "turn", noted)

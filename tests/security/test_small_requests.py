@@ -36,7 +36,7 @@ from toolspecs.errors import InvalidTools, UnknownTool
 from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_COUNTED, NUM_COMPARED, near_matches
-from toolspecs.revisions.submission import read_toolset
+from toolspecs.revisions.submission import UncheckedToolset, read_toolset
 from toolspecs.revisions.toolset_contents import compress
 from toolspecs.schemas.bundle import MAX_URI, Bundler, absolute
 from toolspecs.schemas.schema_check import check_documents
@@ -89,10 +89,12 @@ async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(mon
     for owner in ("attacker", "victim"):
         assert await stored.save(owner, {"id": ID, "output": []}, [{"role": owner}])
     monkeypatch.setattr(stored._store, "get", get)
-    bodies = RequestBodies(max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits())
+    bodies = RequestBodies(
+        max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits(), has_others=lambda _: True
+    )
 
     async def load(owner):
-        async with bodies.turn(owner, lambda: True, "stored") as turn:
+        async with bodies.turn(owner, "stored") as turn:
             return await stored.load(owner, ID, turn)
 
     loads = [asyncio.create_task(load("attacker")) for _ in range(50)]
@@ -180,7 +182,7 @@ def test_of_tools_that_do_not_exist_a_few_are_looked_for(monkeypatch):
         "toolspecs.revisions.submission.instead", lambda name, _: looked_for.append(name) or ""
     )
     search = ToolSearch(always=tuple(f"unknown{number}" for number in range(256)))
-    submission = read_toolset("t", [{"name": "a"}], None, Limits(), tool_search=search)
+    submission = read_toolset(UncheckedToolset("t", [{"name": "a"}], tool_search=search), Limits())
     with pytest.raises(InvalidTools) as refused:
         submission.checked(())
     assert len(refused.value.faults) == 256

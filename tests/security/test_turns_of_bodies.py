@@ -34,7 +34,11 @@ class Upload:
 @pytest.fixture
 def bodies():
     opened = RequestBodies(
-        max_bytes=300_000, max_toolset_bytes=300_000, max_large=4, contents=ContentLimits()
+        max_bytes=300_000,
+        max_toolset_bytes=300_000,
+        max_large=4,
+        contents=ContentLimits(),
+        has_others=lambda _: True,
     )
     yield opened
     opened.close()
@@ -92,9 +96,7 @@ async def test_large_bodies_of_a_client_do_not_hold_up_its_small_ones(bodies):
     large, small = Upload(), Upload()
     large.send(LARGE + 1, more_body=False)
     small.send(SMALL + 1, more_body=False)
-    held = asyncio.create_task(
-        bodies.read(large, lambda _: (begun.set(), gate.wait(20)), client_id="a", has_others=lambda: True)
-    )
+    held = asyncio.create_task(bodies.read(large, lambda _: (begun.set(), gate.wait(20)), client_id="a"))
     await until(begun.is_set)
     assert await asyncio.wait_for(bodies.read(small, len, client_id="a"), 10) == SMALL + 1
     gate.set()
@@ -129,7 +131,7 @@ async def test_a_change_whose_client_leaves_before_its_turn_is_not_made(bodies):
     made, gate = [], asyncio.Event()
 
     async def change(number, upload):
-        async with bodies.registry_turn(upload, "a", lambda: False):
+        async with bodies.registry_turn(upload, "a"):
             made.append(number)
             await gate.wait()
 
@@ -151,7 +153,7 @@ async def test_a_turn_at_the_registry_is_given_back_while_tools_compile(bodies):
     compiled, events = asyncio.Event(), []
 
     async def register():
-        async with bodies.registry_turn(Upload(), "a", lambda: False):
+        async with bodies.registry_turn(Upload(), "a"):
             events.append("read")
             with suppress(ValueError):
                 async with between_turns():
@@ -162,7 +164,7 @@ async def test_a_turn_at_the_registry_is_given_back_while_tools_compile(bodies):
             events.append("done")
 
     async def change(name):
-        async with bodies.registry_turn(Upload(), "a", lambda: False):
+        async with bodies.registry_turn(Upload(), "a"):
             events.append(name)
 
     registering = asyncio.create_task(register())
@@ -179,7 +181,7 @@ async def test_a_change_whose_client_leaves_while_its_tools_compile_is_not_made(
     begun, compiled, made, upload = asyncio.Event(), asyncio.Event(), [], Upload()
 
     async def register():
-        async with bodies.registry_turn(upload, "a", lambda: False):
+        async with bodies.registry_turn(upload, "a"):
             async with between_turns():
                 begun.set()
                 await compiled.wait()
@@ -187,13 +189,13 @@ async def test_a_change_whose_client_leaves_while_its_tools_compile_is_not_made(
 
     registering = asyncio.create_task(register())
     await begun.wait()
-    async with bodies.registry_turn(Upload(), "a", lambda: False):
+    async with bodies.registry_turn(Upload(), "a"):
         compiled.set()
         upload.messages.put_nowait({"type": "http.disconnect"})
         with pytest.raises(ClientGone):
             await registering
     assert made == []
-    async with bodies.registry_turn(Upload(), "a", lambda: False):
+    async with bodies.registry_turn(Upload(), "a"):
         pass
 
 
@@ -209,9 +211,7 @@ async def test_a_client_that_leaves_rests_as_well(bodies, num_cancelled):
 
     upload, begun = Upload(), threading.Event()
     upload.send(SMALL + 1, more_body=False)
-    work = bodies.read(
-        upload, lambda raw: (begun.set(), compute(raw)), client_id="a", has_others=lambda: True
-    )
+    work = bodies.read(upload, lambda raw: (begun.set(), compute(raw)), client_id="a")
     task = asyncio.create_task(work)
     await until(begun.is_set)
     upload.messages.put_nowait({"type": "http.disconnect"})
@@ -221,7 +221,7 @@ async def test_a_client_that_leaves_rests_as_well(bodies, num_cancelled):
     with pytest.raises((ClientGone, asyncio.CancelledError)):
         await task
     start = time.monotonic()
-    async with bodies.turn("a", lambda: True, "small"):
+    async with bodies.turn("a", "small"):
         assert time.monotonic() - start > 0.3
 
 

@@ -15,7 +15,7 @@ from toolspecs import (
     tool_parser,
 )
 from toolspecs.revisions import submission
-from toolspecs.revisions.submission import check_toolset, read_toolset
+from toolspecs.revisions.submission import UncheckedToolset, check_toolset, read_toolset
 from toolspecs.revisions.toolset_contents import encode_toolset
 from toolspecs.schemas import bundle as bundling
 
@@ -30,7 +30,7 @@ BAD = {"name": "bad", "parameters": {"type": "dict"}}
 
 
 def test_tools_carry_their_bundles_and_the_pointers_of_their_schemas():
-    read = read_toolset("t", [PAY, NOW], DOCUMENTS, Limits())
+    read = read_toolset(UncheckedToolset("t", [PAY, NOW], DOCUMENTS), Limits())
     assert [checked.schema_pointer for checked in read.tools] == [
         "/tools/0/inputSchema",
         "/tools/1/function/parameters",
@@ -42,7 +42,7 @@ def test_tools_carry_their_bundles_and_the_pointers_of_their_schemas():
 
 
 def test_a_checked_toolset_is_the_same_as_one_that_was_put_together():
-    checked = read_toolset("t", [PAY, NOW], DOCUMENTS, Limits()).checked()
+    checked = read_toolset(UncheckedToolset("t", [PAY, NOW], DOCUMENTS), Limits()).checked()
     tools = tuple(
         Tool(name, "", schema) for name, schema in (("pay", PAY["inputSchema"]), ("now", {"type": "object"}))
     )
@@ -53,7 +53,7 @@ def test_a_checked_toolset_is_the_same_as_one_that_was_put_together():
 
 
 def test_faulty_tools_leave_the_others_to_be_compiled():
-    read = read_toolset("t", [BAD, NOW, BAD, NOW], None, Limits())
+    read = read_toolset(UncheckedToolset("t", [BAD, NOW, BAD, NOW]), Limits())
     assert [checked.tool.name for checked in read.tools] == ["now"]
     with pytest.raises(InvalidTools) as caught:
         read.checked([Fault("now", "/tools/1/function/parameters", "type", "cannot be enforced")])
@@ -67,7 +67,7 @@ def test_faulty_tools_leave_the_others_to_be_compiled():
 
 
 def test_faults_of_documents_come_first_and_leave_nothing_to_be_compiled():
-    read = read_toolset("t", [NOW, BAD], {"money": {}}, Limits())
+    read = read_toolset(UncheckedToolset("t", [NOW, BAD], {"money": {}}), Limits())
     assert read.tools == ()
     with pytest.raises(InvalidTools) as caught:
         read.checked()
@@ -78,21 +78,21 @@ def test_faults_of_documents_come_first_and_leave_nothing_to_be_compiled():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
+    ("unchecked", "limits", "error"),
     [
-        (("T", [], None, Limits()), InvalidName),
-        (("t", {}, None, Limits()), InvalidTools),
-        (("t", [NOW, PAY], None, Limits(num_tools=1)), LimitExceeded),
-        (("t", [], DOCUMENTS, Limits(num_documents=0)), LimitExceeded),
+        (UncheckedToolset("T", []), Limits(), InvalidName),
+        (UncheckedToolset("t", {}), Limits(), InvalidTools),
+        (UncheckedToolset("t", [NOW, PAY]), Limits(num_tools=1), LimitExceeded),
+        (UncheckedToolset("t", [], DOCUMENTS), Limits(num_documents=0), LimitExceeded),
     ],
 )
-def test_what_cannot_be_read_at_all(arguments, error):
+def test_what_cannot_be_read_at_all(unchecked, limits, error):
     with pytest.raises(error):
-        read_toolset(*arguments)
+        read_toolset(unchecked, limits)
 
 
 def test_a_toolset_too_large_as_a_whole_is_refused():
-    read = read_toolset("t", [NOW], None, Limits(toolset_bytes=20))
+    read = read_toolset(UncheckedToolset("t", [NOW]), Limits(toolset_bytes=20))
     with pytest.raises(LimitExceeded) as caught:
         read.checked()
     assert caught.value.limit == "toolset_bytes"
@@ -116,7 +116,7 @@ async def test_each_tool_is_read_and_bundled_once_on_its_way_into_the_store(monk
     counted(bundling.Bundler, "bundle")
     async with opened(f"sqlite://{tmp_path}/store.db") as store:
         catalog = Catalog(store)
-        checked = read_toolset("t", [PAY, NOW], DOCUMENTS, catalog.limits).checked()
+        checked = read_toolset(UncheckedToolset("t", [PAY, NOW], DOCUMENTS), catalog.limits).checked()
         write = await catalog.put_checked(checked)
         assert (await catalog.get("t")).toolset is checked.toolset
     assert write.is_created

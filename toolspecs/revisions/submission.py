@@ -5,7 +5,8 @@ It does not stop at the first fault. The caller compiles the tools and adds thos
 `Submission.checked` then raises all faults in one error, or returns a `CheckedToolset`, which the catalog
 stores as it is:
 
->>> submission = read_toolset("mail", [{"name": "send", "inputSchema": {"type": "object"}}], None, Limits())
+>>> unchecked = UncheckedToolset("mail", [{"name": "send", "inputSchema": {"type": "object"}}])
+>>> submission = read_toolset(unchecked, Limits())
 >>> [(tool.tool.name, tool.schema_pointer) for tool in submission.tools]
 [('send', '/tools/0/inputSchema')]
 >>> submission.checked().toolset.tool_names
@@ -32,6 +33,17 @@ _INDEX = re.compile(r"/tools/(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
+class UncheckedToolset:
+    """A toolset as a client submits it: a list of tools in any shape, and documents by URI (None: none)."""
+
+    name: str
+    tools: Any
+    documents: Any = None
+    prompt_tools: ShownTools | None = None
+    tool_search: ToolSearch | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedToolset:
     """A toolset without faults and within the limits, its digest, and its content as JSON.
 
@@ -51,13 +63,10 @@ class Submission:
     is too large. `faults` are all faults found, in no particular order.
     """
 
-    name: str
+    unchecked: UncheckedToolset
     tools: tuple[CheckedTool, ...]
-    documents: Mapping[str, Any]
     faults: tuple[Fault, ...]
     limits: Limits
-    prompt_tools: ShownTools | None = None
-    tool_search: ToolSearch | None = None
 
     def checked(self, refusals: Sequence[Fault] = ()) -> CheckedToolset:
         """The checked toolset; `refusals` are faults that were found after reading.
@@ -68,48 +77,40 @@ class Submission:
         """
         if faults := sorted((*self.faults, *refusals), key=_document_order):
             raise InvalidTools(faults)
-        tools = tuple(checked.tool for checked in self.tools)
-        if faults := list(_unknown_tools(self.tool_search, tools)):
+        unchecked, tools = self.unchecked, tuple(checked.tool for checked in self.tools)
+        if faults := list(_unknown_tools(unchecked.tool_search, tools)):
             raise InvalidTools(faults)
         toolset = Toolset(
-            self.name,
+            unchecked.name,
             tools,
-            self.documents,
+            unchecked.documents or {},
             are_bundled=True,
-            prompt_tools=self.prompt_tools,
-            tool_search=self.tool_search,
+            prompt_tools=unchecked.prompt_tools,
+            tool_search=unchecked.tool_search,
         )
         return check_size(toolset, self.limits)
 
 
-def read_toolset(
-    name: str,
-    tools: Any,
-    documents: Any,
-    limits: Limits,
-    *,
-    prompt_tools: ShownTools | None = None,
-    tool_search: ToolSearch | None = None,
-) -> Submission:
-    """Read a list of tools in any shape, and the documents by URI (None: there are none).
+def read_toolset(unchecked: UncheckedToolset, limits: Limits) -> Submission:
+    """Read the tools and the documents that a client submitted.
 
     Raises:
-        InvalidName: `name` cannot be the name of a toolset.
-        InvalidTools: `tools` is not a list.
+        InvalidName: its name cannot be the name of a toolset.
+        InvalidTools: its tools are not a list.
         LimitExceeded: there are too many tools or documents, or the bundles are too large together.
     """
-    check_toolset_name(name)
-    documents = {} if documents is None else documents
+    check_toolset_name(unchecked.name)
+    documents = {} if unchecked.documents is None else unchecked.documents
     document_faults = _document_faults(documents, limits)
-    checked, faults = read_tools(tools, limits=limits)
-    faults = [*document_faults, *faults]
+    checked, tool_faults = read_tools(unchecked.tools, limits=limits)
+    faults = (*document_faults, *tool_faults)
     if document_faults:
-        return Submission(name, (), {}, tuple(faults), limits)
+        return Submission(unchecked, (), faults, limits)
     try:
         bundled = bundle_checked(checked, documents, limits)
     except InvalidTools as error:
-        return Submission(name, (), documents, (*faults, *error.faults), limits)
-    return Submission(name, bundled, documents, tuple(faults), limits, prompt_tools, tool_search)
+        return Submission(unchecked, (), (*faults, *error.faults), limits)
+    return Submission(unchecked, bundled, faults, limits)
 
 
 def without_faulty(tools: Sequence[Any], faults: Sequence[Fault]) -> list[Any]:

@@ -16,7 +16,7 @@ from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.response_formats import AskedFormat, StructuredOutputsField, read_any_format
 from gateway.wire.tools_and_calls import read_inline_tools
-from gateway.wire.turn_fields import TurnFields, read_stop, read_turn
+from gateway.wire.turn_fields import NO_HEADERS, TurnFields, TurnHeaders, read_stop, read_turn
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -137,14 +137,8 @@ class MessagesRequest:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_request(
-    body: Any,
-    *,
-    toolset_header: str | None = None,
-    timeout_header: str | None = None,
-    is_strict: bool = False,
-) -> MessagesRequest:
-    """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: bool = False) -> MessagesRequest:
+    """Read a decoded body.
 
     With `is_strict` no field is left out: those that are unknown or have no effect are refused.
 
@@ -162,7 +156,7 @@ def read_request(
         raise InvalidField("top_logprobs", _NO_LOGPROBS)
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
-    turn = read_turn(fields, toolset_header, timeout_header)
+    turn = read_turn(fields, headers)
     asked_format = _read_format(fields)
     turn = replace(
         turn,

@@ -28,8 +28,10 @@ from gateway.wire.response_formats import (
 )
 from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
 from gateway.wire.turn_fields import (
+    NO_HEADERS,
     StreamOptions,
     TurnFields,
+    TurnHeaders,
     fields_set,
     ignore_obfuscation,
     read_sampling,
@@ -165,14 +167,8 @@ class ChatRequest:
     includes_usage: bool = False
 
 
-def read_request(
-    body: Any,
-    *,
-    toolset_header: str | None = None,
-    timeout_header: str | None = None,
-    is_strict: bool = False,
-) -> ChatRequest:
-    """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: bool = False) -> ChatRequest:
+    """Read a decoded body.
 
     With `is_strict` no field is left out: those that are unknown or have no effect are refused.
 
@@ -186,7 +182,7 @@ def read_request(
     own_format = read_response_format(fields.response_format)
     asked_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
-        read_turn(fields, toolset_header, timeout_header),
+        read_turn(fields, headers),
         tools=read_openai_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
         tool_choice=read_tool_choice(fields.tool_choice),

@@ -29,7 +29,7 @@ from gateway.wire.openai.request import (
 )
 from gateway.wire.openai.response import DONE, finish_reason
 from gateway.wire.response_formats import StructuredOutputsField, read_any_format
-from gateway.wire.turn_fields import read_stop, read_turn
+from gateway.wire.turn_fields import NO_HEADERS, TurnHeaders, read_stop, read_turn
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 from toolspecs.json_value import JSON
 
@@ -79,20 +79,14 @@ class PromptField(msgspec.Struct):
 BODY = RequestBody(CompletionFields, (), (PromptField, FormatFields, StructuredOutputsField), RULES)
 
 
-def read_request(
-    body: Any,
-    *,
-    toolset_header: str | None = None,
-    timeout_header: str | None = None,
-    is_strict: bool = False,
-) -> ChatRequest:
+def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: bool = False) -> ChatRequest:
     """Read a decoded body; as `gateway.wire.openai.request.read_request` does."""
     reader = FieldReader(is_strict=is_strict)
     fields = reader.convert(reader.apply_rules(RULES, body), CompletionFields)
     for name in ("tools", "tool_choice", "toolset"):
         if getattr(fields, name) is not None:
             raise InvalidField(name, f"there are no tools here; {_CHAT}")
-    if toolset_header is not None:
+    if headers.toolset is not None:
         raise InvalidField("X-Toolset", f"there are no tools here; {_CHAT}")
     for name in (
         "chat_template_kwargs",
@@ -107,7 +101,7 @@ def read_request(
     own_format = read_response_format(fields.response_format)
     asked_format = read_any_format(own_format, "response_format", fields)
     turn = replace(
-        read_turn(fields, toolset_header, timeout_header),
+        read_turn(fields, headers),
         prompt=read_prompt(fields.prompt),
         response_format=asked_format.format,
         sampling=read_penalised_sampling(fields),

@@ -26,7 +26,14 @@ from gateway.wire.response_formats import (
 )
 from gateway.wire.responses.items import InputField, read_input
 from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
-from gateway.wire.turn_fields import StreamOptions, TurnFields, ignore_obfuscation, read_turn
+from gateway.wire.turn_fields import (
+    NO_HEADERS,
+    StreamOptions,
+    TurnFields,
+    TurnHeaders,
+    ignore_obfuscation,
+    read_turn,
+)
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
@@ -181,13 +188,9 @@ class ResponsesRequest:
 
 
 def read_request(
-    body: Any,
-    *,
-    toolset_header: str | None = None,
-    timeout_header: str | None = None,
-    is_strict: bool = False,
+    body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: bool = False
 ) -> ResponsesRequest:
-    """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+    """Read a decoded body.
 
     The conversation that `previous_response_id` names is in `input` already. With `is_strict` no field is
     left out: those that are unknown or have no effect are refused.
@@ -201,7 +204,7 @@ def read_request(
     _tell_hints(fields, reader)
     asked_format = read_any_format(_read_format(fields.text), "text.format", fields)
     turn = replace(
-        read_turn(fields, toolset_header, timeout_header),
+        read_turn(fields, headers),
         messages=read_input(fields.input, fields.instructions, reader),
         tools=read_tools(fields.tools or [], reader),
         tool_choice=read_tool_choice(fields.tool_choice),
