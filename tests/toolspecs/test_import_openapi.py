@@ -230,6 +230,49 @@ def test_references_lead_through_the_documents_own_files():
     assert not admits(tool, {"body": {"owner": {}}})
 
 
+def test_a_document_that_cannot_be_read_costs_the_tools_that_need_it():
+    """It failed the whole import."""
+    asked = []
+
+    def retrieve(uri):
+        asked.append(uri)
+        if uri.endswith("broken.yaml"):
+            return "{"
+        raise UnreadableSource(uri, "HTTP 404 Not Found")
+
+    def needs(name):
+        return {"post": operation(body={"$ref": name})}
+
+    paths = {"/a": needs("gone.yaml#/A"), "/b": needs("gone.yaml"), "/c": needs("broken.yaml")}
+    text = json.dumps(document({**paths, "/d": {"get": operation(operationId="good")}}))
+    imported = import_openapi(URI, text, retrieve)
+    assert [tool.name for tool in imported.tools] == ["good"]
+    assert [(fault.tool, fault.pointer, fault.keyword) for fault in imported.faults] == [
+        (f"post_{name}", f"/paths/~1{name}/post/requestBody/content/application~1json/schema/$ref", "$ref")
+        for name in "abc"
+    ]
+    gone, again, broken = (fault.message for fault in imported.faults)
+    assert gone == again == "file:///api/gone.yaml: HTTP 404 Not Found"
+    assert broken.startswith("file:///api/broken.yaml: it is neither JSON nor YAML")
+    assert asked == ["file:///api/gone.yaml", "file:///api/broken.yaml"]
+
+
+def test_many_documents_that_cannot_be_read_fail_the_import():
+    """Each may take a minute to fail."""
+    paths = {f"/{n}": {"post": operation(body={"$ref": f"https://a.example/{n}"})} for n in range(20)}
+    with pytest.raises(UnreadableSource, match="example/4: other documents are not read here"):
+        read(paths)
+
+
+def test_a_path_in_a_document_that_cannot_be_read_fails_the_import():
+    """Its tools are not known, so they would seem to be gone."""
+    paths = {"/a": {"$ref": "gone.yaml"}, "/b": {"get": operation()}}
+    with pytest.raises(
+        UnreadableSource, match=r"at the path /a: file:///api/gone\.yaml: other documents are"
+    ):
+        read(paths)
+
+
 REFUSED = [
     (
         operation(body={"$ref": "#/components/schemas/Pett"}),

@@ -115,8 +115,8 @@ def import_openapi(
     """The tools of the document `text`, which was found at `uri`; `retrieve` reads those it refers to.
 
     Raises:
-        UnreadableSource: it is no such document, or one that it refers to cannot be read, or no operation is
-            selected.
+        UnreadableSource: it is no such document, or several that it refers to cannot be read, or no operation
+            is selected.
     """
     documents = LinkedDocuments(uri, text, retrieve)
     document = documents.root
