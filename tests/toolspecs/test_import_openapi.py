@@ -87,6 +87,36 @@ def test_arguments_are_parameters_and_the_body_with_where_the_request_carries_th
     assert not admits(tool, {"lang": "en"})
 
 
+def test_what_is_deprecated_is_told_and_so_is_an_example():
+    """The model could not know that it should use something else."""
+
+    def parameter(name, schema, **fields):
+        return {"name": name, "in": "query", "schema": schema, **fields}
+
+    parameters = [
+        parameter("old", {"type": "string"}, deprecated=True, description="Use new."),
+        parameter("new", {"type": "string"}, deprecated=False, example="ab-12"),
+        parameter("own", {"type": "integer", "example": 1}, example=2),
+        parameter("some", {"type": "integer"}, examples={"one": {"summary": "One", "value": 1}}),
+        parameter("named", {"$ref": "#/components/schemas/N"}, example=2, deprecated=True, description="N."),
+    ]
+    beside = {"3.0.3": {}, "3.1.0": {"deprecated": True, "examples": [2]}}
+    for version, annotations in beside.items():
+        path = {"get": operation(parameters, deprecated=True, summary="Lists.")}
+        tool = only(read({"/a": path}, version, schemas={"N": {"type": "integer"}}))
+        definitions = "definitions" if version == "3.0.3" else "$defs"
+        assert tool.description == "Deprecated. Lists."
+        assert tool.parameters["properties"] == {
+            "old": {"type": "string", "deprecated": True, "description": "Use new."},
+            "new": {"type": "string", "examples": ["ab-12"]},
+            "own": {"type": "integer", "examples": [1]},
+            "some": {"type": "integer"},
+            "named": {"$ref": f"#/{definitions}/N", "description": "N.", **annotations},
+        }
+    assert only(read({"/a": {"get": operation(deprecated=True)}})).description == "Deprecated."
+    assert only(read({"/a": {"get": operation(deprecated="no", summary="A.")}})).description == "A."
+
+
 def test_how_a_parameter_is_written_is_noted_where_it_is_not_as_usual():
     styles = [
         ("path", {"style": "simple", "explode": False}, {}),

@@ -233,11 +233,12 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
 
 
 def _description(fields: dict[str, Any]) -> str:
-    """Summary and description, without one that repeats the other."""
+    """Summary and description, without one that repeats the other; and whether it is deprecated."""
     summary, description = (
         fields[key].strip() if isinstance(fields.get(key), str) else "" for key in ("summary", "description")
     )
-    return description if description.startswith(summary) else f"{summary}\n\n{description}".strip()
+    written = description if description.startswith(summary) else f"{summary}\n\n{description}".strip()
+    return f"Deprecated. {written}".strip() if fields.get("deprecated") is True else written
 
 
 def _parameters(
@@ -274,13 +275,13 @@ def _parameter_schema(
 ) -> tuple[Any, str]:
     """The schema of a parameter, and the media type of its `content` if the schema stands there."""
     if "schema" in parameter:
-        return schemas.copy(parameter["schema"], base, (*path, "schema")), ""
+        return schemas.copy(_annotated(parameter["schema"], parameter), base, (*path, "schema")), ""
     content = parameter.get("content")
     for media_type, reference in content.items() if isinstance(content, dict) else ():
         here = (*path, "content", media_type)
         uri, media = _follow(documents, base, reference, here)
         if "schema" in media:
-            return schemas.copy(media["schema"], uri, (*here, "schema")), media_type
+            return schemas.copy(_annotated(media["schema"], parameter), uri, (*here, "schema")), media_type
     message = f"the parameter {shorten(parameter['name'], MAX_NAME)!r} has no schema"
     raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
 
@@ -295,6 +296,15 @@ def _serialization(parameter: dict[str, Any]) -> dict[str, Any]:
         if isinstance(parameter.get(field), bool) and parameter[field] is not default:
             written[field] = parameter[field]
     return written
+
+
+def _annotated(schema: Any, parameter: dict[str, Any]) -> Any:
+    """The schema of a parameter with what that says of it; without its `examples`, which are long."""
+    if not isinstance(schema, dict):
+        return schema
+    told = {"deprecated": True} if parameter.get("deprecated") is True else {}
+    told |= {"example": parameter["example"]} if "example" in parameter else {}
+    return {**told, **schema}
 
 
 def _described(schema: Any, parameter: dict[str, Any]) -> Any:
