@@ -150,13 +150,14 @@ def unreachable(uri: str) -> NoReturn:
 
 
 def _version(uri: str, document: Any) -> str:
-    if not isinstance(document, dict) or not isinstance(document.get("openapi"), str):
+    declared = document.get("openapi") if isinstance(document, dict) else None
+    if type(declared) not in {str, int, float}:  # `openapi: 3.1` is a number in YAML
         is_older = isinstance(document, dict) and "swagger" in document
         advice = "; it is Swagger 2.0: convert it to OpenAPI 3" if is_older else ""
         raise UnreadableSource(uri, f"an OpenAPI document has the field `openapi`{advice}")
-    version = ".".join(document["openapi"].split(".")[:2])
+    version = ".".join(str(declared).split(".")[:2])
     if version not in _VERSIONS:
-        shown = shorten(document["openapi"], 50)
+        shown = shorten(str(declared), 50)
         raise UnreadableSource(uri, f"OpenAPI {shown} cannot be read, only {', '.join(_VERSIONS)}")
     if not isinstance(document.get("paths", {}), dict):
         raise UnreadableSource(uri, "at /paths: paths are an object")
