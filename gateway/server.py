@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import uvicorn
@@ -41,7 +41,10 @@ each operation of torch; with Python's own 5 ms, ten tokens took 2.3 s beside la
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server; `drain_s` seconds after an interrupt, unfinished answers end with an error."""
+    """Uvicorn's server; `drain_s` seconds after an interrupt, unfinished answers end with an error.
+
+    It calls `announce` when it takes requests: an application may wait for engines before it does.
+    """
 
     def __init__(
         self,
@@ -50,11 +53,13 @@ class Server(uvicorn.Server):
         recorders: Recorders | None = None,
         *,
         drain_s: float,
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
         config.timeout_graceful_shutdown = math.ceil(drain_s) + ABORT_S
         super().__init__(config)
         self._runtime = runtime
         self._drain_s = drain_s
+        self._announce = announce
         self._recorders = recorders
         self._usual_switch_s = sys.getswitchinterval()
 
@@ -67,6 +72,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
+        self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: let answers end, abort the rest, and send the last traces and metrics."""
@@ -127,8 +133,7 @@ def serve(settings: Settings, console: Console) -> None:
             app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
-        url = f"http://{shown_host}:{port}"
-        console.print(f"Callgate serves {settings.spelled_models} at [bold]{url}[/]", highlight=False)
+        line = f"Callgate serves {settings.spelled_models} at [bold]http://{shown_host}:{port}[/]"
         config = ServerConfig(
             app,
             settings,
@@ -137,7 +142,13 @@ def serve(settings: Settings, console: Console) -> None:
             log_config=None,  # so that its lines are like all others
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
-            server = Server(config, loaded.runtime, resources.recorders, drain_s=settings.drain_seconds)
+            server = Server(
+                config,
+                loaded.runtime,
+                resources.recorders,
+                drain_s=settings.drain_seconds,
+                announce=lambda: console.print(line, highlight=False),
+            )
             server.run(sockets=[listener])
     end_with_computing_threads()
 

@@ -50,8 +50,7 @@ class Drafting:
     ) -> AsyncGenerator[PromptRendered | Event, None]:
         """`PromptRendered`, then the events of all choices: by drafting, or by the engine alone."""
         is_drafted = selection.strategy in self._strategies and selection.size > 1
-        # At temperature 0, each further draft would be the same.
-        is_drafted &= selection.strategy != "accept" or not request.sampling.is_greedy
+        is_drafted &= not selection.repeats_drafts(is_greedy=request.sampling.is_greedy)
         return self._selected(request, selection) if is_drafted else self._generate(request)
 
     async def _selected(

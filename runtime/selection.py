@@ -26,6 +26,16 @@ class Selection:
         """How many sequences may draw at the same time; particles count so at temperature 0 too."""
         return self.size if self.strategy == "particles" else 1
 
+    def repeats_drafts(self, *, is_greedy: bool) -> bool:
+        """Whether all drafts would be the same, if they are requests: for `accept` at temperature 0.
+
+        The draft of `draft` differs from the answer, which has the draft in its prompt.
+
+        >>> Selection("accept", 8).repeats_drafts(is_greedy=True), DRAFT.repeats_drafts(is_greedy=True)
+        (True, False)
+        """
+        return is_greedy and self.strategy == "accept"
+
 
 DRAFT = Selection("draft", 2)
 """The model writes freely first; if that is not valid, once more under the mask."""

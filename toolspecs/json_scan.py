@@ -8,7 +8,7 @@ The scan assumes that the text is JSON. If it is not, the decoder stops at the f
 exact up to there.
 
 >>> scan(b'{"a": [1, "[[[", {}]}', ContentLimits())
-6
+Scanned(num_values=6, num_keys=1)
 >>> scan(b"[" * 600, ContentLimits())
 Traceback (most recent call last):
 toolspecs.errors.TooDeep: it is nested more than 500 deep
@@ -49,18 +49,26 @@ class ContentLimits:
     """Numbers of many digits, or with an exponent of three."""
 
 
-def scan(text: bytes, limits: ContentLimits) -> int:
-    """The number of values in a UTF-8 JSON text, or a little more; keys are not counted.
+class Scanned(NamedTuple):
+    """What a JSON text holds: the number of its values, or a little more, and of the keys of its objects."""
+
+    num_values: int
+    num_keys: int
+
+
+def scan(text: bytes, limits: ContentLimits) -> Scanned:
+    """What a UTF-8 JSON text holds.
 
     Raises:
         TooManyValues, TooDeep: the text holds more than the limits allow.
     """
-    num_values, num_long, depth = 1, 0, 0
+    num_values, num_keys, num_long, depth = 1, 0, 0, 0
     for piece in _outside_strings(text, max_strings=2 * limits.num_values):
         brackets = piece.translate(None, _NO_BRACKETS)
         num_opened = brackets.count(b"[") + brackets.count(b"{")
         # A bracket counts its first value too, whether there is one or not; commas count the others.
         num_values += num_opened + piece.count(b",")
+        num_keys += piece.count(b":")
         digits = piece.translate(_DIGITS_AS_ZERO, _SIGNS)
         num_long += digits.count(_LONG_NUMBER) + digits.count(_LARGE_EXPONENT)
         if num_values > limits.num_values:
@@ -72,7 +80,7 @@ def scan(text: bytes, limits: ContentLimits) -> int:
         if max(depths) > limits.depth:
             raise TooDeep(f"it is nested more than {limits.depth} deep")
         depth = depths[-1]
-    return num_values
+    return Scanned(num_values, num_keys)
 
 
 class RepeatedMember(NamedTuple):
@@ -88,15 +96,21 @@ class RepeatedMember(NamedTuple):
 
 def has_repeated_key(text: bytes, value: Any) -> bool:
     """Whether an object of a JSON text has a key twice, of which its `value` has only one."""
-    num_kept, values = 0, [value]
+    num_written = sum(piece.count(b":") for piece in _outside_strings(text, max_strings=len(text)))
+    return num_written > count_keys(value)
+
+
+def count_keys(value: Any) -> int:
+    """The number of keys of the objects in a JSON value; a text of it with more has one of them twice."""
+    num_keys, values = 0, [value]
     while values:
         inner = values.pop()
         if isinstance(inner, dict):
-            num_kept += len(inner)
+            num_keys += len(inner)
             values.extend(inner.values())
         elif isinstance(inner, list):
             values.extend(inner)
-    return sum(piece.count(b":") for piece in _outside_strings(text, max_strings=len(text))) > num_kept
+    return num_keys
 
 
 def repeated_key(text: bytes) -> RepeatedMember | None:

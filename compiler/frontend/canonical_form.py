@@ -30,6 +30,7 @@ from compiler.frontend.dialect_dependent import (
 from compiler.frontend.disputed_texts import (
     TextsByFormat,
     inner_reading,
+    left_out,
     not_valid_for_all,
     outer_reading,
     valid_for_some,
@@ -95,7 +96,8 @@ def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: 
     if only_objects:
         schema = _only_objects(schema)
     if schema.satisfiability() == canonical.Satisfiability.NO:
-        raise unsatisfiable(document, registry_of(document, documents))
+        disputed = left_out(applied_schemas(document, documents), draft_of(document))
+        raise unsatisfiable(document, registry_of(document, documents), disputed)
     return schema
 
 

@@ -10,9 +10,10 @@ from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import IDENTIFIERS, resolve
+from compiler.regular.formats import FORMATS
 from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
-from toolspecs.nearest import shorten
+from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.schemas.bundle import REFERENCES, absolute
 from toolspecs.schemas.drafts import SchemaDraft
 from toolspecs.schemas.schema_check import check_document, keyword_at
@@ -136,11 +137,18 @@ def invalid_pattern(
     return UnsupportedSchema("", "pattern", str(error), suggestion)
 
 
-def unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:
-    """The refusal of a schema that admits nothing; it points at the part that must exist and cannot."""
+def unsatisfiable(
+    document: Any, registry: Registry | None, disputed: Mapping[tuple[str, str], list[str]]
+) -> UnsupportedSchema:
+    """The refusal of a schema that admits nothing; it points at the part that must exist and cannot.
+
+    Or it points at a format for which listed texts are left out; `disputed` has those, as `left_out` tells.
+    """
     reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
     if not reasons:
-        return UnsupportedSchema("", "", _NOTHING, _ADMIT)
+        of_formats = ((at, texts) for (at, keyword), texts in disputed.items() if keyword == "format")
+        refusals = (_nothing_listed(document, pointer, texts) for pointer, texts in of_formats)
+        return next(refusals, UnsupportedSchema("", "", _NOTHING, _ADMIT))
     pointer = _innermost(document, min(reasons), reasons)
     match reasons[pointer]:
         case canonical.UnsatisfiableReason.Conflict(causes):
@@ -157,6 +165,18 @@ def unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema
             return UnsupportedSchema(keyword, name, _NOTHING, "Relax it, or leave it out.")
     reason = f"{_NOTHING}, since these keywords exclude one another: {', '.join(keywords)}"
     return UnsupportedSchema(pointer, "", reason, "Relax one of them, or leave one out.")
+
+
+def _nothing_listed(document: Any, pointer: str, texts: list[str]) -> UnsupportedSchema:
+    """The refusal of a schema of whose listed texts none is valid for all validators of a format."""
+    schema = resolve(document, pointer)
+    name = schema.get("format") if isinstance(schema, dict) else None
+    limits = FORMATS[name].note if name in FORMATS else ""
+    shown = shorten(texts[0], MAX_NAME)
+    reason = f"{_NOTHING}: listed texts are left out on which validators disagree, such as {shown}"
+    if limits:
+        reason += f"; texts of this format are written so: {limits}"
+    return UnsupportedSchema(child(pointer, "format"), "format", reason, "List others, or leave it out.")
 
 
 def _sentence(text: str) -> str:

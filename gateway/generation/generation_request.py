@@ -147,8 +147,9 @@ def _is_slip(entry: ReportEntry) -> bool:
 
 def _draws_the_same(turn: Turn, model: ModelCard) -> bool:
     """Whether a turn asks for several draws, and each would be the same: an engine that selects searches."""
-    is_accept = turn.selection is not None and turn.selection.strategy == "accept"
-    return is_accept and not model.selects and sampling_of(turn, model).is_greedy
+    if turn.selection is None or model.selects:
+        return False
+    return turn.selection.repeats_drafts(is_greedy=sampling_of(turn, model).is_greedy)
 
 
 def without_effect(turn: Turn, model: ModelCard, lookup: GrammarLookup | None) -> Iterator[str]:

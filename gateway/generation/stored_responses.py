@@ -17,7 +17,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -107,12 +107,17 @@ class StoredResponses:
         if dropped is None:
             return False
         try:
-            for dropped_id in dropped:  # first, so that a full store has room
-                await self._store.delete(_key(owner, dropped_id))
+            while dropped:  # first, so that a full store has room
+                await self._store.delete(_key(owner, dropped[0][0]))
+                dropped.pop(0)
             await self._store.set(_key(owner, response_id), content, self._lifetime_s)
+            listed = _listed(await self._store.get(_list_key(owner)))
+            if all(listed_id != response_id for listed_id, _, _ in listed):
+                # Others pushed it out, and deleted it before it was there.
+                await self._store.delete(_key(owner, response_id))
         except StoreError:
             await self._store.delete(_key(owner, response_id))  # it may be stored all the same
-            await self._unlist(owner, response_id)
+            await self._unlist(owner, response_id, still_stored=dropped)
             raise
         return True
 
@@ -152,23 +157,26 @@ class StoredResponses:
             raise UnknownResponse(shorten(response_id, MAX_NAME))
         await self._unlist(owner, response_id)
 
-    async def _unlist(self, owner: str, response_id: str) -> None:
-        """Take a response that is not stored from its owner's list, where it would count."""
+    async def _unlist(self, owner: str, response_id: str, still_stored: Sequence[_Listed] = ()) -> None:
+        """Take a response that is not stored from its owner's list, where it would count.
+
+        Older ones that are `still_stored` are listed again.
+        """
         try:
             await self._change_list(
-                owner, lambda entries: [each for each in entries if each[0] != response_id]
+                owner, lambda entries: [*still_stored, *(each for each in entries if each[0] != response_id)]
             )
         except StoreError as error:
             _log.warning("response %s is still listed, but not stored: %s", response_id, error)
 
     async def _change_list(
         self, owner: str, change: Callable[[list[_Listed]], list[_Listed]]
-    ) -> list[str] | None:
-        """Change the list of an owner's responses; returns the ids of those that it no longer has.
+    ) -> list[_Listed] | None:
+        """Change the list of an owner's responses; returns those that it no longer has.
 
         None if other gateways changed the list at every try. A response that is not listed is not stored.
         """
-        key = f"responses:{owner}"
+        key = _list_key(owner)
         async with self._locks.setdefault(owner, asyncio.Lock()):
             for _ in range(_ATTEMPTS):
                 before = await self._store.get(key)
@@ -179,7 +187,7 @@ class StoredResponses:
                 content = json.dumps(changed).encode()
                 if await commit(self._store, key, before, content, min(lifetime_s, _LONGEST_S)):
                     kept = {response_id for response_id, _, _ in changed}
-                    return [response_id for response_id, _, _ in entries if response_id not in kept]
+                    return [entry for entry in entries if entry[0] not in kept]
         return None
 
     def _newest(self, entries: list[_Listed]) -> list[_Listed]:
@@ -201,6 +209,10 @@ def _listed(content: bytes | None) -> list[_Listed]:
         return msgspec.json.decode(content, type=resolved(list[_Listed]))
     except (msgspec.MsgspecError, ValueError):
         return []
+
+
+def _list_key(owner: str) -> str:
+    return f"responses:{owner}"
 
 
 def _key(owner: str, response_id: str) -> str:

@@ -13,7 +13,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -21,7 +21,7 @@ from msgspec import inspect
 from gateway.errors import InvalidField, MalformedBody, UnknownField, UnreadableBody
 from gateway.http.plain_reasons import missing_field, plain
 from toolspecs.errors import TooDeep, TooManyValues
-from toolspecs.json_scan import ContentLimits, has_repeated_key, repeated_key, scan
+from toolspecs.json_scan import ContentLimits, count_keys, has_repeated_key, repeated_key, scan
 from toolspecs.nearest import MAX_NAME, instead, quoted_names, shorten
 from toolspecs.resolved_types import resolved
 
@@ -45,14 +45,22 @@ _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
+class JsonBody(NamedTuple):
+    """A body that was read: its text, its value, and the number of values in it, or a little more."""
+
+    raw: bytes
+    value: Any
+    num_values: int
+
+
 def read_json(
     raw: bytes,
     *,
     keeps_surrogates: bool = False,
     is_optional: bool = False,
     limits: ContentLimits = DEFAULT_LIMITS,
-) -> Any:
-    """The value of a JSON text.
+) -> JsonBody:
+    """A body whose text is JSON.
 
     A byte order mark at the start is ignored, as RFC 8259 allows. A body with half a surrogate pair as an
     escape is malformed. With `keeps_surrogates` it is read nevertheless, so that the caller can name the
@@ -61,32 +69,37 @@ def read_json(
 
     Raises:
         MalformedBody: the text is not JSON, or (UnreadableBody) exceeds `limits`; with line and column.
+        InvalidField: an object has a key twice. The value has only the last one, so the other would be lost
+            without a word, such as a keyword of a schema.
     """
-    raw = raw.removeprefix(BOM_UTF8)
-    if is_optional and not raw.strip():
-        return {}
+    text = raw.removeprefix(BOM_UTF8)
+    if is_optional and not text.strip():
+        return JsonBody(raw, {}, 1)
     try:
-        scan(raw, limits)
-        return msgspec.json.decode(raw)
+        num_values, num_keys = scan(text, limits)
+        value = _decoded(text, keeps_surrogates=keeps_surrogates)
     except TooDeep as error:
-        raise _too_deep(raw.decode(errors="replace"), limits.depth) from error
+        raise _too_deep(text.decode(errors="replace"), limits.depth) from error
     except TooManyValues as error:
         raise UnreadableBody(str(error)) from error
-    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
-        if keeps_surrogates and (value := _with_surrogates(raw)) is not None:
-            return value
-        raise _located(raw, str(error)) from error
+    if num_keys > count_keys(value):
+        raise _repeated(text)
+    return JsonBody(raw, value, num_values)
 
 
-def check_keys(raw: bytes, value: Any) -> None:
-    """Raise InvalidField if an object of the text `raw` has a key twice: its `value` has only the last one.
+def check_keys(text: bytes, value: Any, param: str = "") -> None:
+    """Raise InvalidField if an object of a JSON text has a key twice: its `value` has only the last one.
 
-    In a schema, a keyword would be lost without a word.
+    `param` is the field that contains the text.
     """
-    if has_repeated_key(raw, value):
-        found = repeated_key(raw) if len(raw) <= MAX_SEARCHED else None
-        reason = str(found) if found else "an object of the body has a key twice; write each key once"
-        raise InvalidField("", reason)
+    if has_repeated_key(text, value):
+        raise _repeated(text, param)
+
+
+def _repeated(text: bytes, param: str = "") -> InvalidField:
+    """The error for a text in which an object has a key twice."""
+    found = repeated_key(text) if len(text) <= MAX_SEARCHED else None
+    return InvalidField(param, str(found or "an object of the body has a key twice; write each key once"))
 
 
 def read_inner_json(text: str) -> Any:
@@ -152,6 +165,16 @@ def _with_key(path: str, value: Any) -> str:
         return path
     keys = (key for key, content in mapping.items() if not isinstance(content, str))
     return f"{of_mapping}.{shorten(next(keys, '...'), MAX_NAME)}"
+
+
+def _decoded(text: bytes, *, keeps_surrogates: bool) -> Any:
+    """The value of a text; raises MalformedBody."""
+    try:
+        return msgspec.json.decode(text)
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        if keeps_surrogates and (value := _with_surrogates(text)) is not None:
+            return value
+        raise _located(text, str(error)) from error
 
 
 def _with_surrogates(raw: bytes) -> Any:

@@ -15,7 +15,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import ExtraMissing, InvalidField
 from gateway.http.headers import HttpRequest
-from gateway.http.json_body import read_json
+from gateway.http.json_body import JsonBody
 from gateway.http.problems import MCP
 from gateway.routes.request_context import WiredContext, check_query
 from toolspecs.nearest import MAX_NAME, shorten
@@ -53,8 +53,7 @@ async def mcp_message(toolset: FromPath[str], context: WiredContext) -> ASGIApp:
     limits = replace(
         contents, num_values=min(MAX_VALUES, contents.num_values), depth=min(MAX_DEPTH, contents.depth)
     )
-    read = partial(_checked, limits=limits)
-    raw, is_listing = await context.read_held(read)
+    raw, is_listing = await context.read_held(_checked, limits=limits)
     revision = await context.services.registry.catalog.resolve(reference)
     judge = partial(context.services.registry.faults, principal=context.principal)
     app = _with_body(front.mcp_app(revision, judge, max_bytes=len(raw)), raw)
@@ -84,17 +83,16 @@ def _front() -> ModuleType:
     return mcp_front
 
 
-def _checked(raw: bytes, **limits: Any) -> tuple[bytes, bool]:
+def _checked(body: JsonBody) -> tuple[bytes, bool]:
     """The raw body, and whether it asks for a list of tools.
 
     It is checked here, because the SDK accepts NaN, answers a message of another shape with the traces of its
     own reader, and takes one with an id of another type for a notification.
 
     Raises:
-        MalformedBody: it is not JSON, or too deep.
         InvalidField: it is not one message of JSON-RPC 2.0.
     """
-    message = read_json(raw, **limits)
+    message = body.value
     if not isinstance(message, dict):
         raise InvalidField("", "the body must be one JSON-RPC message, an object")
     if message.get("jsonrpc") != "2.0":
@@ -103,7 +101,7 @@ def _checked(raw: bytes, **limits: Any) -> tuple[bytes, bool]:
         raise InvalidField("id", "it must be a text or a whole number; a notification has none")
     if not isinstance(message.get("method"), str) and not {"result", "error"} & message.keys():
         raise InvalidField("method", "it must be a text")
-    return raw, message.get("method") == "tools/list"
+    return body.raw, message.get("method") == "tools/list"
 
 
 def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -16,11 +15,11 @@ from gateway.errors import InvalidField
 from gateway.http.deadline import ARRIVED
 from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import Holding, holding_of
-from gateway.http.json_body import check_keys, read_json
+from gateway.http.json_body import JsonBody, read_json
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.request_bodies import ReadingTurn
 from gateway.services import Services
-from toolspecs.json_scan import scan
+from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import JSON
 
 WorkT = TypeVar("WorkT")
@@ -59,29 +58,38 @@ class RequestContext:
 
     async def read_body(self, *, is_optional: bool = False) -> Any:
         """The value of the body; if it `is_optional`, an empty one is {}. Raises as `read_held` does."""
-        limits = self.services.bodies.contents
-        return await self.read_held(partial(read_json, is_optional=is_optional, limits=limits))
+        return await self.read_held(_value_of, is_optional=is_optional)
 
     async def read_registry_body(self, *, is_optional: bool = False) -> Any:
-        """As `read_body`, of a body that may hold a toolset; no object of it has a key twice."""
-        bodies = self.services.bodies
+        """As `read_body`, of a body that may hold a toolset, and halves of surrogate pairs."""
+        max_bytes = self.services.bodies.max_toolset_bytes
+        return await self.read_held(
+            _value_of, max_bytes=max_bytes, is_optional=is_optional, keeps_surrogates=True
+        )
 
-        def read(raw: bytes) -> Any:
-            value = read_json(raw, keeps_surrogates=True, is_optional=is_optional, limits=bodies.contents)
-            check_keys(raw, value)
-            return value
+    async def read_held(
+        self,
+        reader: Callable[[JsonBody], WorkT],
+        *,
+        max_bytes: int | None = None,
+        limits: ContentLimits | None = None,
+        is_optional: bool = False,
+        keeps_surrogates: bool = False,
+    ) -> WorkT:
+        """The result of `reader` on the body, which counts as held until the request is answered.
 
-        return await self.read_held(read, max_bytes=bodies.max_toolset_bytes)
-
-    async def read_held(self, reader: Callable[[bytes], WorkT], *, max_bytes: int | None = None) -> WorkT:
-        """The result of `reader` on the body, a JSON text; it counts as held until the request is answered.
-
-        Raises MalformedBody, TooMuchHeld, and what `RequestBodies.read` raises.
+        Raises TooMuchHeld, and what `read_json` and `RequestBodies.read` raise.
         """
         bodies, client_id = self.services.bodies, self.principal.client_id
 
         def read(raw: bytes) -> tuple[WorkT, int, int]:
-            return reader(raw), len(raw), scan(raw, bodies.contents)
+            body = read_json(
+                raw,
+                keeps_surrogates=keeps_surrogates,
+                is_optional=is_optional,
+                limits=limits or bodies.contents,
+            )
+            return reader(body), len(raw), body.num_values
 
         value, num_bytes, num_values = await bodies.read(
             self.request, read, client_id=client_id, max_bytes=max_bytes
@@ -125,6 +133,10 @@ class RequestContext:
             content = await self.in_turn(lambda turn: turn.run(encoded))
         headers = {"ETag": etag} if etag else None
         return Response(content, media_type=MediaType.JSON, status_code=status, headers=headers)
+
+
+def _value_of(body: JsonBody) -> Any:
+    return body.value
 
 
 WiredContext = NamedDependency[RequestContext]

@@ -14,7 +14,7 @@ from litestar.response import Stream
 
 from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
-from gateway.http.json_body import read_json
+from gateway.http.json_body import JsonBody
 from gateway.http.problems import Problem, problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
@@ -82,19 +82,17 @@ async def _read_wire_request(
 ) -> RequestT_co:
     sent = context.request.headers
     headers = TurnHeaders(sent.get("x-toolset"), sent.get("x-request-timeout"))
-    decode = partial(read_json, limits=context.services.bodies.contents)
 
     def read(body: Any) -> RequestT_co:
         return reader(body, headers, is_strict=context.services.is_strict)
 
     if expander is None:
-        return await context.read_held(lambda raw: read(decode(raw)))
+        return await context.read_held(lambda body: read(body.value))
 
-    def read_or_decode(raw: bytes) -> RequestT_co | _Unread:
-        body = decode(raw)
-        return _Unread(body) if expander.is_needed(body) else read(body)
+    def read_complete(body: JsonBody) -> RequestT_co | _Unread:
+        return _Unread(body.value) if expander.is_needed(body.value) else read(body.value)
 
-    found = await context.read_held(read_or_decode)
+    found = await context.read_held(read_complete)
     if not isinstance(found, _Unread):
         return found
 

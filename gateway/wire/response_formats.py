@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
-from gateway.http.json_body import convert, read_inner_json
+from gateway.http.json_body import check_keys, convert, read_inner_json
 from toolspecs.errors import TooManyValues
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
@@ -173,6 +173,7 @@ def _schema(content: Any, path: str) -> Any:
         return content
     try:
         schema = read_inner_json(content)
+        check_keys(content.encode(), schema, path)
     except (ValueError, TooManyValues) as error:
         raise InvalidField(path, f"it must be a JSON Schema, and the text is no JSON: {error}") from error
     if not isinstance(schema, dict | bool):

@@ -6,7 +6,6 @@ step need not lead to it.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -73,7 +72,7 @@ class BestFirst(OneAfterAnother):
     At most `size` outputs are begun, and no more branches are kept than may still be begun. It is *late* when
     half of the request's time has passed, and when `MAX_BUDGETS` whole budgets are written, or two outputs
     like the longest and `NUM_SPARE` tokens more. Then the best whole output is selected. If none is whole, no
-    other is begun, and those that were begun go on until one is.
+    other is begun, and those that were begun go on until one is. If all of those fail, another is begun.
     """
 
     _log_least_gain = 0.0
@@ -102,12 +101,12 @@ class BestFirst(OneAfterAnother):
         return self._best is not None
 
     def do_without(self, failed: Sequence) -> bool:  # noqa: ARG002 - any may be missed
-        """See `Population.do_without`: a whole output is selected, or else one that was left goes on.
+        """See `Population.do_without`: a whole output is selected, or else the best branch is written.
 
-        No other is begun, and nothing is proven any more.
+        Nothing is proven any more.
         """
         self._pass_over(math.inf)
-        return self.end_early() or any(branch.token is None for branch in self._branches)
+        return self.end_early() or bool(self._open_branches())
 
     @abstractmethod
     def _log_score_from(self, log_faithfulness: float, log_likelihood: float) -> float:
@@ -223,10 +222,12 @@ class BestFirst(OneAfterAnother):
             return True
         return all(b.log_bound <= self._log_score(output) + LOG_FAR for b in self._open_branches())
 
-    def _open_branches(self) -> Iterable[_Branch]:
-        """The branches that may be written; if it is late, only outputs that were begun."""
-        may_begin = self._num_may_begin > 0 and not self._is_late()
-        return (b for b in self._branches if may_begin or b.token is None)
+    def _open_branches(self) -> list[_Branch]:
+        """The branches that may be written; if it is late, only outputs that were begun, or else all."""
+        begun = [branch for branch in self._branches if branch.token is None]
+        is_needed = self._best is None and not begun
+        may_begin = self._num_may_begin > 0 and (is_needed or not self._is_late())
+        return self._branches if may_begin else begun
 
     def _is_proven(self, best: Sequence) -> bool:
         """Whether no valid output surpasses the best, whose score must be exact for that."""

@@ -5,6 +5,7 @@ publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
 - an engine that breaks off is replaced, once;
 - an engine that leaves the grammar is asked again, a few times;
+- an engine that begins a call for which the budget has no room is asked again without that token;
 - an engine without the plugin is asked again after the header of a call, and for a single allowed token where
   it wrote one that a guard forbids.
 close      The budget closer completes an output that no engine has ended.
@@ -46,6 +47,7 @@ MAX_ALLOWED = 256
 """Where a token was refused, the engine is sent the allowed ones, or if there are more, a bias against those
 refused."""
 REFUSED_BIAS = -100.0
+"""What tokens that were refused or left out are biased by."""
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
 NUM_VERIFYING_THREADS = 4
@@ -189,15 +191,19 @@ class OutputWriter:
         delivery.put(output.engine_stopped(is_cut=answer.is_cut, goes_on=goes_on))
 
     def _completion_request(self, model_id: str, output: VerifiedOutput) -> CompletionRequest:
-        """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids."""
+        """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids.
+
+        It has a bias against that one, and against tokens that were left out.
+        """
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(output)
         completion_request = self._builder.build(model_id, output, grammar)
-        if not is_single:
-            return completion_request
-        bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
+        unwanted = [*output.left_out_ids, *(output.refused_ids if is_single else ())]
+        bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(unwanted, REFUSED_BIAS)}
         sampling = replace(completion_request.sampling, logit_bias=bias)
+        if not is_single:
+            return replace(completion_request, sampling=sampling)
         return replace(completion_request, max_tokens=1, allowed_ids=allowed, sampling=sampling)
 
     async def _deliver_end(

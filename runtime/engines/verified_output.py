@@ -25,6 +25,8 @@ from runtime.written_token import SampledToken, WrittenToken, forced_token, writ
 
 MAX_FORCED = 512
 """The most forced tokens that go with the prompt; the engine writes the rest of a longer beginning."""
+MAX_LEFT_OUT = 8
+"""The most tokens that are left out of one output for want of room; then the output ends."""
 SLOW_S = 0.002
 """An output is slow once it has taken this much processor time to verify some tokens."""
 NUM_QUICK = 16
@@ -111,6 +113,10 @@ class VerifiedOutput:
         """Whether the last token that came was refused, or the engine ended the output too early."""
         self.is_over_budget = False
         """Whether the output could not be completed within its budget after the last token."""
+        self.is_left_out = False
+        """Whether the last token that came was left out: it began what the budget has no room for."""
+        self.left_out_ids: set[int] = set()
+        """All tokens that were left out. The budget has no room for what they begin later either."""
         self.needs_search = False
         """Whether the token that came last was left for a thread, which should take it again."""
         self.is_exhausted = False
@@ -140,7 +146,7 @@ class VerifiedOutput:
     @property
     def is_open(self) -> bool:
         """Whether more tokens of the engine are wanted."""
-        return not (self.is_finished or self.is_refused or self.is_over_budget)
+        return not (self.is_finished or self.is_refused or self.is_left_out or self.is_over_budget)
 
     @property
     def is_slow(self) -> bool:
@@ -192,7 +198,7 @@ class VerifiedOutput:
 
     def resume(self) -> None:
         """Reopen the output: an engine is asked to continue after its valid tokens."""
-        self.is_refused = False
+        self.is_refused = self.is_left_out = False
         self.num_requests += 1
         self.num_idle = self.num_idle + 1 if len(self.ids) == self._num_at_resume else 0
         self._num_at_resume = len(self.ids)
@@ -247,7 +253,7 @@ class VerifiedOutput:
             return []
         num_rescued = self._num_rescued_with(token)
         if self.position.exceeds_budget(token.token_id, self.remaining):
-            self.is_over_budget = True
+            self._leave_out(token.token_id)
         elif (written := self._append(self._as_asked(token))) is None:
             self._refuse(token)
         else:
@@ -339,6 +345,19 @@ class VerifiedOutput:
             self.refused_ids.append(token.token_id)
         self.is_refused = True
         self.num_refused += 1
+
+    def _leave_out(self, token_id: int) -> None:
+        """A token began what the budget has no room for, such as a call.
+
+        If the output is complete without, such as free text, it goes on with another token, as in the
+        embedded engine. If it is not, or its engine writes the token nevertheless, it is to be closed.
+        """
+        may_go_on = self.position.is_complete and len(self.left_out_ids) < MAX_LEFT_OUT
+        if may_go_on and token_id not in self.left_out_ids:
+            self.left_out_ids.add(token_id)
+            self.is_left_out = True
+        else:
+            self.is_over_budget = True
 
     def _end(self, reason: FinishReason | None, closed_by: ClosedBy | None = None) -> list[Event]:
         self.is_finished = True

@@ -247,6 +247,30 @@ def test_where_the_format_may_be_asked_about_the_text_the_refusal_names_both(sch
     assert refused.value.keyword == "format"
 
 
+@pytest.mark.parametrize(
+    ("schema", "pointer", "told"),
+    [
+        (
+            {"format": "duration", "const": "P999999999D"},
+            "/format",
+            "such as 'P999999999D'; texts of this format are written so: fewer than 10^9 days: at most six to",
+        ),
+        (
+            {"properties": {"d": {"format": "duration", "enum": ["PT99999999S"]}}, "required": ["d"]},
+            "/properties/d/format",
+            "such as 'PT99999999S'; texts of this format are written so: fewer than 10^9 days",
+        ),
+        ({"format": "date", "const": "0000-01-01"}, "/format", "are written so: no year 0000"),
+    ],
+)
+def test_that_no_listed_text_is_left_is_told_with_the_limits_of_the_format(schema, pointer, told):
+    """It was said that no value satisfies the schema, of which no validator knows."""
+    with pytest.raises(UnsupportedSchema) as refused:
+        compile_schema({"type": "object"} | schema if "properties" in schema else schema)
+    assert (refused.value.pointer, refused.value.keyword) == (pointer, "format")
+    assert told in str(refused.value)
+
+
 def test_a_text_meets_a_format_through_a_reference_to_it():
     """Wherever the reference leads from, the listed text is the value that the format is asked about."""
     schema = {

@@ -116,6 +116,40 @@ async def test_a_call_that_grows_too_long_is_closed_and_its_engine_aborted(text)
         assert stand_in.num_running == 0 or await left_alone(stand_in)
 
 
+@pytest.mark.parametrize("place", [0, 3])
+async def test_a_call_that_has_no_room_is_left_out_and_the_text_goes_on(text, place):
+    """The answer ended there, and was empty if the call came first. The embedded engine writes text."""
+    stand_in = StandIn(text, end_bias=-50)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar("auto")
+        [begin] = text.tokenizer("<tool_call>")["input_ids"]
+        stand_in.bodies.clear()
+        stand_in.writes, stand_in.num_faults = {place: begin}, 1
+        request = remote.request(lookup, max_tokens=8)
+        events = await events_of(remote, request)
+        (end,) = assert_valid(events, request)
+        assert not calls_of(events)
+        assert (end.reason, end.closed_by) == (FinishReason.LENGTH, None)
+        assert (end.stats.num_output_tokens, end.stats.num_refused_tokens) == (8, 0)
+        first, second = stand_in.requests
+        assert "logit_bias" not in first
+        assert second["logit_bias"] == {str(begin): -100.0}
+        assert len(second["prompt"]) == len(first["prompt"]) + place
+
+
+async def test_an_engine_that_insists_on_a_call_that_has_no_room_ends_the_text(text):
+    stand_in = StandIn(text, end_bias=-50)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar("auto")
+        [begin] = text.tokenizer("<tool_call>")["input_ids"]
+        stand_in.bodies.clear()
+        stand_in.writes = {2: begin}
+        request = remote.request(lookup, max_tokens=8)
+        (end,) = assert_valid(await events_of(remote, request), request)
+        assert (end.reason, end.closed_by) == (FinishReason.LENGTH, None)
+        assert end.stats.num_output_tokens == len(stand_in.requests) == 2
+
+
 async def test_a_client_that_leaves_frees_the_engine(text):
     stand_in = StandIn(text, end_bias=-50)
     async with remote_over(text, stand_in) as remote:

@@ -178,7 +178,7 @@ async def test_what_is_verified_while_its_engine_is_found_dead_reaches_the_clien
     monkeypatch.setattr(verified_output, "SLOW_S", -1.0)
     async with remote_over(text, StandIn(text), StandIn(text)) as remote:
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-        request = remote.request(await remote.grammar(), max_tokens=200)
+        request = remote.request(await remote.grammar(parallel=False), max_tokens=200)
         answer = asyncio.create_task(events_of(remote, request))
         await until(lambda: entered)
         busy = next(replica for replica in remote.runtime._replicas if replica.num_running)

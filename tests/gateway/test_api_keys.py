@@ -76,6 +76,23 @@ async def test_a_key_is_found_and_only_its_digest_is_stored(keys, store):
     assert made.text.split("_", 2)[2].encode() not in content
 
 
+async def test_whether_there_are_keys_is_known_from_the_first(keys, store, monkeypatch):
+    """Each start of a gateway looked at all keys of Redis."""
+    assert not await keys.has_any()
+    for _ in range(3):
+        await keys.create(terms())
+    scan, seen = store.scan, []
+
+    async def watched(prefix):
+        async for key in scan(prefix):
+            seen.append(key)
+            yield key
+
+    monkeypatch.setattr(store, "scan", watched)
+    assert await keys.has_any()
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize("change", [lambda t: t[:-1], lambda t: t + "A", lambda t: t[:-1] + "!", str.upper])
 async def test_what_is_almost_a_key_is_none(keys, change):
     made = await keys.create(terms())

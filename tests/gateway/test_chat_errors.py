@@ -51,6 +51,39 @@ async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime
     assert error["message"].startswith(f"{name} is 2, but")
 
 
+TWICE = '{"type": "object", "properties": {"n": {"maximum": 5, "maximum": 500}}}'
+TOOL = f'{{"name": "f", "input_schema": {TWICE}}}'
+MESSAGES = '"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50'
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "param", "place"),
+    [
+        (URL, f'{MESSAGES}, "tools": [{TOOL}]', None, "/tools/0/input_schema/properties/n"),
+        ("/v1/messages", f'{MESSAGES}, "tools": [{TOOL}]', None, "/tools/0/input_schema/properties/n"),
+        ("/v1/responses", f'"input": "Hi", "tools": [{TOOL}]', None, "/tools/0/input_schema/properties/n"),
+        (
+            "/v1/responses",
+            f'"input": "Hi", "text": {{"format": {{"type": "json_schema", "name": "f", "schema": {TWICE}}}}}',
+            None,
+            "/text/format/schema/properties/n",
+        ),
+        (URL, f'{MESSAGES}, "guided_json": {json.dumps(TWICE)}', "guided_json", "/properties/n"),
+        ("/tokenize", f'{MESSAGES}, "tools": [{TOOL}]', None, "/tools/0/input_schema/properties/n"),
+    ],
+)
+async def test_a_key_that_stands_twice_is_refused(client, runtime, url, fields, param, place):
+    """The last one counted, without a word: `maximum` was 500."""
+    text = f'{{"model": "tiny", {fields}}}'
+    answer = await client.post(url, content=text, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    reason = f"the object at {place} has the key 'maximum' twice; write one"
+    assert error["message"] == (f"{param}: {reason}" if param else reason)
+    assert error.get("param") == param
+    assert not runtime.requests
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize(("error", "status", "kind", "code", "param"), ERRORS, ids=[e[3] for e in ERRORS])
 async def test_what_the_runtime_refuses_has_a_status(

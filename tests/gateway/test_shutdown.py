@@ -66,6 +66,32 @@ def test_a_stream_goes_on_for_as_long_as_it_may(settings):
     assert last == "data: [DONE]"
 
 
+class SlowToStart:
+    """An application that asks engines which do not answer, before it takes requests."""
+
+    def __init__(self, said):
+        self.said = said
+
+    async def __call__(self, scope, receive, send):
+        assert scope["type"] == "lifespan"
+        await receive()
+        await asyncio.sleep(0.1)
+        self.said.append("an engine does not answer")
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def test_that_it_serves_is_said_once_it_does():
+    """It was said before an engine that never answers had been asked, 10 s too early."""
+    said = []
+    config = uvicorn.Config(SlowToStart(said), port=0, log_level="warning")
+    server = Server(config, FakeRuntime(), drain_s=0.1, announce=lambda: said.append("serves"))
+    with served(server) as client:
+        assert client.base_url
+    assert said == ["an engine does not answer", "serves"]
+
+
 def test_a_second_interrupt_ends_answers_at_once(tmp_path):
     """They end with an error, and the log has one line instead of tracebacks."""
     options = ["--port", "0", "--data-dir", str(tmp_path), "--model", "tiny", "--num-threads", "1"]
@@ -80,7 +106,6 @@ def test_a_second_interrupt_ends_answers_at_once(tmp_path):
     }
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         url = next(line.split("http://")[1].split()[0] for line in process.stdout if " at http://" in line)
-        next(line for line in process.stdout if "startup complete" in line)
         with httpx.stream("POST", f"http://{url}/v1/chat/completions", json=asked, timeout=60) as answer:
             lines = answer.iter_lines()
             next(lines)

@@ -311,6 +311,26 @@ async def test_a_response_that_could_not_be_stored_pushes_nothing_out_later(stor
     assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
     listed = json.loads(await store.get("responses:o"))
     assert [entry[0] for entry in listed] == [response(1)["id"], response(3)["id"]]
+    stored = {key.rpartition(":")[2] async for key in store.scan("response:o:")}
+    assert stored == {response(1)["id"], response(3)["id"]}
+
+
+async def test_a_response_that_others_push_out_before_it_is_stored_is_not_kept(store, monkeypatch):
+    """The others deleted it before it was there, so it stayed for a day and counted for nobody."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
+    first, other = (StoredResponses(store, lifetime_s=60) for _ in range(2))
+    write = store.set
+
+    async def write_after_others(*arguments):
+        monkeypatch.setattr(store, "set", write)
+        for number in range(1, 4):
+            assert await other.save("o", response(number), [])
+        await write(*arguments)
+
+    monkeypatch.setattr(store, "set", write_after_others)
+    await first.save("o", response(0), [])
+    stored = {key.rpartition(":")[2] async for key in store.scan("response:o:")}
+    assert stored == {response(2)["id"], response(3)["id"]}
 
 
 class SlowStore:

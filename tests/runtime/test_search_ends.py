@@ -167,10 +167,34 @@ def test_a_whole_output_is_the_answer_if_the_deadline_finds_a_branch_waiting(mon
     assert engine.pool.num_free == engine.pool.num_usable
 
 
-def test_a_search_whose_first_output_fails_has_no_answer():
+def test_a_search_whose_first_output_fails_at_once_has_no_answer():
     engine = toy_model.toy_engine()
     sequence = search(4)
     assert_fails(engine, sequence, where=lambda other: other is sequence)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_search_whose_first_output_fails_later_writes_the_best_branch(strategy, is_late, monkeypatch):
+    """The choice ended with an error, although branches were kept."""
+    engine = toy_model.toy_engine()
+    sequence = search(4, strategy=strategy, deadline=time.monotonic() + 7200)
+    poison(engine, lambda other: other is sequence and other.num_output == 2)
+    if is_late:
+        monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
+    (output,) = run(engine, [sequence]).values()
+    assert (output.sequence is sequence, output.error) == (False, None)
+    assert text_of(output) in toy_model.TEXTS
+    assert not output.sequence.selection.is_exact
+    assert not is_late or output.sequence.selection.num_draws == 2
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_search_whose_outputs_all_fail_ends_with_an_error(strategy):
+    engine = toy_model.toy_engine()
+    sequence = search(4, strategy=strategy)
+    assert_fails(engine, sequence, where=lambda other: other.num_output == 2)
+    assert len([m for m in sequence.population.members if m.num_written]) > 1
 
 
 def fill_with_nan(engine, sequence):

@@ -200,9 +200,12 @@ def test_all_answers_together_are_bounded(monkeypatch):
     monkeypatch.setattr("gateway.sources.source_readers.MAX_BYTES", 3000)
     paths = {f"/{i}": {"get": operation(f"o{i}", {"$ref": f"{i}.yaml#/X"})} for i in range(3)}
     answers = {f"/{i}.yaml": (200, {}, b"X: {type: integer, title: " + b"a" * 900 + b"}") for i in range(3)}
+    with web({"/a": served_document(paths), **answers}) as (base, _):
+        imported = from_openapi(f"{base}/a", {}, EVERYTHING, CheckedHosts(LOOPBACK))
+    [fault] = imported.faults
+    assert fault.tool == "o2"
+    assert "larger than an import may be" in fault.message
     refused = pytest.raises(UnreadableSource, match="larger than an import may be")
-    with web({"/a": served_document(paths), **answers}) as (base, _), refused:
-        from_openapi(f"{base}/a", {}, EVERYTHING, CheckedHosts(LOOPBACK))
     listing = (200, {"Content-Type": "application/json"}, b"{" + b" " * 4000 + b"}")
     with web({"/mcp": listing}) as (base, _), refused:
         from_mcp(f"{base}/mcp", {}, None, CheckedHosts(LOOPBACK))

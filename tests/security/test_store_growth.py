@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from fake_runtime import FakeRuntime
@@ -20,6 +21,7 @@ from gateway.cli import cli
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_if_due
 from toolspecs import Catalog, Collector, DroppedRevision, Retention, StoreFull, Tool, Toolset, UnknownToolset
+from toolspecs.revisions import toolset_records
 from toolspecs.revisions.collector import READ_AT_ONCE
 from toolspecs.revisions.toolset_logs import HEADS, RECORDS, Record, encode_record, record_key
 from toolspecs.revisions.toolset_records import READ_AT_ONCE as LISTED_AT_ONCE
@@ -257,6 +259,29 @@ async def test_many_listings_read_the_names_a_few_times(tmp_path, monkeypatch):
                 listed = {tuple(item.name for item in page.items) for page in pages}
                 assert listed == {tuple(f"t{each}" for each in range(number + 1))}
     assert num_scans < 18  # one for each new name, and one in 5 s
+
+
+async def test_names_that_take_long_to_read_are_read_less_often(monkeypatch):
+    """Beside a million keys of others, they took 3.7 s of Redis's time in every 5 s."""
+    store = open_store("sqlite://:memory:")
+    catalog = Catalog(store)
+    await catalog.put(toolset("mail", 1, size=10))
+    now, num_scans, scan = 100.0, 0, store.scan
+
+    async def slow(prefix):
+        nonlocal now, num_scans
+        num_scans += 1
+        now += 4.0
+        async for key in scan(prefix):
+            yield key
+
+    monkeypatch.setattr(store, "scan", slow)
+    monkeypatch.setattr(toolset_records, "time", SimpleNamespace(monotonic=lambda: now))
+    for waited_s, expected in ((0, 1), (6, 1), (73, 1), (2, 2)):
+        now += waited_s
+        assert [item.name for item in (await catalog.list()).items] == ["mail"]
+        assert num_scans == expected
+    await store.close()
 
 
 async def test_very_many_revisions_are_collected_piece_by_piece(monkeypatch):

@@ -27,6 +27,10 @@ from toolspecs.imports.openapi import import_openapi, unreachable
         ("3", "has the field `openapi`"),
         ("swagger: '2.0'", "convert it to OpenAPI 3"),
         ("openapi: 4.0.0", "OpenAPI 4.0.0 cannot be read"),
+        ("openapi: 3", "OpenAPI 3 cannot be read, only 3.0, 3.1, 3.2"),
+        ("openapi: 2.5", "OpenAPI 2.5 cannot be read"),
+        ("openapi: true", "has the field `openapi`"),
+        ("openapi: [3.1]", "has the field `openapi`"),
         ("openapi: 3.1.0\npaths: []", "at /paths"),
         ("openapi: 3.1.0\npaths: {}", "it has no operations"),
     ],
@@ -36,6 +40,15 @@ def test_what_is_no_such_document_is_told(text, message):
         import_openapi(URI, text, unreachable)
     assert str(raised.value).startswith(URI)
     assert any(part in str(raised.value) for part in message.split("|"))
+
+
+@pytest.mark.parametrize("version", ["3.0", "3.1", "3.2", "'3.1'", "3.1.1"])
+def test_a_version_may_be_a_number(version):
+    """It was said that there is no field `openapi`."""
+    text = f"openapi: {version}\npaths: {{/a: {{get: {{operationId: look}}}}}}"
+    [tool] = import_openapi(URI, text, unreachable).tools
+    assert tool.name == "look"
+    assert ("$schema" in tool.parameters) == (version == "3.0")
 
 
 @pytest.mark.parametrize(

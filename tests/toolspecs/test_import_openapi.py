@@ -87,6 +87,36 @@ def test_arguments_are_parameters_and_the_body_with_where_the_request_carries_th
     assert not admits(tool, {"lang": "en"})
 
 
+def test_what_is_deprecated_is_told_and_so_is_an_example():
+    """The model could not know that it should use something else."""
+
+    def parameter(name, schema, **fields):
+        return {"name": name, "in": "query", "schema": schema, **fields}
+
+    parameters = [
+        parameter("old", {"type": "string"}, deprecated=True, description="Use new."),
+        parameter("new", {"type": "string"}, deprecated=False, example="ab-12"),
+        parameter("own", {"type": "integer", "example": 1}, example=2),
+        parameter("some", {"type": "integer"}, examples={"one": {"summary": "One", "value": 1}}),
+        parameter("named", {"$ref": "#/components/schemas/N"}, example=2, deprecated=True, description="N."),
+    ]
+    beside = {"3.0.3": {}, "3.1.0": {"deprecated": True, "examples": [2]}}
+    for version, annotations in beside.items():
+        path = {"get": operation(parameters, deprecated=True, summary="Lists.")}
+        tool = only(read({"/a": path}, version, schemas={"N": {"type": "integer"}}))
+        definitions = "definitions" if version == "3.0.3" else "$defs"
+        assert tool.description == "Deprecated. Lists."
+        assert tool.parameters["properties"] == {
+            "old": {"type": "string", "deprecated": True, "description": "Use new."},
+            "new": {"type": "string", "examples": ["ab-12"]},
+            "own": {"type": "integer", "examples": [1]},
+            "some": {"type": "integer"},
+            "named": {"$ref": f"#/{definitions}/N", "description": "N.", **annotations},
+        }
+    assert only(read({"/a": {"get": operation(deprecated=True)}})).description == "Deprecated."
+    assert only(read({"/a": {"get": operation(deprecated="no", summary="A.")}})).description == "A."
+
+
 def test_how_a_parameter_is_written_is_noted_where_it_is_not_as_usual():
     styles = [
         ("path", {"style": "simple", "explode": False}, {}),
@@ -228,6 +258,49 @@ def test_references_lead_through_the_documents_own_files():
     assert list(tool.parameters["$defs"]) == ["Pet", "Owner"]
     assert admits(tool, {"body": {"owner": {"name": "x"}}})
     assert not admits(tool, {"body": {"owner": {}}})
+
+
+def test_a_document_that_cannot_be_read_costs_the_tools_that_need_it():
+    """It failed the whole import."""
+    asked = []
+
+    def retrieve(uri):
+        asked.append(uri)
+        if uri.endswith("broken.yaml"):
+            return "{"
+        raise UnreadableSource(uri, "HTTP 404 Not Found")
+
+    def needs(name):
+        return {"post": operation(body={"$ref": name})}
+
+    paths = {"/a": needs("gone.yaml#/A"), "/b": needs("gone.yaml"), "/c": needs("broken.yaml")}
+    text = json.dumps(document({**paths, "/d": {"get": operation(operationId="good")}}))
+    imported = import_openapi(URI, text, retrieve)
+    assert [tool.name for tool in imported.tools] == ["good"]
+    assert [(fault.tool, fault.pointer, fault.keyword) for fault in imported.faults] == [
+        (f"post_{name}", f"/paths/~1{name}/post/requestBody/content/application~1json/schema/$ref", "$ref")
+        for name in "abc"
+    ]
+    gone, again, broken = (fault.message for fault in imported.faults)
+    assert gone == again == "file:///api/gone.yaml: HTTP 404 Not Found"
+    assert broken.startswith("file:///api/broken.yaml: it is neither JSON nor YAML")
+    assert asked == ["file:///api/gone.yaml", "file:///api/broken.yaml"]
+
+
+def test_many_documents_that_cannot_be_read_fail_the_import():
+    """Each may take a minute to fail."""
+    paths = {f"/{n}": {"post": operation(body={"$ref": f"https://a.example/{n}"})} for n in range(20)}
+    with pytest.raises(UnreadableSource, match="example/4: other documents are not read here"):
+        read(paths)
+
+
+def test_a_path_in_a_document_that_cannot_be_read_fails_the_import():
+    """Its tools are not known, so they would seem to be gone."""
+    paths = {"/a": {"$ref": "gone.yaml"}, "/b": {"get": operation()}}
+    with pytest.raises(
+        UnreadableSource, match=r"at the path /a: file:///api/gone\.yaml: other documents are"
+    ):
+        read(paths)
 
 
 REFUSED = [

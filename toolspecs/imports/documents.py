@@ -25,6 +25,9 @@ LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
 _MERGE = "<<"
 """A key that a mapping may have several times, since it merges others into it."""
 MAX_DOCUMENTS = 256
+MAX_UNREADABLE = 4
+"""How many documents that cannot be read cost only the tools that need them; each may take a minute to fail.
+"""
 MAX_HOPS = 50
 """How many references are followed, one after another, to a value."""
 
@@ -143,6 +146,8 @@ class LinkedDocuments:
         self.root = parse_document(text, uri)
         self._retrieve = retrieve
         self._documents = {self.uri: self.root}
+        self._unreadable: dict[str, str] = {}
+        """Why documents cannot be read, by their URIs."""
 
     def resolve(self, base: str, reference: str) -> tuple[str, str]:
         """The URI of the document that a reference means at the URI `base`, and the JSON pointer in it.
@@ -159,8 +164,8 @@ class LinkedDocuments:
         """The value at a JSON pointer in a document.
 
         Raises:
-            LookupError: there is nothing.
-            UnreadableSource: the document may not or cannot be read.
+            LookupError: there is nothing, or the document may not or cannot be read.
+            UnreadableSource: so many documents cannot be read.
         """
         value = self._document(uri)
         for key in pointer_keys(fragment):
@@ -196,10 +201,18 @@ class LinkedDocuments:
         raise LookupError("references form a cycle")
 
     def _document(self, uri: str) -> Any:
+        if uri in self._unreadable:
+            raise LookupError(self._unreadable[uri])
         if uri not in self._documents:
             if len(self._documents) == MAX_DOCUMENTS:
                 raise UnreadableSource(uri, f"it would be the document number {MAX_DOCUMENTS + 1}")
-            self._documents[uri] = parse_document(self._retrieve(uri), uri)
+            try:
+                self._documents[uri] = parse_document(self._retrieve(uri), uri)
+            except UnreadableSource as error:
+                if len(self._unreadable) == MAX_UNREADABLE:
+                    raise
+                self._unreadable[uri] = reason = shorten(str(error), 500)
+                raise LookupError(reason) from error
         return self._documents[uri]
 
 

@@ -115,8 +115,8 @@ def import_openapi(
     """The tools of the document `text`, which was found at `uri`; `retrieve` reads those it refers to.
 
     Raises:
-        UnreadableSource: it is no such document, or one that it refers to cannot be read, or no operation is
-            selected.
+        UnreadableSource: it is no such document, or several that it refers to cannot be read, or no operation
+            is selected.
     """
     documents = LinkedDocuments(uri, text, retrieve)
     document = documents.root
@@ -150,13 +150,14 @@ def unreachable(uri: str) -> NoReturn:
 
 
 def _version(uri: str, document: Any) -> str:
-    if not isinstance(document, dict) or not isinstance(document.get("openapi"), str):
+    declared = document.get("openapi") if isinstance(document, dict) else None
+    if type(declared) not in {str, int, float}:  # `openapi: 3.1` is a number in YAML
         is_older = isinstance(document, dict) and "swagger" in document
         advice = "; it is Swagger 2.0: convert it to OpenAPI 3" if is_older else ""
         raise UnreadableSource(uri, f"an OpenAPI document has the field `openapi`{advice}")
-    version = ".".join(document["openapi"].split(".")[:2])
+    version = ".".join(str(declared).split(".")[:2])
     if version not in _VERSIONS:
-        shown = shorten(document["openapi"], 50)
+        shown = shorten(str(declared), 50)
         raise UnreadableSource(uri, f"OpenAPI {shown} cannot be read, only {', '.join(_VERSIONS)}")
     if not isinstance(document.get("paths", {}), dict):
         raise UnreadableSource(uri, "at /paths: paths are an object")
@@ -233,11 +234,12 @@ def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas:
 
 
 def _description(fields: dict[str, Any]) -> str:
-    """Summary and description, without one that repeats the other."""
+    """Summary and description, without one that repeats the other; and whether it is deprecated."""
     summary, description = (
         fields[key].strip() if isinstance(fields.get(key), str) else "" for key in ("summary", "description")
     )
-    return description if description.startswith(summary) else f"{summary}\n\n{description}".strip()
+    written = description if description.startswith(summary) else f"{summary}\n\n{description}".strip()
+    return f"Deprecated. {written}".strip() if fields.get("deprecated") is True else written
 
 
 def _parameters(
@@ -274,13 +276,13 @@ def _parameter_schema(
 ) -> tuple[Any, str]:
     """The schema of a parameter, and the media type of its `content` if the schema stands there."""
     if "schema" in parameter:
-        return schemas.copy(parameter["schema"], base, (*path, "schema")), ""
+        return schemas.copy(_annotated(parameter["schema"], parameter), base, (*path, "schema")), ""
     content = parameter.get("content")
     for media_type, reference in content.items() if isinstance(content, dict) else ():
         here = (*path, "content", media_type)
         uri, media = _follow(documents, base, reference, here)
         if "schema" in media:
-            return schemas.copy(media["schema"], uri, (*here, "schema")), media_type
+            return schemas.copy(_annotated(media["schema"], parameter), uri, (*here, "schema")), media_type
     message = f"the parameter {shorten(parameter['name'], MAX_NAME)!r} has no schema"
     raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
 
@@ -295,6 +297,15 @@ def _serialization(parameter: dict[str, Any]) -> dict[str, Any]:
         if isinstance(parameter.get(field), bool) and parameter[field] is not default:
             written[field] = parameter[field]
     return written
+
+
+def _annotated(schema: Any, parameter: dict[str, Any]) -> Any:
+    """The schema of a parameter with what that says of it; without its `examples`, which are long."""
+    if not isinstance(schema, dict):
+        return schema
+    told = {"deprecated": True} if parameter.get("deprecated") is True else {}
+    told |= {"example": parameter["example"]} if "example" in parameter else {}
+    return {**told, **schema}
 
 
 def _described(schema: Any, parameter: dict[str, Any]) -> Any:

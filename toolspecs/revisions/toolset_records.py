@@ -38,7 +38,9 @@ _MARK_RETRIED_S = 60
 """How soon a note that the store refused is written again."""
 
 _NAMES_FOR_S = 5.0
-"""How long the names of all toolsets are cached, unless one is known to have been added."""
+"""How long the names of all toolsets are cached at least, unless one is known to have been added."""
+_NAMES_SHARE = 0.05
+"""The most of the time in which they are read again: Redis looks at all its keys for them."""
 
 READ_AT_ONCE = 500
 """Heads, or records, that a listing reads together."""
@@ -240,15 +242,18 @@ class _Names:
         self._reading = asyncio.Lock()
         self._names: Sequence[str] = ()
         self._state: bytes | None = None
-        self._read_at = -math.inf
+        self._fresh_until = -math.inf
 
     async def read(self) -> Sequence[str]:
         """All names; those that an earlier version, or a writer that died, added lately may be missing."""
         async with self._reading:
             state = await self._logs.state_of_names()
-            if state != self._state or time.monotonic() >= self._read_at + _NAMES_FOR_S:
+            began_at = time.monotonic()
+            if state != self._state or began_at >= self._fresh_until:
                 self._names = await self._logs.names()
-                self._state, self._read_at = state, time.monotonic()
+                now = time.monotonic()
+                self._state = state
+                self._fresh_until = now + max(_NAMES_FOR_S, (now - began_at) / _NAMES_SHARE)
             return self._names
 
 
