@@ -328,7 +328,7 @@ def _check_joined_patterns(
 
 
 def _alternatives_of(part: Tree[Any]) -> str:
-    """The pattern that a part of a terminal is, if it has alternatives outside of all groups; else nothing."""
+    """The pattern that a part of a terminal is, if it has alternatives outside of all groups; else ""."""
     while part.data in {"expansions", "expansion", "value"} and len(part.children) == 1:
         part = part.children[0]
     written = str(part.children[0]) if part.data == "literal" else ""
