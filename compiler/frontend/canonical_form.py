@@ -4,7 +4,7 @@
 read differently from validators, and rewrites what it cannot model.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import chain, combinations
 from types import MappingProxyType
@@ -20,26 +20,28 @@ from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
-    can_mislead,
     check_nested_dialects,
     first_dialect_dependent,
+    misleading,
     replacement_for,
-    without_dialect_dependent,
+    without_assertions,
     without_nested_dialects,
 )
 from compiler.frontend.disputed_texts import (
     TextsByFormat,
     inner_reading,
     left_out,
+    longer_texts,
     not_valid_for_all,
     outer_reading,
     valid_for_some,
+    with_longer_texts,
 )
 from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import located
-from compiler.frontend.last_steps import applied_schemas
+from compiler.frontend.last_steps import applied_schemas, below_negations
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.reference_targets import check_reference_targets
@@ -52,7 +54,7 @@ _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URI
 MAX_CHAIN = 1_000
 """The longest row of schemas in which each leads to the next; twice as many overflow a stack of 8 MB."""
 _MAX_COMBINED = 4
-"""The most disputed texts that are read in every combination: each doubles the readings."""
+"""The most disputed texts, and assertions, that are read in every combination: each doubles the readings."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -209,10 +211,16 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     schemas = applied_schemas(document, documents)
     draft = draft_of(document)
     disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
-    readings = list(_readings_of_texts(disputed, others))
-    if can_mislead([each.schema for each in schemas], draft):
-        assert_less = partial(without_dialect_dependent, draft=draft)
-        readings += [_composed(reading, assert_less) for reading in readings]
+    below = [each.schema for each in below_negations(schemas)]
+    dependent = misleading([each.schema for each in schemas], below, draft)
+    readings = [
+        _composed(of_texts, partial(without_assertions, assertions=left_out, draft=draft))
+        for left_out in _choices(dependent)
+        for of_texts in _readings_of_texts(disputed, others)
+    ]
+    if longer := longer_texts(schemas, draft):
+        add_longer = partial(with_longer_texts, patterns=longer)
+        readings += [_composed(reading, add_longer) for reading in readings]
     forms = [_read_as(document, documents, reading) for reading in readings]
     try:
         if documents and len(forms) > 1:
@@ -227,16 +235,17 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
 
 
 def _readings_of_texts(disputed: TextsByFormat, others: TextsByFormat) -> Iterator[_Reading]:
-    """A reading for each choice of the texts in `others` that a validator may take for valid.
-
-    Where there are many, only the readings that take none and all of them.
-    """
-    pairs = [(name, text) for name, texts in others.items() for text in texts]
-    sizes = range(len(pairs) + 1) if len(pairs) <= _MAX_COMBINED else (0, len(pairs))
-    for taken in chain.from_iterable(combinations(pairs, size) for size in sizes):
+    """A reading for each choice of the texts in `others` that a validator may take for valid."""
+    for taken in _choices([(name, text) for name, texts in others.items() for text in texts]):
         wide = {name: tuple(text for at, text in taken if at == name) for name, _ in taken}
         narrow = {name: tuple(set(texts) - set(wide.get(name, ()))) for name, texts in disputed.items()}
         yield partial(_read_texts, narrow=narrow, wide=wide)
+
+
+def _choices(of: Sequence[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Every choice of some pairs, from none to all; of many only none and all."""
+    sizes = range(len(of) + 1) if len(of) <= _MAX_COMBINED else (0, len(of))
+    return chain.from_iterable(combinations(of, size) for size in sizes)
 
 
 def _read_texts(content: Any, narrow: TextsByFormat, wide: TextsByFormat) -> Any:

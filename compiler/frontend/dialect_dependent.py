@@ -83,25 +83,45 @@ def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
     return [keyword for keyword in keywords if keyword in schema]
 
 
-def can_mislead(schemas: Collection[Mapping[str, Any]], draft: int) -> bool:
-    """Whether a dialect-dependent keyword may stand under a keyword where asserting it admits more."""
-    return any(schema.keys() & NEGATIVE for schema in schemas) and any(
-        dialect_dependent(schema, draft) for schema in schemas
-    )
+Assertion = tuple[str, str]
+"""A dialect-dependent keyword, and of `format` the name: some validators assert it, and others do not."""
 
 
-def without_dialect_dependent(document: Any, draft: int) -> Any:
-    """The document as validators read it that do not assert dialect-dependent keywords.
+def misleading(
+    schemas: Collection[Mapping[str, Any]], below: Collection[Mapping[str, Any]], draft: int
+) -> list[Assertion]:
+    """The dialect-dependent assertions that may admit more where they are made, in no particular order.
 
-    It need not admit the same instances: only those are written that both documents admit. A keyword that is
+    `below` has those of the schemas that may stand below a keyword under which asserting more can admit more.
+    `dependencies` count wherever they stand: they also evaluate keys.
+
+    >>> misleading([{"not": {"format": "time"}, "format": "date"}], [{"format": "time"}], draft=4)
+    [('format', 'time')]
+    """
+    if not any(schema.keys() & NEGATIVE for schema in schemas):
+        return []
+    found = [assertion for schema in below for assertion in _assertions(schema, draft)]
+    evaluating = [assertion for schema in schemas for assertion in _assertions(schema, draft)]
+    return list(dict.fromkeys([*found, *(each for each in evaluating if each[0] == "dependencies")]))
+
+
+def _assertions(schema: Mapping[str, Any], draft: int) -> list[Assertion]:
+    keywords = dialect_dependent(schema, draft)
+    return [(keyword, schema["format"] if keyword == "format" else "") for keyword in keywords]
+
+
+def without_assertions(document: Any, assertions: Collection[Assertion], draft: int) -> Any:
+    """The document as validators read it that do not make some dialect-dependent assertions.
+
+    It need not admit the same instances: only those are written that all readings admit. A keyword that is
     not asserted evaluates nothing either.
     """
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        left_out = dialect_dependent(schema, draft)
+        left_out = [keyword for keyword, name in _assertions(schema, draft) if (keyword, name) in assertions]
         return {keyword: value for keyword, value in schema.items() if keyword not in left_out}
 
-    return transformed(document, change)
+    return transformed(document, change) if assertions else document
 
 
 def first_dialect_dependent(schemas: Iterable[tuple[str, Mapping[str, Any]]], draft: int) -> tuple[str, str]:

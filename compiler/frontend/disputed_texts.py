@@ -24,13 +24,21 @@ from typing import Any
 import jsonschema_rs
 
 from compiler.frontend.keywords import transformed
-from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, listed_strings
+from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, below_negations, listed_strings
 from compiler.frontend.literals import listed_keys
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
-from toolspecs.schemas.bundle import REFERENCES
 from toolspecs.schemas.drafts import draft_named
 
+_LONGER = {
+    "uuid": (36, f"^[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{FORMATS['uuid'].pattern[1:-1]}", "urn:uuid:…"),
+    "hostname": (253, "[.]$", "a."),
+}
+"""The formats of which some validator takes texts that are too long to canonicalization.
+
+Each has the length up to which they agree, what longer texts match, and how a report writes them. ajv takes
+`urn:uuid:` before a UUID, and a dot behind a name of a host, as Python's `jsonschema` does.
+"""
 TextsByFormat = Mapping[str, tuple[str, ...]]
 _LastSteps = Mapping[str, set[LastStep]]
 """By each text or format, the last steps of the paths to the values that it is listed for, or asked about."""
@@ -86,7 +94,8 @@ def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[st
     {('/oneOf/0', 'const'): ["'24:00' (time)"], ('/oneOf/1', 'format'): ["'24:00'"]}
     """
     narrow, wide = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
-    if not narrow and not wide:
+    longer = longer_texts(schemas, draft)
+    if not narrow and not wide and not longer:
         return {}
     texts, formats = _texts(schemas), _negative_formats(schemas, draft)
     disputed_by: dict[str, list[str]] = defaultdict(list)
@@ -98,6 +107,7 @@ def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[st
         name, step = str(each.schema.get("format")), each.last_step
         asked = {*narrow.get(name, ()), *(wide.get(name, ()) if step in formats.get(name, ()) else ())}
         told[each.pointer, "format"] += [repr(t) for t in sorted(asked) if _can_meet(texts[t], {step})]
+        told[each.pointer, "format"] += [repr(_LONGER[name][2]) for _ in longer.keys() & {name}]
         for keyword, text, step in listed_strings(each):
             told[each.pointer, keyword] += [
                 f"{text!r} ({name})" for name in disputed_by.get(text, ()) if _can_meet({step}, formats[name])
@@ -127,6 +137,38 @@ def outer_reading(document: Any, disputed: TextsByFormat) -> Any:
         return {**others, "allOf": [*schema.get("allOf", []), either]}
 
     return transformed(document, change) if disputed else document
+
+
+def longer_texts(schemas: Collection[AppliedSchema], draft: int) -> Mapping[str, str]:
+    """The patterns of texts, by format, that some validator takes and that are too long to canonicalization.
+
+    Of the formats that stand where asserting more may admit more, if a `minLength` asks for such a length.
+
+    >>> from compiler.frontend.last_steps import applied_schemas
+    >>> longer_texts(applied_schemas({"not": {"format": "uuid"}, "minLength": 40}, {}), draft=2020)
+    {'uuid': '^[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}'}
+    """
+    least = [number for each in schemas if isinstance(number := each.schema.get("minLength"), int | float)]
+    negative = _negative_formats(schemas, draft)
+    return {
+        name: pattern
+        for name, (longest, pattern, _) in _LONGER.items()
+        if name in negative and any(number > longest for number in least)
+    }
+
+
+def with_longer_texts(document: Any, patterns: Mapping[str, str]) -> Any:
+    """The document, in which every schema with a format admits the texts of that format's pattern, too."""
+
+    def change(schema: dict[str, Any]) -> dict[str, Any]:
+        pattern = patterns.get(name) if isinstance(name := schema.get("format"), str) else None
+        if pattern is None or not isinstance(schema.get("allOf", []), list):
+            return schema
+        others = {keyword: value for keyword, value in schema.items() if keyword != "format"}
+        either = {"anyOf": [{"format": name}, {"pattern": pattern}]}
+        return {**others, "allOf": [*schema.get("allOf", []), either]}
+
+    return transformed(document, change) if patterns else document
 
 
 def _disputed_in(schema: Mapping[str, Any], disputed: TextsByFormat) -> tuple[str, ...]:
@@ -166,9 +208,8 @@ def _formats(schemas: Iterable[AppliedSchema]) -> _LastSteps:
 
 def _negative_formats(schemas: Collection[AppliedSchema], draft: int) -> _LastSteps:
     """The formats that the draft knows, and that stand where asserting more may admit more."""
-    below = [each for each in schemas if each.is_negative]
-    reached = schemas if any(each.schema.keys() & REFERENCES for each in below) else below
-    return {name: steps for name, steps in _formats(reached).items() if is_known(name, draft)}
+    formats = _formats(below_negations(schemas))
+    return {name: steps for name, steps in formats.items() if is_known(name, draft)}
 
 
 def _texts(schemas: Collection[AppliedSchema]) -> _LastSteps:

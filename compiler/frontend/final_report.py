@@ -22,7 +22,7 @@ from toolspecs.json_pointer import child
 from toolspecs.nearest import did_you_mean, near_matches, shorten
 
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
-_DISPUTED = "of listed values, those are left out on which validators disagree, such as {}"
+_DISPUTED = "texts are left out on which validators disagree, such as {}"
 _DISPUTED_HERE = "texts are left out of which validators disagree whether they are of a format, such as {}"
 _NULLABLE = (
     f"{IGNORED}, since JSON Schema does not have it: null is never written;"

@@ -60,7 +60,7 @@ class LargeNumbers:
         are_excluded = any(map(_excludes, schemas))
         return cls(integers, floats, are_excluded, _confused(integers, floats, are_excluded=are_excluded))
 
-    def can_be_listed(self, value: Any, *, has_only_digits: bool) -> bool:
+    def can_be_listed(self, value: Any, *, has_only_digits: bool, is_distinct: bool = False) -> bool:
         """Whether `const` and `enum` admit a value under every reading, if it is written as they list it.
 
         A large number that the schema lists is equal to itself under every reading. It is left out if
@@ -69,9 +69,17 @@ class LargeNumbers:
           not name it, as another number;
         - or the schema names it both with and without a point, so that it is not known how it is listed;
         - or it is listed with a point, but must be written with digits alone (`has_only_digits`), and is no
-          double: then these digits are another number to validators that read integers exactly.
+          double: then these digits are another number to validators that read integers exactly;
+        - or it must be another value than others (`is_distinct`), and is the same double as another number.
         """
-        return all(self._can_be_listed(number, has_only_digits) for number in _large_numbers(value))
+        return all(
+            self._can_be_listed(number, has_only_digits) and not (is_distinct and self._shares_double(number))
+            for number in _large_numbers(value)
+        )
+
+    def _shares_double(self, number: float | Decimal) -> bool:
+        named = self.integers | self.floats | {_as_decimal(number)}
+        return sum(float(other) == float(number) for other in named) > 1
 
     def _can_be_listed(self, number: float | Decimal, has_only_digits: bool) -> bool:  # noqa: FBT001 - private
         exact = _as_decimal(number)

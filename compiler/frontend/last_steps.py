@@ -5,7 +5,7 @@ below `properties: {"due": ...}` is asked about members of that key alone, never
 for another key. Where a reference leads to a schema, nothing is known of the paths to its values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -19,6 +19,7 @@ from compiler.frontend.keywords import (
     resolve,
 )
 from toolspecs.json_pointer import child
+from toolspecs.schemas.bundle import REFERENCES
 
 LastStep = tuple[str, str] | None
 """A keyword and, after `properties`, the key; None if the step is not known. The whole instance has none."""
@@ -65,6 +66,12 @@ def applied_schemas(document: Any, documents: Mapping[str, Any]) -> list[Applied
             step = _step_below(keyword, "".join(keys), last_step)
             stack.append((child(pointer, *path), inner, step, is_negative or keyword in NEGATIVE))
     return found
+
+
+def below_negations(schemas: Collection[AppliedSchema]) -> Collection[AppliedSchema]:
+    """Those that may stand below a negation: all of them, if one that does refers to others."""
+    below = [each for each in schemas if each.is_negative]
+    return schemas if any(each.schema.keys() & REFERENCES for each in below) else below
 
 
 def listed_strings(applied: AppliedSchema) -> Iterator[tuple[str, str, LastStep]]:

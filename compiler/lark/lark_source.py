@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import accumulate, chain, count
 from typing import Any
 
 from lark import Token, Tree
@@ -76,6 +76,8 @@ _PLACES = (
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|$)|/(?:\\.|[^/\\])+(?:/|$)|(?://|#).*')
 """Texts, patterns and comments: no name in them is one of the grammar's."""
 
+_ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""Characters after a backslash, and classes: no parenthesis or bar in them is syntax."""
 _MADE_BY = re.compile(f"_star_|_plus_|_repeat_a|{PART}")
 """What stands in the name of a rule that was made for a part of another one, after the other's name."""
 _ALTERNATIVE = "alternative:"
@@ -159,7 +161,8 @@ def read_source(definition: str) -> LarkSource:
     if len(definition) > MAX_DEFINITION:
         raise refusal(f"the grammar has more than {MAX_DEFINITION} characters", "Write less.")
     try:
-        terminals, rules, ignored = load(definition).compile([START], set())
+        grammar = load(definition)
+        terminals, rules, ignored = grammar.compile([START], set())
     except LarkError as error:
         raise _placed(definition, _reason(error)) from error
     source = LarkSource(
@@ -169,6 +172,7 @@ def read_source(definition: str) -> LarkSource:
         tuple(dict.fromkeys(ignored)),
     )
     _check(source)
+    _check_joined_patterns(source, grammar.term_defs)
     return source
 
 
@@ -303,3 +307,32 @@ def _check(source: LarkSource) -> None:
     used = {symbol.name for symbol in symbols if symbol.is_terminal} | set(source.ignored)
     for name in sorted(used - source.terminals.keys()):
         raise _placed(source.definition, f"terminal {name} is declared but not defined")
+
+
+def _check_joined_patterns(
+    source: LarkSource, term_defs: Iterable[tuple[str, tuple[Tree[Any], int]]]
+) -> None:
+    """Refuse patterns with alternatives of their own beside other parts of a terminal.
+
+    Lark writes such parts one after the other, as they stand: it reads `/a|b/ "c"` as `a|bc`, OpenAI as
+    `(a|b)c`.
+    """
+    for name, (tree, _) in term_defs:
+        joined = (parts.children for parts in tree.find_data("expansion") if len(parts.children) > 1)
+        split = next(filter(None, map(_alternatives_of, chain.from_iterable(joined))), None)
+        if split and name in source.terminals:
+            reason = (
+                f"has {shorten(split, MAX_NAME)} beside other parts: Lark groups its alternatives with them"
+            )
+            raise source.refusal(name, reason, "Put the alternatives in parentheses, as in /(a|b)/.")
+
+
+def _alternatives_of(part: Tree[Any]) -> str:
+    """The pattern that a part of a terminal is, if it has alternatives outside of all groups; else ""."""
+    while part.data in {"expansions", "expansion", "value"} and len(part.children) == 1:
+        part = part.children[0]
+    written = str(part.children[0]) if part.data == "literal" else ""
+    syntax = _ATOMS.sub("", written) if written.startswith("/") else ""
+    depths = accumulate((character == "(") - (character == ")") for character in syntax)
+    is_split = any(character == "|" and depth == 0 for character, depth in zip(syntax, depths, strict=True))
+    return written if is_split else ""

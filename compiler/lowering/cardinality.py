@@ -25,6 +25,7 @@ from compiler.lowering.constraints import (
 )
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD, Dfa
+from compiler.scalars.decimal_texts import DOUBLE_DIGITS
 from compiler.scalars.multiples import common_multiple
 from compiler.scalars.numbers import IntegerConstraint, JsonNumber, NumberConstraint, exact, without_doubles
 from compiler.scalars.string_constraint import StringConstraint
@@ -36,11 +37,13 @@ PLENTY = 10**9
 """More values than fit in any output."""
 _LONGEST_COUNTED = 64
 _MORE_ITEMS = 3
-_NUM_UNBOUNDED = 10**15
-"""How many distinct numbers there are without bounds: they are written with up to fifteen digits."""
+_NUM_UNBOUNDED: int = 10**DOUBLE_DIGITS
+"""Distinct numbers are nearer to zero: they are written with up to fifteen digits."""
+_NUM_NEAR: int = 10 ** (DOUBLE_DIGITS - 1)
+"""At least so many numbers with up to fifteen digits are beyond a bound that is as near to zero."""
 _SURE_DIGITS, _SURE_DECIMALS = 14, 9
 """Of bounded numbers, those with so many digits, and so many of them after the point, are all written."""
-_HUNDREDTH = Fraction(1, 100)
+_HUNDREDTH, _SMALLEST = Fraction(1, 100), Fraction(1, 10**_SURE_DECIMALS)
 
 
 class Cardinality:
@@ -102,7 +105,8 @@ class Cardinality:
                 return 0
 
     def _num_listed(self, values: Sequence[Any]) -> int:
-        return sum(self._large_numbers.can_be_listed(value, has_only_digits=True) for value in values)
+        can_be_listed = self._large_numbers.can_be_listed
+        return sum(can_be_listed(value, has_only_digits=True, is_distinct=True) for value in values)
 
     def _num_arrays(self, constraint: ArrayConstraint) -> float:
         is_repeated = constraint.distinctness == canonical.Distinctness.SOME_REPEATED
@@ -186,27 +190,36 @@ def finite_names(names: CanonicalSchema) -> set[str] | None:
 
 def _num_integers(constraint: IntegerConstraint) -> float:
     if constraint.not_multiple_of:
-        return 1
+        return _at_least_one(constraint)
     if constraint.multiple_of:
         step = Fraction(common_multiple(map(exact, constraint.multiple_of)).numerator)
-        return max(1, _num_multiples(step, constraint.minimum, constraint.maximum))
-    if constraint.minimum is None or constraint.maximum is None:
-        return _NUM_UNBOUNDED
-    return max(0, constraint.maximum - constraint.minimum + 1)
+        return max(_at_least_one(constraint), _num_multiples(step, constraint.minimum, constraint.maximum))
+    low = -_NUM_UNBOUNDED if constraint.minimum is None else max(-_NUM_UNBOUNDED, constraint.minimum - 1)
+    high = _NUM_UNBOUNDED if constraint.maximum is None else min(_NUM_UNBOUNDED, constraint.maximum + 1)
+    return max(0, high - low - 1)
 
 
 def _num_numbers(constraint: NumberConstraint) -> float:
     if constraint.not_multiple_of:
-        return 1
+        return _at_least_one(constraint)
     if not constraint.multiple_of and constraint.maximum is None:
-        return _NUM_UNBOUNDED
+        return _NUM_NEAR * _at_least_one(constraint)
     steps = map(exact, constraint.multiple_of)
     step = common_multiple(steps) if constraint.multiple_of else _HUNDREDTH
-    num_bounds = constraint.exclusive_minimum + constraint.exclusive_maximum
-    count = _num_multiples(step, constraint.minimum, constraint.maximum) - num_bounds
+    count = _num_multiples(step, constraint.minimum, constraint.maximum)
+    if not count and not constraint.multiple_of:
+        count = min(3, _num_multiples(_SMALLEST, constraint.minimum, constraint.maximum))
+    count -= constraint.exclusive_minimum + constraint.exclusive_maximum
     if constraint.excludes_integers:
         count -= _num_multiples(Fraction(1), constraint.minimum, constraint.maximum)
-    return max(1, count)
+    return max(0, count)
+
+
+def _at_least_one(constraint: IntegerConstraint | NumberConstraint) -> int:
+    """1 if a number that the constraint admits is known to have few digits, else 0."""
+    is_near = constraint.minimum is None or constraint.minimum <= _NUM_NEAR
+    is_near &= constraint.maximum is None or constraint.maximum >= -_NUM_NEAR
+    return int(is_near and all(step <= _NUM_NEAR for step in constraint.multiple_of))
 
 
 def _num_multiples(step: Fraction, minimum: JsonNumber | None, maximum: JsonNumber | None) -> int:

@@ -40,7 +40,9 @@ def lower_listed(lowering: Lowering, values: list[Any], context: Context) -> Exp
 def _is_undisputed(lowering: Lowering, value: Any, context: Context) -> bool:
     """Whether all validators agree that a listed value is admitted, as it is written here."""
     has_only_digits = context.is_distinct or lowering.schema.draft == SchemaDraft.DRAFT_4
-    return lowering.large_numbers.can_be_listed(value, has_only_digits=has_only_digits)
+    return lowering.large_numbers.can_be_listed(
+        value, has_only_digits=has_only_digits, is_distinct=context.is_distinct
+    )
 
 
 def _has_order(value: Any) -> bool:

@@ -31,6 +31,7 @@ from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import Context
 from compiler.lowering.json_text import JsonFormatting
 from compiler.report import Verdict
+from compiler.scalars.decimal_texts import DOUBLE_DIGITS
 from compiler.scalars.numbers import (
     IntegerConstraint,
     NumberConstraint,
@@ -52,6 +53,7 @@ _COMBINING = (
 )
 """Keywords that say something about a value together with what is beside them."""
 _NO_AMBIGUITIES = Ambiguities()
+_FEW_DIGITS = f"at most {DOUBLE_DIGITS} digits"
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 
@@ -169,6 +171,8 @@ class Lowering(ABC):
         except UnsupportedKeyword as refusal:
             raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
+            if context.is_distinct:
+                self.reporter.note(context.location, "type", Verdict.NARROWED, _FEW_DIGITS, types=types)
             return None
         self.reporter.note_all(context.location, lowered.notes, types, constraint.values)
         return lowered.expr

@@ -96,6 +96,7 @@ class DigitLimits:
         significant = DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
         default = max(min(significant, _DEFAULT_DIGITS), len(str(int(interval.low or 0))) + 1)
         whole = default if interval.high is None else len(str(int(interval.high)))
+        whole = min(whole, DOUBLE_DIGITS) if is_unique else whole
         return cls(whole, min(places, MAX_COUNTED_PLACES) if is_counted or is_unique else places, significant)
 
 

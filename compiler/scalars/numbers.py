@@ -176,9 +176,10 @@ def lower_integer(
     minimum, maximum = _relevant_bounds(agreed.minimum, agreed.maximum)
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
     notes: tuple[Note, ...] = ()
-    if not _is_bounded(minimum, maximum):
-        most = DOUBLE_DIGITS if is_unique else MAX_DIGITS
-        notes = (_narrowed_note("type", f"at most {most} digits"),)
+    if is_unique and not _is_bounded(minimum, maximum, DOUBLE_DIGITS):
+        notes = (_narrowed_note("type", f"at most {DOUBLE_DIGITS} digits"),)
+    elif not _is_bounded(minimum, maximum, MAX_BOUND_DIGITS):
+        notes = (_narrowed_note("type", f"at most {MAX_DIGITS} digits"),)
     notes += _moved_bound_notes(_fraction(constraint.minimum), _fraction(minimum), "minimum")
     notes += _moved_bound_notes(_fraction(constraint.maximum), _fraction(maximum), "maximum")
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
@@ -319,9 +320,9 @@ def _relevant_bounds(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
     )
 
 
-def _is_bounded(*bounds: JsonNumber | None) -> bool:
-    """Whether all integers between the bounds are written."""
-    return all(bound is not None and len(str(abs(int(bound)))) <= MAX_BOUND_DIGITS for bound in bounds)
+def _is_bounded(minimum: JsonNumber | None, maximum: JsonNumber | None, num_digits: int) -> bool:
+    """Whether all integers between the bounds have at most so many digits."""
+    return all(bound is not None and len(str(abs(int(bound)))) <= num_digits for bound in (minimum, maximum))
 
 
 def exact(value: JsonNumber) -> Fraction:

@@ -53,6 +53,27 @@ def test_no_more_are_demanded_than_are_counted(items, too_many):
         compile_schema(distinct(items, too_many))
 
 
+FAR = {"type": "integer", "minimum": 10**15}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        FAR,
+        {**FAR, "multipleOf": 5},
+        {**FAR, "not": {"multipleOf": 5}},
+        {"type": "number", "minimum": 10**15},
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1e-30},
+        {"enum": [2**53, 2**53 + 1]},
+    ],
+)
+def test_numbers_that_cannot_be_written_are_not_counted(item):
+    """A mask became empty after `[[], `: another item was thought to be left."""
+    arrays = {"type": "array", "items": item, "maxItems": 1}
+    with pytest.raises(UnsupportedSchema, match="demands more distinct items"):
+        compile_schema(distinct(arrays, 2))
+
+
 TEXTS = {"type": "string"}
 PAIR = {"k": TEXTS, "v": TEXTS}
 

@@ -63,6 +63,24 @@ def test_what_is_written_is_valid_under_either_reading(draft, keyword):
     assert num_written > 20
 
 
+@pytest.mark.parametrize("draft", [4, 6])
+@pytest.mark.parametrize(
+    ("schema", "valid", "invalid"),
+    [
+        ([{"format": "idn-email"}, {"maxLength": 8, "not": {"format": "time"}}], "a@b.co", "a"),
+        ([{"format": "regex"}, {"maxLength": 8, "not": {"format": "time"}}], "a", "("),
+        ([{"format": "regex"}, {"minLength": 11, "not": {"$ref": "#/definitions/d"}}], "a", "(" * 11),
+    ],
+)
+def test_a_validator_may_assert_some_formats_and_others_not(draft, schema, valid, invalid):
+    """Python's `jsonschema` asserts `regex` and `idn-email` in every draft, and `date` and `time` since draft 7."""
+    dated = {"$schema": DIALECTS[draft], "anyOf": schema, "definitions": {"d": {"format": "date"}}}
+    compiled, judges = compile_schema(dated), Judges(dated)
+    assert judges.faults(json.dumps(invalid).encode())
+    assert not compiled.accepts(json.dumps(invalid))
+    assert compiled.accepts(json.dumps(valid))
+
+
 def test_the_report_names_it():
     compiled = compile_schema({"type": "object", "oneOf": [NEEDS, {"required": ["b"]}]})
     (entry,) = [entry for entry in compiled.report.entries if entry.keyword == "dependencies"]

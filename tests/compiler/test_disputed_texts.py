@@ -300,3 +300,27 @@ def test_what_is_forbidden_for_a_format_at_one_place_is_not_admitted_by_its_nega
     compiled = compile_schema(schema)
     texts = ['{"b": "a@b"}', '{"b": "a@b.de"}', '{"c": ["a@b"]}', '{"c": ["a"]}']
     assert [compiled.accepts(text) for text in texts] == [False, True, False, True]
+
+
+URN = "urn:uuid:123e4567-e89b-12d3-a456-426614174000"
+LONG_NAME = ".".join([63 * "a", 63 * "b", 63 * "c", 61 * "d"]) + "."
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "disputed", "others"),
+    [
+        ({"oneOf": [{"format": "uuid"}, {"type": "string", "minLength": 37}]}, "/oneOf/0", URN, ["é" * 40, URN[9:]]),
+        ({"not": {"format": "uuid", "minLength": 40}}, "/not", URN, ["é" * 40, URN[9:], "x"]),
+        ({"if": {"minLength": 38}, "then": {"not": {"$ref": "#/$defs/u"}}, "$defs": {"u": {"format": "uuid"}}}, "/$defs/u", URN.upper(), ["x"]),
+        ({"type": "string", "maxLength": 260, "oneOf": [{"format": "hostname"}, {"minLength": 254}]}, "/oneOf/0", LONG_NAME, ["a"]),
+    ],
+)  # fmt: skip
+def test_texts_longer_than_the_format_may_be_of_it(schema, place, disputed, others):
+    """`jsonschema_rs` says that no UUID has more than 36 characters; with `urn:uuid:` before it, ajv takes one."""
+    compiled = compile_schema(schema)
+    assert not compiled.accepts(json.dumps(disputed))
+    texts = (json.dumps(text, ensure_ascii=False) for text in others)
+    assert [text for text in texts if not compiled.accepts(text)] == []
+    (entry,) = [each for each in compiled.report if (each.pointer, each.keyword) == (place, "format")]
+    assert entry.verdict is Verdict.NARROWED
+    assert ("'urn:uuid:…'" if "uuid" in disputed.lower() else "'a.'") in entry.note

@@ -149,6 +149,29 @@ def check_bounds(keywords: dict, kind: str) -> None:
             assert all(holds(keyword, *pair) for pair in pairs), (text, keyword, bound)
 
 
+@pytest.mark.parametrize(
+    ("items", "pair", "admitted"),
+    [
+        ({"type": "integer", "minimum": ODD - 3}, [ODD - 1, ODD], "[]"),
+        ({"type": "integer", "minimum": 0, "maximum": INT64}, [INT64, INT64 - 1], f"[{10**15 - 1},{10**15 - 2}]"),
+        ({"type": "integer", "maximum": -(2**59), "multipleOf": 2}, [-(2**59), -(2**59) - 2], "[]"),
+        ({"type": "number", "minimum": 1, "maximum": 1e18}, [ODD - 1, ODD], f"[1.5,{10**15 - 1}]"),
+        ({"enum": [ODD - 1, ODD, 5]}, [ODD - 1, ODD], "[5]"),
+        ({"enum": [[ODD], {"a": 1}, [ODD - 1]]}, [[ODD - 1], [ODD]], '[{"a":1}]'),
+        ({"enum": [1e23, 10**23 - 1, 7]}, [1e23, 10**23 - 1], "[7]"),
+    ],
+)  # fmt: skip
+def test_distinct_numbers_are_distinct_doubles(items, pair, admitted):
+    """ajv, like all that read numbers as doubles, takes 9007199254740992 and 9007199254740993 for the same."""
+    compiled = compile_schema({"type": "array", "items": items, "uniqueItems": True})
+    assert not compiled.accepts(json.dumps(pair))
+    assert compiled.accepts(admitted)
+    notes = "; ".join(entry.note for entry in compiled.report if entry.pointer == "/items")
+    assert "15 digits" in notes or "15 significant digits" in notes or "beyond 2**53" in notes
+    alone = compile_schema({"type": "array", "items": items, "uniqueItems": True, "maxItems": 1})
+    assert "enum" in items or alone.accepts(json.dumps(pair[:1]))
+
+
 @pytest.mark.parametrize("kind", ["integer", "number"])
 def test_bounds_hold_under_every_reading(kind):
     bounds = st.dictionaries(st.sampled_from(BOUND_NAMES), BOUNDS, min_size=1, max_size=2)

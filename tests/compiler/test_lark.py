@@ -126,6 +126,12 @@ def test_lark_reads_what_masks_let_through(name, syntax):
         ('start: NAME "in" NAME\nNAME: /[a-z]+/\n%ignore " "', ["a in b", "a inb"], ["ainb", "a in", "a b"]),
         ('start: ("a" | "\\n")+', ["a\n", "\na\n\n", "aa"], ["", "b", "a\r"]),
         ("start: (LINE NL)+\nLINE: /[a-z]+/\nNL: /\\n/", ["ab\n", "a\nb\n"], ["ab", "a\n\n", "\n"]),
+        (
+            'start: A\nB: /(\\+|-)/\nA: B "1" | /[|]|x/ | /y\\|/ "z"',
+            ["+1", "-1", "|", "x", "y|z"],
+            ["+", "1"],
+        ),
+        ('start: /a|b/ "c" A\nA: /d|e/~2', ["acdd", "bced"], ["a", "adc"]),
         # OpenAI's example, which Lark itself refuses, since an alternative is spelled twice.
         ('start: t ("+" t)* -> add | t\nt: /[0-9]+/', ["1", "1+2"], ["1+", "+"]),
     ],
