@@ -3,20 +3,23 @@
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 from fake_runtime import STATS, FakeRuntime
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from serving import served
+from serving import served, server_of
 
 from gateway.app import create_app
 from gateway.server import SWITCH_S, Server
+from gateway.telemetry.exporters import FLUSH_S
 from runtime.errors import EngineStopped
 from runtime.events import Finished, FinishReason, TextDelta
 
@@ -150,6 +153,25 @@ def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
         client.get("/v1/models")
         assert not spans.get_finished_spans()
     assert sent == ["GET /v1/models"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_collector_that_does_not_answer_is_not_waited_for_long(settings, protocol, caplog):
+    """A gateway took up to a minute to end, and Kubernetes killed its pod."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = msgspec.structs.replace(
+            settings,
+            telemetry="otlp",
+            otlp_protocol=protocol,
+            otlp_endpoint=f"{url}/v1/traces" if protocol == "http" else url,
+        )
+        server = server_of(create_app(settings, runtime=FakeRuntime()), settings)
+        with served(server) as client:
+            client.get("/v1/models")
+            start = time.monotonic()
+        assert time.monotonic() - start < FLUSH_S + 2
+    assert "the last spans and metrics are lost: no collector took them in 3 s" in caplog.messages
 
 
 def test_threads_take_short_turns_while_it_serves(settings):
