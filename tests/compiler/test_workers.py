@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -200,6 +202,37 @@ async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch
     with pytest.raises(WorkersUnavailable):
         await workers.run(FINE, VOCABULARY)
     await workers.close()
+
+
+async def test_a_zygote_that_hangs_is_replaced_and_holds_up_no_end(monkeypatch):
+    """It was waited for without end, by every schema and by the end of the gateway."""
+    workers = WorkerPool(1, LIMITS)
+    assert await is_fine(workers)
+    with stopped(zygote_pid(workers)) as first, monkeypatch.context() as patched:
+        patched.setattr("compiler.isolation.pools._START_S", 0.2)
+        with pytest.raises(WorkersUnavailable):
+            async with asyncio.timeout(5):
+                await workers.run(FINE, VOCABULARY, client_id="another")
+        assert not is_running(first)
+    assert await is_fine(workers)
+    with stopped(zygote_pid(workers)):
+        async with asyncio.timeout(5):
+            await workers.close()
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[int]:
+    """A process that does nothing for ten seconds."""
+    os.kill(pid, signal.SIGSTOP)
+    going_on = threading.Timer(10, _go_on, [pid])
+    going_on.start()
+    yield pid
+    going_on.cancel()
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 async def test_closing_ends_priming_after_one_schema(monkeypatch):
