@@ -44,7 +44,7 @@ CONVENTIONS: Mapping[str, Mapping[str, str]] = {
 }
 
 _LARGEST = 2**63 - 1
-"""The largest number that OTLP has. Clients may ask for more tokens: exporters would log a traceback of each."""
+"""The largest number that OTLP has. Clients may ask for more tokens, and exporters logged tracebacks."""
 
 
 def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
