@@ -88,6 +88,6 @@ def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:
         "route": route,
         "duration_ms": round(duration_s * 1e3, 1),
         **({"key_id": grant.key_id} if grant is not None and grant.key_id else {}),
-        **({"error": scope[ERROR_TYPE]} if ERROR_TYPE in scope else {}),  # type: ignore[literal-required]
     }
-    _log.info("%s %s", method, route, extra={"fields": known | fields.values})
+    answered = {"error": scope[ERROR_TYPE]} if ERROR_TYPE in scope else {}  # type: ignore[literal-required]
+    _log.info("%s %s", method, route, extra={"fields": known | fields.values | answered})
