@@ -13,7 +13,7 @@ import pytest_asyncio
 from hostile import greedy, laborious
 
 from compiler.cache_entry import CacheEntry
-from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
+from compiler.errors import LimitReached, TakesLonger, UnsupportedSchema, WorkersUnavailable
 from compiler.isolation.compile_job import CompileJob, read_answer, read_faults
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import WorkerPool
@@ -130,6 +130,19 @@ async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     with pytest.raises(LimitReached, match=r"compile worker ended|takes longer"):
         await running
     assert await is_fine(workers)
+
+
+async def test_a_first_try_whose_worker_is_killed_is_followed_by_another(workers):
+    """The system kills workers first when memory runs out. The schema was refused, for five minutes."""
+    assert await is_fine(workers)
+    running = asyncio.create_task(
+        workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY, is_long=False)
+    )
+    await asyncio.sleep(0.2)
+    for pid in children(zygote_pid(workers)):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(TakesLonger):
+        await running
 
 
 async def test_idle_workers_that_die_are_nobodys_refusal(workers):
