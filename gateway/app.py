@@ -30,6 +30,7 @@ from gateway.http.headers import HttpRequest, RequestIds, name_methods
 from gateway.http.held_contents import HoldingMiddleware
 from gateway.http.problems import respond
 from gateway.http.request_bodies import RequestBodies
+from gateway.http.unfinished_requests import UnfinishedRequests
 from gateway.resources import Loaded, Resources
 from gateway.routes.request_context import RequestContext
 from gateway.service_views import ServiceViews
@@ -87,7 +88,8 @@ def connect(resources: Resources, loaded: Loaded) -> Litestar:
         open_paths=OpenPaths.of(app),
         origins=resources.origins,
     )
-    app.asgi_handler = RequestIds(AccessLog(Cors(controlled, resources.origins)))
+    unfinished = UnfinishedRequests(controlled)
+    app.asgi_handler = RequestIds(AccessLog(Cors(unfinished, resources.origins)))
     return app
 
 

@@ -208,8 +208,12 @@ class WorkerPool:
         return CompilerOverloaded("there is too little processor time", _RETRY_AFTER_S)
 
     def _lost(self, seconds: float, *, is_long: bool) -> CompilerError:
-        """The error of a job whose worker ended after so many seconds."""
-        if not is_long and seconds >= self.limits.first_seconds:
+        """The error of a job whose worker ended after so many seconds.
+
+        A first try is followed by another: where memory runs out, the system ends workers before all else,
+        whatever they compile.
+        """
+        if not is_long:
             return TakesLonger()
         if seconds >= self.limits.seconds:
             _log.warning("a schema was refused: compiling it took longer than %g s", self.limits.seconds)

@@ -82,8 +82,8 @@ class Zygote:
         socket.send_fds(self._control, [FORK], [channel.fileno()])
 
     def close(self) -> None:
-        """End the zygote; its workers end when they are idle."""
-        self._process.terminate()
+        """End the zygote, even one that is stopped; its workers end when they are idle."""
+        self._process.kill()
         self._process.wait()
         self._control.close()
 

@@ -3,6 +3,8 @@
 import logging
 import sys
 import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -16,6 +18,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from gateway.errors import ExtraMissing
 from gateway.settings import Settings
+
+FLUSH_S = 3.0
+"""How long a collector may take for the last spans and metrics. The chart leaves a pod some 5 s to end."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +79,29 @@ def open_meters(settings: Settings) -> Meters:
     if not readers:
         return Meters()
     return Meters(SDKMeterProvider(readers, _resource(), shutdown_on_exit=False), registry)
+
+
+def end_in_time(endings: Sequence[Callable[[], None]]) -> None:
+    """End exporters side by side, each in a thread, and wait at most `FLUSH_S` seconds.
+
+    The SDK would wait up to half a minute for each collector that is down. What still runs then is left to
+    the end of the process.
+    """
+    threads = [threading.Thread(target=_end, args=(ending,), daemon=True) for ending in endings]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + FLUSH_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        _log.warning("the last spans and metrics are lost: no collector took them in %g s", FLUSH_S)
+
+
+def _end(ending: Callable[[], None]) -> None:
+    try:
+        ending()
+    except Exception as error:  # noqa: BLE001 - the SDK raises plain ones, and nobody could do anything now
+        _log.warning("the last spans and metrics may be lost: %s", error)
 
 
 def _resource() -> Resource:

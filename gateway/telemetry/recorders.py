@@ -1,7 +1,7 @@
 """All recorders of an application, wired in one place."""
 
 import asyncio
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from opentelemetry import trace
@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from gateway.settings import Settings
 from gateway.telemetry.engine_measures import EngineMeasures
-from gateway.telemetry.exporters import Meters, open_meters, open_provider
+from gateway.telemetry.exporters import Meters, end_in_time, open_meters, open_provider
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent_requests import RequestRing
 from gateway.telemetry.redaction import read_redactor
@@ -28,7 +28,8 @@ class Recorders:
     ring: RequestRing
     provider: trace.TracerProvider | None
     """Where spans go; None if the settings ask for no traces."""
-    _closing: ExitStack
+    _endings: list[Callable[[], None]]
+    """What ends the exporters; empty once closed."""
 
     @classmethod
     def open(cls, settings: Settings, tracer_provider: trace.TracerProvider | None = None) -> "Recorders":
@@ -44,10 +45,7 @@ class Recorders:
         meters = open_meters(settings)
         meter = meters.provider.get_meter("callgate")
         metrics = Metrics(meter, labels_toolsets=settings.metrics_toolsets)
-        closing = ExitStack()
-        closing.callback(meters.close)
-        if isinstance(provider, TracerProvider):
-            closing.callback(provider.shutdown)
+        endings = [meters.close, *([provider.shutdown] if isinstance(provider, TracerProvider) else [])]
         return cls(
             Telemetry(tracer, metrics, conventions=settings.genai_conventions, redact=redact),
             RequestSpanMiddleware(tracer, metrics),
@@ -55,12 +53,13 @@ class Recorders:
             meters,
             RequestRing(settings.recent_requests),
             provider,
-            closing,
+            endings,
         )
 
     async def close(self) -> None:
-        """Send what is left, in a thread: this waits for a collector and for the event loop.
+        """Send what is left, in threads: this waits for a collector, if not long, and for the event loop.
 
         Once closed, this does nothing.
         """
-        await asyncio.to_thread(self._closing.close)
+        endings = [self._endings.pop() for _ in range(len(self._endings))]
+        await asyncio.to_thread(end_in_time, endings)

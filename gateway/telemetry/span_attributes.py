@@ -43,6 +43,9 @@ CONVENTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+_LARGEST = 2**63 - 1
+"""The largest number that OTLP has. Clients may ask for more tokens, and exporters logged tracebacks."""
+
 
 def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
     """The attributes of a request to a runtime, with the `names` of a version of the conventions."""
@@ -54,7 +57,7 @@ def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> 
             "provider": PROVIDER,
             "request_model": request.model,
             "choice_count": request.num_choices if request.num_choices != 1 else None,
-            "max_tokens": request.max_tokens,
+            "max_tokens": None if request.max_tokens is None else min(request.max_tokens, _LARGEST),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import pytest_asyncio
 from hostile import greedy, laborious
 
 from compiler.cache_entry import CacheEntry
-from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
+from compiler.errors import LimitReached, TakesLonger, UnsupportedSchema, WorkersUnavailable
 from compiler.isolation.compile_job import CompileJob, read_answer, read_faults
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import WorkerPool
@@ -130,6 +132,19 @@ async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     assert await is_fine(workers)
 
 
+async def test_a_first_try_whose_worker_is_killed_is_followed_by_another(workers):
+    """The system kills workers first when memory runs out. The schema was refused, for five minutes."""
+    assert await is_fine(workers)
+    running = asyncio.create_task(
+        workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY, is_long=False)
+    )
+    await asyncio.sleep(0.2)
+    for pid in children(zygote_pid(workers)):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(TakesLonger):
+        await running
+
+
 async def test_idle_workers_that_die_are_nobodys_refusal(workers):
     assert await is_fine(workers)
     for pid in children(zygote_pid(workers)):
@@ -200,6 +215,37 @@ async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch
     with pytest.raises(WorkersUnavailable):
         await workers.run(FINE, VOCABULARY)
     await workers.close()
+
+
+async def test_a_zygote_that_hangs_is_replaced_and_holds_up_no_end(monkeypatch):
+    """It was waited for without end, by every schema and by the end of the gateway."""
+    workers = WorkerPool(1, LIMITS)
+    assert await is_fine(workers)
+    with stopped(zygote_pid(workers)) as first, monkeypatch.context() as patched:
+        patched.setattr("compiler.isolation.pools._START_S", 0.2)
+        with pytest.raises(WorkersUnavailable):
+            async with asyncio.timeout(5):
+                await workers.run(FINE, VOCABULARY, client_id="another")
+        assert not is_running(first)
+    assert await is_fine(workers)
+    with stopped(zygote_pid(workers)):
+        async with asyncio.timeout(5):
+            await workers.close()
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[int]:
+    """A process that does nothing for ten seconds."""
+    os.kill(pid, signal.SIGSTOP)
+    going_on = threading.Timer(10, _go_on, [pid])
+    going_on.start()
+    yield pid
+    going_on.cancel()
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 async def test_closing_ends_priming_after_one_schema(monkeypatch):

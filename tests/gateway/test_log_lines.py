@@ -93,6 +93,25 @@ async def test_a_failure_is_named(keyed, runtime, written):
     assert (line["status"], line["error"], line["model"]) == (500, "GenerationFailed", "tiny")
 
 
+@pytest.mark.parametrize(
+    ("sent", "key", "status", "error"),
+    [
+        ({"content": "{"}, KEY, 400, "MalformedBody"),
+        ({"json": {"model": "tiny", "messages": "a secret"}}, KEY, 400, "InvalidField"),
+        ({"json": body(model="hidden")}, KEY, 404, "UnknownModel"),
+        ({"json": body()}, f"{KEY}x", 401, "Unauthorized"),
+    ],
+)
+async def test_a_refusal_is_named(keyed, written, sent, key, status, error):
+    """Lines of requests that reached no model told only the status."""
+    headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+    await keyed.post(URL, headers=headers, **sent)
+    [line] = lines_of(written)
+    assert (line["status"], line["error"]) == (status, error)
+    assert "secret" not in str(line)
+    assert "hidden" not in str(line)
+
+
 async def test_paths_of_clients_are_not_written(keyed, written):
     await keyed.get("/v1/toolsets/hidden/tools/also-hidden")
     [line] = lines_of(written)

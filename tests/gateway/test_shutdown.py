@@ -2,21 +2,28 @@
 
 import asyncio
 import json
+import logging
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 from fake_runtime import STATS, FakeRuntime
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from serving import served
+from serving import served, server_of, wait_for
 
+from compiler.isolation.pools import ThreadPool
 from gateway.app import create_app
 from gateway.server import SWITCH_S, Server
+from gateway.telemetry.exporters import FLUSH_S
 from runtime.errors import EngineStopped
 from runtime.events import Finished, FinishReason, TextDelta
 
@@ -51,6 +58,51 @@ def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings):
         *_, last = lines
     error = json.loads(last.removeprefix("data: "))["error"]
     assert (error["type"], error["code"]) == ("server_error", "engine_stopped")
+
+
+@pytest.mark.parametrize("path", ["/v1/toolsets/city", "/v1/chat/completions", "/v1/messages"])
+def test_who_still_waits_for_a_compilation_is_told_that_the_gateway_ends(settings, caplog, path):
+    """The answer was a 500 without any API's shape, and the log had a traceback."""
+    caplog.set_level(logging.INFO)
+    pool, runtime = NeverDone(), FakeRuntime()
+    app = create_app(settings, runtime=runtime, compile_pool=pool)
+    server = Server(uvicorn.Config(app, port=0, log_config=None), runtime, drain_s=0)
+    asked = {
+        "model": "tiny",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": TOOLS,
+    }
+    with served(server) as client, ThreadPoolExecutor() as threads:
+        send = (
+            partial(client.put, json={"tools": TOOLS})
+            if "toolsets" in path
+            else partial(client.post, json=asked)
+        )
+        answer = threads.submit(send, path)
+        wait_for(lambda: pool.has_begun)
+        server.should_exit = True
+        refused = answer.result()
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"] == "1"
+    assert "the process is ending, and takes no more work" in refused.text
+    assert refused.headers["content-type"].endswith("json")
+    assert not any(record.exc_info for record in caplog.records)
+    [line] = [record.fields for record in caplog.records if record.name == "callgate.requests"]
+    assert (line["status"], line["error"]) == (503, "ThreadsStopped")
+
+
+TOOLS = [{"name": "now", "input_schema": {"type": "object"}}]
+
+
+class NeverDone(ThreadPool):
+    """Compiles nothing."""
+
+    has_begun = False
+
+    async def run(self, *_, **__):
+        self.has_begun = True
+        await asyncio.Event().wait()
 
 
 def test_a_stream_goes_on_for_as_long_as_it_may(settings):
@@ -175,6 +227,25 @@ def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
         client.get("/v1/models")
         assert not spans.get_finished_spans()
     assert sent == ["GET /v1/models"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_collector_that_does_not_answer_is_not_waited_for_long(settings, protocol, caplog):
+    """A gateway took up to a minute to end, and Kubernetes killed its pod."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = msgspec.structs.replace(
+            settings,
+            telemetry="otlp",
+            otlp_protocol=protocol,
+            otlp_endpoint=f"{url}/v1/traces" if protocol == "http" else url,
+        )
+        server = server_of(create_app(settings, runtime=FakeRuntime()), settings)
+        with served(server) as client:
+            client.get("/v1/models")
+            start = time.monotonic()
+        assert time.monotonic() - start < FLUSH_S + 2
+    assert "the last spans and metrics are lost: no collector took them in 3 s" in caplog.messages
 
 
 def test_threads_take_short_turns_while_it_serves(settings):

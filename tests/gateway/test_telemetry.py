@@ -8,6 +8,7 @@ import json
 import pytest
 from fake_runtime import STATS, call, text
 from msgspec.structs import replace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
@@ -184,6 +185,14 @@ async def test_stop_sequences_are_content(settings, runtime, spans, is_captured)
     found = await asked_with(settings, runtime, spans, stop=["a secret end"])
     assert found.get("gen_ai.request.stop_sequences") == ('["a secret end"]' if is_captured else None)
     assert ("secret" in str(dict(found))) == is_captured
+
+
+async def test_more_tokens_than_otlp_has_numbers_can_be_asked_for(settings, runtime, spans, caplog):
+    """The exporter logged a traceback for each such request."""
+    found = await asked_with(settings, runtime, spans, max_tokens=10**30)
+    encode_spans(spans.get_finished_spans())
+    assert found["gen_ai.request.max_tokens"] == 2**63 - 1
+    assert not caplog.records
 
 
 async def test_of_images_only_places_and_sizes_are_recorded(settings, runtime, spans):
