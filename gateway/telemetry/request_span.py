@@ -11,9 +11,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway.http.headers import REQUEST_ID, noting_status
+from gateway.http.headers import ERROR_TYPE, REQUEST_ID, noting_status
 from gateway.telemetry.access_log import QUIET_PATHS, add_to_log, method_of, route_of
-from gateway.telemetry.metrics import HTTP_DURATION, Metrics
+from gateway.telemetry.metrics import ERROR, HTTP_DURATION, Metrics
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -58,7 +58,7 @@ class RequestSpanMiddleware(ASGIMiddleware):
 
             def note(status: int) -> None:
                 labels["http.response.status_code"] = status
-                _record_status(span, status)
+                _record_status(span, status, scope.get(ERROR_TYPE))  # type: ignore[arg-type] # a name of a type
 
             try:
                 await next_app(scope, receive, noting_status(send, note))
@@ -67,8 +67,9 @@ class RequestSpanMiddleware(ASGIMiddleware):
                 self._metrics.record(HTTP_DURATION, time.perf_counter() - start, labels)
 
 
-def _record_status(span: Span, status: int) -> None:
+def _record_status(span: Span, status: int, error_type: str | None) -> None:
     """Record the status; by the HTTP conventions a 4xx is not an error of the server."""
     span.set_attribute("http.response.status_code", status)
     if status >= 500:
         span.set_status(Status(StatusCode.ERROR))
+        span.set_attribute(ERROR, error_type or str(status))

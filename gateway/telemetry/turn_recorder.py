@@ -221,6 +221,7 @@ class TurnRecorder:
     def record_request(self, request: GenerationRequest) -> None:
         """Record the request to the runtime; if there are several tries, the last one counts."""
         self._request = request
+        add_to_log(response_id=request.request_id)
         if not self._span.is_recording():
             return
         names = self._telemetry.names

@@ -14,6 +14,7 @@ from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import MAX_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
 from runtime.errors import GenerationFailed
+from runtime.events import TextDelta
 
 URL = "/v1/chat/completions"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -58,7 +59,7 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
     tool = {"type": "function", "function": {"name": "hidden_tool", "parameters": {"type": "object"}}}
     runtime.script = call("hidden_tool", '{"a": "hidden"}', closed_by="budget")
     headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine-7"}
-    await keyed.post(URL, json=body(tools=[tool]), headers=headers)
+    answer = (await keyed.post(URL, json=body(tools=[tool]), headers=headers)).json()
     await keyed.get("/healthz")
     await keyed.get("/metrics")
     [line] = lines_of(written)
@@ -75,6 +76,7 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
         "key_id": "settings-1",
         "status": 200,
         "model": "tiny",
+        "response_id": answer["id"].removeprefix("chatcmpl-"),
         "grammar_source": "compiled",
         "input_tokens": 11,
         "output_tokens": 7,
@@ -84,6 +86,26 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
         "closed_by": "budget",
     }
     assert not any(secret in written.getvalue() for secret in ("a secret", "hidden", KEY))
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        (URL, body(stream=True)),
+        ("/v1/messages", body(stream=True, max_tokens=9)),
+        ("/v1/responses", {"model": "tiny", "input": "a secret", "stream": True}),
+    ],
+)
+async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(
+    keyed, runtime, written, path, asked
+):
+    """The line of the failure and that of the request had no id in common, nor one with the answer."""
+    runtime.script = [TextDelta(0, "And "), GenerationFailed("NaN logits")]
+    sent = (await keyed.post(path, json=asked)).text
+    [failure] = lines_of(written, "gateway.routes.transport")
+    [line] = lines_of(written)
+    assert f"stream {line['response_id']} ended early" in failure["message"]
+    assert f"_{line['response_id']}" in sent.replace("chatcmpl-", "chatcmpl_")
 
 
 async def test_a_failure_is_named(keyed, runtime, written):

@@ -22,6 +22,7 @@ from gateway.settings import Settings
 from gateway.telemetry.exporters import open_meters, open_provider
 from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.events import Finished, SelectionStats, TextDelta
+from runtime.protocol import Health
 from runtime.request import Message
 from toolspecs.tool import Tool
 
@@ -122,6 +123,15 @@ async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):
     assert found["chat tiny"].status.status_code is StatusCode.ERROR
     assert found["chat tiny"].attributes["error.type"] == "GenerationFailed"
     assert found["POST /v1/chat/completions"].status.status_code is StatusCode.ERROR
+    assert found["POST /v1/chat/completions"].attributes["error.type"] == "GenerationFailed"
+
+
+async def test_a_failure_before_the_turn_has_its_kind(client, runtime, spans):
+    """While no engine took requests, traces showed 503 and not why: there was no span of a turn."""
+    runtime.health_now = Health(is_ready=False, reason="the engine a:1 cannot be reached")
+    assert (await client.post(URL, json=body())).status_code == 503
+    (server,) = spans.get_finished_spans()
+    assert server.attributes["error.type"] == "NotReady"
 
 
 async def test_a_request_without_a_key_leaves_no_span(tmp_path, runtime, spans):
@@ -138,6 +148,7 @@ async def test_a_mistake_of_the_client_is_no_error_of_the_server(client, spans):
     (server,) = spans.get_finished_spans()
     assert server.attributes["http.response.status_code"] == 400
     assert server.status.status_code is StatusCode.UNSET
+    assert "error.type" not in server.attributes
     assert server.events == ()
 
 
