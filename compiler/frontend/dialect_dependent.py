@@ -83,13 +83,13 @@ def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
     return [keyword for keyword in keywords if keyword in schema]
 
 
-Assertion = tuple[str, str]
+DialectAssertion = tuple[str, str]
 """A dialect-dependent keyword, and of `format` the name: some validators assert it, and others do not."""
 
 
 def misleading(
     schemas: Collection[Mapping[str, Any]], below: Collection[Mapping[str, Any]], draft: int
-) -> list[Assertion]:
+) -> list[DialectAssertion]:
     """The dialect-dependent assertions that may admit more where they are made, in no particular order.
 
     `below` has those of the schemas that may stand below a keyword under which asserting more can admit more.
@@ -105,12 +105,12 @@ def misleading(
     return list(dict.fromkeys([*found, *(each for each in evaluating if each[0] == "dependencies")]))
 
 
-def _assertions(schema: Mapping[str, Any], draft: int) -> list[Assertion]:
+def _assertions(schema: Mapping[str, Any], draft: int) -> list[DialectAssertion]:
     keywords = dialect_dependent(schema, draft)
     return [(keyword, schema["format"] if keyword == "format" else "") for keyword in keywords]
 
 
-def without_assertions(document: Any, assertions: Collection[Assertion], draft: int) -> Any:
+def without_assertions(document: Any, assertions: Collection[DialectAssertion], draft: int) -> Any:
     """The document as validators read it that do not make some dialect-dependent assertions.
 
     It need not admit the same instances: only those are written that all readings admit. A keyword that is

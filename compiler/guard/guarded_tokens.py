@@ -17,7 +17,7 @@ _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _NOT_CANONICAL = re.compile(rb"\\[/u]")
 NOT_ONLY_CHARACTERS = re.compile(rb'[\[\]{},"\\]')
 """What a token has that can end, begin or separate elements, or begin an escape; most tokens have none."""
-_WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
+_WHOLE_STRING = re.compile(rb'\s*("(?:[^"\\]|\\["\\bfnrt])*")')
 _MAX_CACHED_SETS = 4_096
 """A set of the few tokens that complete one key takes some hundred bytes."""
 
@@ -107,7 +107,7 @@ class GuardedTokens:
 
     @cached_property
     def by_whole_string(self) -> dict[bytes, list[int]]:
-        """The whole-string tokens by the string that they open and complete, if it has no escapes."""
+        """The whole-string tokens by the string that they open and complete, if its spelling is canonical."""
         token_ids: dict[bytes, list[int]] = {}
         for token_id, token in self._not_only_characters.items():
             string = _WHOLE_STRING.match(token)

@@ -128,6 +128,29 @@ def test_no_token_of_a_mask_repeats(name):
             cursor = cursor.advance(vocabulary.tokens[token_id])
 
 
+@pytest.mark.parametrize("key", ["a", '"', "\\", "a\n", 'x"y\\', "\t/", "\x01"])
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_a_token_may_be_a_whole_key_with_escapes(key, is_declared):
+    r"""Qwen 3 has ` "\""`. Masks let such a token repeat a key, which the matcher refused then."""
+    whole = json.dumps(key).encode()
+    tokens = [*Vocabulary.of_bytes().tokens[:256], b" " + whole, whole + b":", b" " + whole + b": ", b""]
+    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
+    schema = {"properties": {key: {"type": "integer"}} if is_declared else {}}
+    compiled = compile_schema({"type": "object", **schema}, tokenizer=vocabulary)
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    for before in (b"{", b"{" + whole + b": 1,", b'{"b": 1,'):
+        matcher = compiled.matcher()
+        assert all(map(matcher.accept, before))
+        allowed = _allowed(matcher, bitmask, vocabulary.width)
+        if not is_declared or before == b"{":  # a declared key comes before undeclared ones
+            assert allowed[256:-1].any() == (whole not in before)
+        for token_id in range(256, len(tokens) - 1):
+            is_accepted = matcher.accept(token_id)
+            assert is_accepted == allowed[token_id], (before, tokens[token_id])
+            if is_accepted:
+                matcher.rollback(1)
+
+
 @pytest.mark.parametrize("name", GUARDED)
 def test_the_mask_and_accept_agree_and_roll_back(name, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
