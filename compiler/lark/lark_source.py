@@ -310,7 +310,7 @@ def _check(source: LarkSource) -> None:
 
 
 def _check_joined_patterns(
-    source: LarkSource, term_defs: Iterable[tuple[str, tuple[Tree[Any], int]]]
+    source: LarkSource, term_defs: Iterable[tuple[str, tuple[Tree[Any] | None, int]]]
 ) -> None:
     """Refuse patterns with alternatives of their own beside other parts of a terminal.
 
@@ -318,6 +318,8 @@ def _check_joined_patterns(
     `(a|b)c`.
     """
     for name, (tree, _) in term_defs:
+        if tree is None:  # it is declared alone
+            continue
         joined = (parts.children for parts in tree.find_data("expansion") if len(parts.children) > 1)
         split = next(filter(None, map(_alternatives_of, chain.from_iterable(joined))), None)
         if split and name in source.terminals:

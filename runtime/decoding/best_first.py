@@ -207,11 +207,12 @@ class BestFirst(OneAfterAnother):
         """Whether an output that is being written may become the best.
 
         If none is whole and no other was begun, it has to. A branch has written nothing if its first token
-        did not fit the budget.
+        did not fit the budget: it is left, unless there is nothing else.
         """
         if output.status is SequenceStatus.FAILED:
             return False
-        if output is not self.first and not output.num_written:
+        has_others = self._best is not None or bool(self._open_branches())
+        if output is not self.first and not output.num_written and has_others:
             return False
         is_last = output is self.first or all(branch.token for branch in self._branches)
         return (self._best is None and is_last) or self._log_score(output) > self._log_to_surpass

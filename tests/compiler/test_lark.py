@@ -132,6 +132,7 @@ def test_lark_reads_what_masks_let_through(name, syntax):
             ["+", "1"],
         ),
         ('start: /a|b/ "c" A\nA: /d|e/~2', ["acdd", "bced"], ["a", "adc"]),
+        ('start: A\nA: /[ab]/ "1"\n%declare UNUSED', ["a1", "b1"], ["1", "a"]),
         # OpenAI's example, which Lark itself refuses, since an alternative is spelled twice.
         ('start: t ("+" t)* -> add | t\nt: /[0-9]+/', ["1", "1+2"], ["1+", "+"]),
     ],

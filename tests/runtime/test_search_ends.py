@@ -189,6 +189,26 @@ def test_a_search_whose_first_output_fails_later_writes_the_best_branch(strategy
     assert not is_late or output.sequence.selection.num_draws == 2
 
 
+class CountingModel(toy_model.ToyModel):
+    """A model that writes 1 first, and then likes 3 most and 2 less."""
+
+    def next_logits(self, output):
+        return {ord("1"): 0.0} if not output else {ord("3"): -0.7, ord("2"): -1.2, toy_model.STOP: -1.6}
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+def test_a_branch_that_does_not_fit_the_budget_goes_on_if_nothing_else_is_left(strategy):
+    """After 1, 2 begins a number that is too long. The choice ended with an error of ours."""
+    engine = toy_model.toy_engine()
+    engine.runner = CountingModel()
+    numbers = compile_schema({"enum": [1, 13, 1333, 12345678901]})
+    sequence = search(2, strategy=strategy, grammar=numbers, max_tokens=6)
+    poison(engine, lambda other: other is sequence and other.num_output == 2)
+    (output,) = run(engine, [sequence]).values()
+    assert output.sequence is not sequence
+    assert word_of(output.sequence) in {"1", "13", "1333"}
+
+
 @pytest.mark.parametrize("strategy", SCORES)
 def test_a_search_whose_outputs_all_fail_ends_with_an_error(strategy):
     engine = toy_model.toy_engine()
