@@ -6,7 +6,7 @@ pattern. The engines, in this order:
 
 1. ECMA-262 with the flag `u`
 2. ECMA-262 without it (Annex B)
-3. Python's `re`
+3. Python's `re` before Python 3.14, which reads `\z`, and has `\B` match the empty text
 4. Rust's `fancy_regex`, as `jsonschema_rs` uses it
 5. Rust's `regex`, as `jsonschema_rs` uses it where it is asked to
 

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import warnings
 
 import jsonschema_rs
@@ -16,6 +17,8 @@ from compiler.regular.engine_differences import READ, REFUSED, RefusedConstruct
 from compiler.regular.language import PatternCondition, language
 
 ROWS = [*REFUSED, *READ]
+SINCE_PYTHON_3_14 = {r"a\z": "+", r"^\B": "+"}
+"""What newer versions of Python say, which agree with the other engines there."""
 ECMA_ASKER = """
 const [flags, rows] = JSON.parse(require("fs").readFileSync(0, "utf8"));
 console.log(JSON.stringify(rows.map(([pattern, text]) => {
@@ -75,7 +78,10 @@ def readings(pattern, text):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.name}: {row.pattern!r}")
 def test_python_and_rust_answer_as_the_table_says(row):
-    assert "".join(in_engines_at_hand(row.pattern, row.text)) == row.answers[2:]
+    python, rust = row.answers[2], row.answers[3:]
+    if sys.version_info >= (3, 14):
+        python = SINCE_PYTHON_3_14.get(row.pattern, python)
+    assert in_engines_at_hand(row.pattern, row.text) == [python, *rust]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not at hand")
