@@ -150,7 +150,7 @@ class OutputWriter:
         try:
             return self._replicas.choose(affinity, broken)
         except NoEngine:
-            if output.num_refused:
+            if output.num_refused or output.is_left_out:
                 return None
             if broken:
                 raise next(iter(broken.values())) from None

@@ -225,7 +225,7 @@ class VerifiedOutput:
         """Complete the output in the shortest way; this takes long if many tokens are needed.
 
         A draft ends where it is. Call this when `is_over_budget`, or when the engine leaves the grammar again
-        and again.
+        and again, or when no engine is there to be asked again.
 
         Raises:
             GenerationFailed: the grammar has no closer.
@@ -237,7 +237,7 @@ class VerifiedOutput:
                 "the engine left the grammar again and again, and this grammar has no closer"
             )
         closed_by: ClosedBy | None = "budget" if self.is_over_budget else "verifier"
-        if self.is_over_budget and self.position.matcher.is_completed():
+        if (self.is_over_budget or self.is_left_out) and self.position.matcher.is_completed():
             closed_by = None  # nothing is missing: a token was left out that would have begun more
         events: list[Event] = []
         for token_id in self.position.closer.completion_ids(self.remaining):
