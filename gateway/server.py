@@ -72,7 +72,8 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
-        self._announce()
+        if self.started:  # older versions of uvicorn return although the application did not start
+            self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: let answers end, abort the rest, and send the last traces and metrics."""

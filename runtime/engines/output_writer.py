@@ -7,7 +7,7 @@ ask        Ask an engine to continue, verify each token, and repeat until the ou
 - an engine that leaves the grammar is asked again, a few times;
 - an engine that begins a call for which the budget has no room is asked again without that token;
 - an engine without the plugin is asked again after the header of a call, and for a single allowed token where
-  it wrote one that a guard forbids.
+  it wrote one that a guard forbids, or text that begins a call for which there is no room.
 close      The budget closer completes an output that no engine has ended.
 """
 
@@ -150,7 +150,7 @@ class OutputWriter:
         try:
             return self._replicas.choose(affinity, broken)
         except NoEngine:
-            if output.num_refused:
+            if output.num_refused or output.is_left_out:
                 return None
             if broken:
                 raise next(iter(broken.values())) from None
@@ -191,9 +191,9 @@ class OutputWriter:
         delivery.put(output.engine_stopped(is_cut=answer.is_cut, goes_on=goes_on))
 
     def _completion_request(self, model_id: str, output: VerifiedOutput) -> CompletionRequest:
-        """The request to an engine: for the rest, or for one token if it wrote one that a guard forbids.
+        """The request to an engine: for the rest, or for one token if it wrote one that may not stand here.
 
-        It has a bias against that one, and against tokens that were left out.
+        It has a bias against that one, and against markers that were left out.
         """
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()

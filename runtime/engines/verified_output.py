@@ -116,7 +116,7 @@ class VerifiedOutput:
         self.is_left_out = False
         """Whether the last token that came was left out: it began what the budget has no room for."""
         self.left_out_ids: set[int] = set()
-        """All tokens that were left out. The budget has no room for what they begin later either."""
+        """All markers that were left out. The budget has no room for what they begin later either."""
         self.needs_search = False
         """Whether the token that came last was left for a thread, which should take it again."""
         self.is_exhausted = False
@@ -127,7 +127,8 @@ class VerifiedOutput:
         self.num_idle = 0
         """How many of the last requests brought no token."""
         self.refused_ids: list[int] = []
-        """The tokens that were refused at this place."""
+        """The tokens that were refused at this place, or left out here and may stand for text elsewhere."""
+        self._num_left_out = 0
         self._num_at_resume = 0
         self._may_search = constraint is not None and constraint.may_search
         self._time = _VerifyingTime()
@@ -135,6 +136,7 @@ class VerifiedOutput:
         self._draft: Draft | None = None
         self._transcript = Transcript.of(request, choice, verification.token_bytes)
         self._stop_ids = frozenset(verification.prepared.vocabulary.stop_ids)
+        self._marker_ids = verification.prepared.vocabulary.marker_ids
         self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
         self._checks_masks = verification.checks_masks
         self._num_forced = 0
@@ -223,7 +225,7 @@ class VerifiedOutput:
         """Complete the output in the shortest way; this takes long if many tokens are needed.
 
         A draft ends where it is. Call this when `is_over_budget`, or when the engine leaves the grammar again
-        and again.
+        and again, or when no engine is there to be asked again.
 
         Raises:
             GenerationFailed: the grammar has no closer.
@@ -235,7 +237,7 @@ class VerifiedOutput:
                 "the engine left the grammar again and again, and this grammar has no closer"
             )
         closed_by: ClosedBy | None = "budget" if self.is_over_budget else "verifier"
-        if self.is_over_budget and self.position.matcher.is_completed():
+        if (self.is_over_budget or self.is_left_out) and self.position.matcher.is_completed():
             closed_by = None  # nothing is missing: a token was left out that would have begun more
         events: list[Event] = []
         for token_id in self.position.closer.completion_ids(self.remaining):
@@ -352,12 +354,16 @@ class VerifiedOutput:
         If the output is complete without, such as free text, it goes on with another token, as in the
         embedded engine. If it is not, or its engine writes the token nevertheless, it is to be closed.
         """
-        may_go_on = self.position.is_complete and len(self.left_out_ids) < MAX_LEFT_OUT
-        if may_go_on and token_id not in self.left_out_ids:
-            self.left_out_ids.add(token_id)
-            self.is_left_out = True
-        else:
+        is_new = token_id not in self.left_out_ids and token_id not in self.refused_ids
+        if not (is_new and self.position.is_complete and self._num_left_out < MAX_LEFT_OUT):
             self.is_over_budget = True
+            return
+        self.is_left_out = True
+        self._num_left_out += 1
+        if token_id in self._marker_ids:
+            self.left_out_ids.add(token_id)
+        else:
+            self.refused_ids.append(token_id)
 
     def _end(self, reason: FinishReason | None, closed_by: ClosedBy | None = None) -> list[Event]:
         self.is_finished = True

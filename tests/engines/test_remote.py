@@ -21,8 +21,9 @@ from whole_outputs import calls_of
 from compiler.guard.guarded_tokens import GuardedTokens
 from runtime.engines import delivery, verified_output
 from runtime.engines.remote import RemoteRuntime
+from runtime.engines.replicas import Replicas
 from runtime.engines.verified_output import VerifiedOutput
-from runtime.errors import BudgetTooSmall, DeadlineExceeded, PromptTooLong, RequestRefused
+from runtime.errors import BudgetTooSmall, DeadlineExceeded, NoEngine, PromptTooLong, RequestRefused
 from runtime.events import FinishReason, TextDelta
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
@@ -148,6 +149,31 @@ async def test_an_engine_that_insists_on_a_call_that_has_no_room_ends_the_text(t
         (end,) = assert_valid(await events_of(remote, request), request)
         assert (end.reason, end.closed_by) == (FinishReason.LENGTH, None)
         assert end.stats.num_output_tokens == len(stand_in.requests) == 2
+
+
+def once(choose):
+    """Chooses a replica once; then none takes requests."""
+    left = [choose]
+
+    def chosen(*arguments):
+        if not left:
+            raise NoEngine("remote", ("down",), 1.0)
+        return left.pop()(*arguments)
+
+    return chosen
+
+
+async def test_a_text_ends_before_a_call_that_has_no_room_if_no_engine_is_there_to_go_on(text, monkeypatch):
+    """The client got an error, though the text before the call was whole."""
+    stand_in = StandIn(text, end_bias=-50)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar("auto")
+        [begin] = text.tokenizer("<tool_call>")["input_ids"]
+        stand_in.writes = {2: begin}
+        request = remote.request(lookup, max_tokens=8)
+        monkeypatch.setattr(Replicas, "choose", once(Replicas.choose))
+        (end,) = assert_valid(await events_of(remote, request), request)
+        assert (end.reason, end.closed_by, end.stats.num_output_tokens) == (FinishReason.LENGTH, None, 2)
 
 
 async def test_a_client_that_leaves_frees_the_engine(text):

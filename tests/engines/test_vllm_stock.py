@@ -10,9 +10,11 @@ from remote_engines import GUARDED, assert_valid, events_of, remote_over
 from whole_outputs import calls_of
 
 from compiler.grammar.plain_ebnf import to_plain_ebnf
+from compiler.response_format import ResponseFormat
 from runtime.engines import sent_grammars
 from runtime.engines.grammar_position import GrammarPosition
 from runtime.engines.vllm_client import VllmClient
+from runtime.events import TextDelta
 
 
 @asynccontextmanager
@@ -64,6 +66,30 @@ async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_h
         first, second, *_ = stand_in.requests
         assert "urgent" not in first["structured_outputs"]["grammar"]
         assert len(second["prompt"]) > len(first["prompt"])
+
+
+class LikesDigits(StockStandIn):
+    """It likes 3 most, and then 2."""
+
+    def noise(self, body):
+        logits = super().noise(body) * 0
+        for number, digit in enumerate((b"2", b"3"), 1):
+            logits[self.text.vocabulary.tokens.index(digit)] = 10 * number
+        return logits
+
+
+async def test_text_for_which_there_is_no_room_at_one_place_may_stand_at_the_next(text):
+    """The engine was asked not to write it any more: where a call begins with `>`, that was in no later text."""
+    stand_in = LikesDigits(text)
+    numbers = ResponseFormat("schema", {"enum": [1, 12, 123, 1357924680135792467]})
+    async with stock_over(text, stand_in) as remote:
+        lookup = await remote.grammars.find_format(numbers, prepared=text.prepared, syntax=None)
+        events = await events_of(remote, remote.request(lookup, max_tokens=5))
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "123"
+        first, second, third = stand_in.requests
+        assert second["logit_bias"] == {str(text.vocabulary.tokens.index(b"3")): -100.0}
+        assert second["max_tokens"] == 1
+        assert "logit_bias" not in first | third
 
 
 async def test_a_grammar_that_is_too_long_is_made_once_for_an_output(text, monkeypatch):

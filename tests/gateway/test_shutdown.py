@@ -1,6 +1,7 @@
 """What an interrupt does to answers that are being written, and what a server does to its process."""
 
 import asyncio
+import gc
 import json
 import logging
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import AsyncMock
 
 import httpx
 import msgspec
@@ -142,6 +144,19 @@ def test_that_it_serves_is_said_once_it_does():
     with served(server) as client:
         assert client.base_url
     assert said == ["an engine does not answer", "serves"]
+
+
+async def test_that_it_serves_is_not_said_if_it_does_not_start(monkeypatch):
+    """Older versions of uvicorn, such as 0.34, note then that they should exit, and return."""
+    said = []
+    server = Server(
+        uvicorn.Config(SlowToStart(said)), FakeRuntime(), drain_s=0.1, announce=lambda: said.append("serves")
+    )
+    monkeypatch.setattr(uvicorn.Server, "startup", AsyncMock())
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    await server.startup()
+    assert not said
 
 
 def test_a_second_interrupt_ends_answers_at_once(tmp_path):
