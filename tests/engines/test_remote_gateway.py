@@ -108,7 +108,7 @@ def test_an_engines_spans_belong_to_the_callers_trace(engines):
     assert answer.status_code == 200, answer.text
     assert answer.json()["callgate"]["rescued_tokens"] is None, "the engine cannot tell; it is not zero"
     got = [head["traceparent"] for engine in stand_ins for head in engine.headers if "traceparent" in head]
-    assert [context.split("-")[1] for context in got] == [trace]
+    assert {context.split("-")[1] for context in got} == {trace}, "it may be asked again for want of room"
     scraped = client.get("/metrics").text
     assert 'callgate_engine_ready{callgate_engine="127.0.0.1:' in scraped
     assert 'callgate_tokens_rescued_total{gen_ai_request_model="big"' not in scraped
