@@ -85,7 +85,7 @@ VOLUME ["/data", "/cache"]
 EXPOSE 8080
 # The first start may build or fetch a model; until then the container is "starting", not "unhealthy".
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('CALLGATE_PORT', '8080') + '/healthz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + (os.environ.get('CALLGATE_PORT') or '8080') + '/healthz', timeout=4)"]
 # Without CALLGATE_API_KEY or CALLGATE_API_KEY_FILE the gateway refuses to listen here, and says so.
 ENTRYPOINT ["callgate"]
 CMD ["serve", "--host", "0.0.0.0"]

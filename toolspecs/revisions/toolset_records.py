@@ -41,6 +41,8 @@ _NAMES_FOR_S = 5.0
 """How long the names of all toolsets are cached at least, unless one is known to have been added."""
 _NAMES_SHARE = 0.05
 """The most of the time in which they are read again: Redis looks at all its keys for them."""
+_NAMES_AT_MOST_S = 120.0
+"""How long they are cached at most, also where Redis stood still while they were read."""
 
 READ_AT_ONCE = 500
 """Heads, or records, that a listing reads together."""
@@ -253,7 +255,8 @@ class _Names:
                 self._names = await self._logs.names()
                 now = time.monotonic()
                 self._state = state
-                self._fresh_until = now + max(_NAMES_FOR_S, (now - began_at) / _NAMES_SHARE)
+                kept_s = max(_NAMES_FOR_S, (now - began_at) / _NAMES_SHARE)
+                self._fresh_until = now + min(kept_s, _NAMES_AT_MOST_S)
             return self._names
 
 
