@@ -29,8 +29,8 @@ from compiler.frontend.dialect_dependent import (
 )
 from compiler.frontend.disputed_texts import (
     TextsByFormat,
+    first_emptied,
     inner_reading,
-    left_out,
     longer_texts,
     not_valid_for_all,
     outer_reading,
@@ -98,8 +98,8 @@ def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: 
     if only_objects:
         schema = _only_objects(schema)
     if schema.satisfiability() == canonical.Satisfiability.NO:
-        disputed = left_out(applied_schemas(document, documents), draft_of(document))
-        raise unsatisfiable(document, registry_of(document, documents), disputed)
+        emptied = first_emptied(applied_schemas(document, documents), draft_of(document))
+        raise unsatisfiable(document, registry_of(document, documents), emptied)
     return schema
 
 
@@ -214,8 +214,8 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     below = [each.schema for each in below_negations(schemas)]
     dependent = misleading([each.schema for each in schemas], below, draft)
     readings = [
-        _composed(of_texts, partial(without_assertions, assertions=left_out, draft=draft))
-        for left_out in _choices(dependent)
+        _composed(of_texts, partial(without_assertions, assertions=not_made, draft=draft))
+        for not_made in _choices(dependent)
         for of_texts in _readings_of_texts(disputed, others)
     ]
     if longer := longer_texts(schemas, draft):

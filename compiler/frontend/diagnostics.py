@@ -10,6 +10,7 @@ from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import IDENTIFIERS, resolve
+from compiler.frontend.last_steps import AppliedSchema
 from compiler.regular.formats import FORMATS
 from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
@@ -138,17 +139,16 @@ def invalid_pattern(
 
 
 def unsatisfiable(
-    document: Any, registry: Registry | None, disputed: Mapping[tuple[str, str], list[str]]
+    document: Any, registry: Registry | None, emptied: tuple[AppliedSchema, str] | None
 ) -> UnsupportedSchema:
     """The refusal of a schema that admits nothing; it points at the part that must exist and cannot.
 
-    Or it points at a format for which listed texts are left out; `disputed` has those, as `left_out` tells.
+    If validators admit some of it, it points at the format of the schema that is `emptied`: a schema with a
+    listed text which is left out, since validators disagree on it.
     """
     reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
     if not reasons:
-        of_formats = ((at, texts) for (at, keyword), texts in disputed.items() if keyword == "format")
-        refusals = (_nothing_listed(document, pointer, texts) for pointer, texts in of_formats)
-        return next(refusals, UnsupportedSchema("", "", _NOTHING, _ADMIT))
+        return _nothing_listed(*emptied) if emptied else UnsupportedSchema("", "", _NOTHING, _ADMIT)
     pointer = _innermost(document, min(reasons), reasons)
     match reasons[pointer]:
         case canonical.UnsatisfiableReason.Conflict(causes):
@@ -167,16 +167,16 @@ def unsatisfiable(
     return UnsupportedSchema(pointer, "", reason, "Relax one of them, or leave one out.")
 
 
-def _nothing_listed(document: Any, pointer: str, texts: list[str]) -> UnsupportedSchema:
+def _nothing_listed(emptied: AppliedSchema, text: str) -> UnsupportedSchema:
     """The refusal of a schema of whose listed texts none is valid for all validators of a format."""
-    schema = resolve(document, pointer)
-    name = schema.get("format") if isinstance(schema, dict) else None
+    name = emptied.schema["format"]
     limits = FORMATS[name].note if name in FORMATS else ""
-    shown = shorten(texts[0], MAX_NAME)
+    shown = shorten(text, MAX_NAME)
     reason = f"{_NOTHING}: listed texts are left out on which validators disagree, such as {shown}"
     if limits:
         reason += f"; texts of this format are written so: {limits}"
-    return UnsupportedSchema(child(pointer, "format"), "format", reason, "List others, or leave it out.")
+    at = child(emptied.pointer, "format")
+    return UnsupportedSchema(at, "format", reason, "List others, or leave it out.")
 
 
 def _sentence(text: str) -> str:

@@ -90,7 +90,7 @@ DialectAssertion = tuple[str, str]
 def misleading(
     schemas: Collection[Mapping[str, Any]], below: Collection[Mapping[str, Any]], draft: int
 ) -> list[DialectAssertion]:
-    """The dialect-dependent assertions that may admit more where they are made, in no particular order.
+    """The dialect-dependent assertions that may admit more where they are made.
 
     `below` has those of the schemas that may stand below a keyword under which asserting more can admit more.
     `dependencies` count wherever they stand: they also evaluate keys.

@@ -19,7 +19,7 @@ None of the keywords evaluates anything, so `unevaluated*` sees the same.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 
@@ -30,15 +30,23 @@ from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
 from toolspecs.schemas.drafts import draft_named
 
-_LONGER = {
-    "uuid": (36, f"^[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{FORMATS['uuid'].pattern[1:-1]}", "urn:uuid:…"),
-    "hostname": (253, "[.]$", "a."),
-}
-"""The formats of which some validator takes texts that are too long to canonicalization.
 
-Each has the length up to which they agree, what longer texts match, and how a report writes them. ajv takes
-`urn:uuid:` before a UUID, and a dot behind a name of a host, as Python's `jsonschema` does.
-"""
+class _LongerTexts(NamedTuple):
+    """The texts of a format that some validator takes, and that are too long to canonicalization.
+
+    They have more characters than `longest`, and match `pattern`; a report writes them as `shown`.
+    """
+
+    longest: int
+    pattern: str
+    shown: str
+
+
+_LONGER = {
+    "uuid": _LongerTexts(36, f"^[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{FORMATS['uuid'].pattern[1:-1]}", "urn:uuid:…"),
+    "hostname": _LongerTexts(253, "[.]$", "a."),
+}
+"""ajv takes `urn:uuid:` before a UUID, and a dot behind a name of a host, as Python's `jsonschema` does."""
 TextsByFormat = Mapping[str, tuple[str, ...]]
 _LastSteps = Mapping[str, set[LastStep]]
 """By each text or format, the last steps of the paths to the values that it is listed for, or asked about."""
@@ -107,12 +115,31 @@ def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[st
         name, step = str(each.schema.get("format")), each.last_step
         asked = {*narrow.get(name, ()), *(wide.get(name, ()) if step in formats.get(name, ()) else ())}
         told[each.pointer, "format"] += [repr(t) for t in sorted(asked) if _can_meet(texts[t], {step})]
-        told[each.pointer, "format"] += [repr(_LONGER[name][2]) for _ in longer.keys() & {name}]
+        told[each.pointer, "format"] += [repr(_LONGER[name].shown) for _ in longer.keys() & {name}]
         for keyword, text, step in listed_strings(each):
             told[each.pointer, keyword] += [
                 f"{text!r} ({name})" for name in disputed_by.get(text, ()) if _can_meet({step}, formats[name])
             ]
     return {where: descriptions for where, descriptions in told.items() if descriptions}
+
+
+def first_emptied(schemas: Collection[AppliedSchema], draft: int) -> tuple[AppliedSchema, str] | None:
+    """A schema with a format for which listed texts are left out, and what a report tells of one of them.
+
+    If there are several, one that lists no other texts comes first, and one of the document before those that
+    it refers to.
+    """
+    told = left_out(schemas, draft)
+    asked = [each for each in schemas if (each.pointer, "format") in told]
+
+    def rank(each: AppliedSchema) -> tuple[bool, bool]:
+        listed = each.schema.get("enum", [each.schema.get("const")])
+        texts = told[each.pointer, "format"]
+        has_more = any(not isinstance(value, str) or repr(value) not in texts for value in listed)
+        return has_more, bool(each.pointer) and not each.pointer.startswith("/")
+
+    first = min(asked, key=rank, default=None)
+    return None if first is None else (first, told[first.pointer, "format"][0])
 
 
 def inner_reading(document: Any, disputed: TextsByFormat) -> Any:
@@ -151,9 +178,9 @@ def longer_texts(schemas: Collection[AppliedSchema], draft: int) -> Mapping[str,
     least = [number for each in schemas if isinstance(number := each.schema.get("minLength"), int | float)]
     negative = _negative_formats(schemas, draft)
     return {
-        name: pattern
-        for name, (longest, pattern, _) in _LONGER.items()
-        if name in negative and any(number > longest for number in least)
+        name: longer.pattern
+        for name, longer in _LONGER.items()
+        if name in negative and any(number > longer.longest for number in least)
     }
 
 

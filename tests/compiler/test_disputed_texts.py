@@ -261,6 +261,18 @@ def test_where_the_format_may_be_asked_about_the_text_the_refusal_names_both(sch
             "such as 'PT99999999S'; texts of this format are written so: fewer than 10^9 days",
         ),
         ({"format": "date", "const": "0000-01-01"}, "/format", "are written so: no year 0000"),
+        (
+            {
+                "properties": {
+                    "a": {"format": "date", "enum": ["0000-01-01", "2026-01-01"]},
+                    "b": {"format": "date", "enum": ["0000-01-01", None]},
+                    "c": {"format": "date", "const": "0000-01-01"},
+                },
+                "required": ["c"],
+            },
+            "/properties/c/format",
+            "such as '0000-01-01'",
+        ),
     ],
 )
 def test_that_no_listed_text_is_left_is_told_with_the_limits_of_the_format(schema, pointer, told):
@@ -269,6 +281,13 @@ def test_that_no_listed_text_is_left_is_told_with_the_limits_of_the_format(schem
         compile_schema({"type": "object"} | schema if "properties" in schema else schema)
     assert (refused.value.pointer, refused.value.keyword) == (pointer, "format")
     assert told in str(refused.value)
+
+
+def test_that_no_listed_text_is_left_in_another_document_is_told_with_the_limits_of_the_format():
+    documents = {"https://a.example/day": {"$defs": {"d": {"format": "date", "const": "0000-01-01"}}}}
+    with pytest.raises(UnsupportedSchema, match="are written so: no year 0000") as refused:
+        compile_schema({"$ref": "https://a.example/day#/$defs/d"}, documents=documents)
+    assert refused.value.pointer == "https://a.example/day#/$defs/d/format"
 
 
 def test_a_text_meets_a_format_through_a_reference_to_it():
