@@ -1,0 +1,240 @@
+"""What is kept of the responses of an owner: at most so many, in so many bytes, and nothing that no list has."""
+
+import asyncio
+import json
+import math
+
+import msgspec
+import pytest
+from reading_turns import TURN
+
+from gateway.errors import InvalidField, UnknownResponse
+from gateway.generation import response_entries, stored_responses
+from gateway.generation.continuation import Continuation
+from gateway.generation.stored_responses import StoredResponses
+from toolspecs.errors import StoreUnavailable
+from toolspecs.revisions.toolset_contents import compress
+from toolspecs.stores import open_store
+
+
+def response(number, size=1):
+    return {"id": f"resp_{number:032x}", "output": [{"id": f"msg_{number:032x}00", "text": "x" * size}]}
+
+
+@pytest.fixture
+async def store():
+    opened = open_store("sqlite://:memory:")
+    yield opened
+    await opened.close()
+
+
+async def test_the_oldest_are_dropped(store, monkeypatch):
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 3)
+    responses = StoredResponses(store, lifetime_s=60)
+    for number in range(5):
+        assert await responses.save("o", response(number), [])
+    for number in range(5):
+        if number < 2:
+            with pytest.raises(UnknownResponse):
+                await responses.load("o", response(number)["id"], TURN)
+        else:
+            assert (await responses.load("o", response(number)["id"], TURN)).response == response(number)
+    assert len([key async for key in store.scan("response")]) == 4  # three, and the list
+
+
+async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
+    monkeypatch.setattr(response_entries, "MAX_ENTRY_BYTES", 1000)
+    responses = StoredResponses(store, lifetime_s=60, max_bytes=200)
+    assert not await responses.save("o", response(0, size=2000), [])
+    for number in range(10):
+        assert await responses.save("o", response(number), [])
+        assert await responses.save("other", response(number), [])
+    kept = [key async for key in store.scan("response:o:")]
+    assert 1 <= len(kept) < 10
+    assert len([key async for key in store.scan("response:other:")]) == len(kept)
+
+
+async def test_what_was_deleted_drops_nothing(store, monkeypatch):
+    """A thousand responses that were deleted at once pushed out the only one that was kept."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 3)
+    responses = StoredResponses(store, lifetime_s=60)
+    assert await responses.save("o", response(0), [])
+    for number in range(1, 9):
+        assert await responses.save("o", response(number), [])
+        await responses.delete("o", response(number)["id"])
+    assert (await responses.load("o", response(0)["id"], TURN)).response == response(0)
+    assert [entry[0] for entry in json.loads(await store.get("responses:o"))] == [response(0)["id"]]
+
+
+async def test_what_cannot_be_taken_from_the_list_is_deleted(store, monkeypatch):
+    async def fail(*args):
+        raise StoreUnavailable("sqlite", "it is gone")
+
+    responses = StoredResponses(store, lifetime_s=60)
+    assert await responses.save("o", response(0), [])
+    monkeypatch.setattr(store, "compare_and_set", fail)
+    await responses.delete("o", response(0)["id"])
+    with pytest.raises(UnknownResponse):
+        await responses.load("o", response(0)["id"], TURN)
+
+
+async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch):
+    """What is in no list counts for nobody."""
+    stored = StoredResponses(store, lifetime_s=60)
+
+    async def another_was_first(*_):
+        return False
+
+    monkeypatch.setattr(store, "compare_and_set", another_was_first)
+    assert not await stored.save("a", {"id": "resp_" + "0" * 32, "output": []}, [])
+    assert [key async for key in store.scan("response:")] == []
+
+
+@pytest.mark.parametrize("failing", ["set", "delete"])
+async def test_a_response_that_could_not_be_stored_pushes_nothing_out_later(store, monkeypatch, failing):
+    """A full store refused the new one, which stayed listed, and so pushed out one that was kept."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
+    responses = StoredResponses(store, lifetime_s=60)
+    for number in range(2):
+        assert await responses.save("o", response(number), [])
+    operation = getattr(store, failing)
+
+    async def fail_once(*_):
+        monkeypatch.setattr(store, failing, operation)
+        raise StoreUnavailable("sqlite", "it is full")
+
+    monkeypatch.setattr(store, failing, fail_once)
+    assert not await responses.save("o", response(2), [])
+    assert await responses.save("o", response(3), [])
+    assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
+    listed = json.loads(await store.get("responses:o"))
+    assert [entry[0] for entry in listed] == [response(1)["id"], response(3)["id"]]
+    stored = {key.rpartition(":")[2] async for key in store.scan("response:o:")}
+    assert stored == {response(1)["id"], response(3)["id"]}
+
+
+async def test_a_response_that_others_push_out_before_it_is_stored_is_not_kept(store, monkeypatch):
+    """The others deleted it before it was there, so it stayed for a day and counted for nobody."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
+    first, other = (StoredResponses(store, lifetime_s=60) for _ in range(2))
+    write = store.set
+
+    async def write_after_others(*arguments):
+        monkeypatch.setattr(store, "set", write)
+        for number in range(1, 4):
+            assert await other.save("o", response(number), [])
+        await write(*arguments)
+
+    monkeypatch.setattr(store, "set", write_after_others)
+    await first.save("o", response(0), [])
+    stored = {key.rpartition(":")[2] async for key in store.scan("response:o:")}
+    assert stored == {response(2)["id"], response(3)["id"]}
+
+
+class SlowStore:
+    """A store whose every operation takes a moment, so that its caller can leave meanwhile."""
+
+    def __init__(self, store):
+        self._store = store
+        self.num_called = 0
+
+    def __getattr__(self, name):
+        async def slowly(*arguments):
+            self.num_called += 1
+            await asyncio.sleep(0.01)
+            return await getattr(self._store, name)(*arguments)
+
+        return slowly
+
+
+@pytest.mark.parametrize("num_done", range(5))
+async def test_a_client_that_leaves_while_its_response_is_stored_leaves_none_behind(
+    store, monkeypatch, num_done
+):
+    """What was dropped from the list stayed in the store, and what was never stored counted in the list."""
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
+    for number in range(2):
+        assert await StoredResponses(store, lifetime_s=60).save("o", response(number), [])
+    slow = SlowStore(store)
+    saving = asyncio.create_task(StoredResponses(slow, lifetime_s=60).save("o", response(2), []))
+    while slow.num_called <= num_done and not saving.done():
+        await asyncio.sleep(0.001)
+    for _ in range(3):  # as the scope of a stream does
+        saving.cancel()
+        await asyncio.sleep(0)
+    await asyncio.gather(saving, return_exceptions=True)
+    await asyncio.sleep(0.2)
+    listed = {entry[0] for entry in json.loads(await store.get("responses:o"))}
+    assert {key.rpartition(":")[2] async for key in store.scan("response:o:")} == listed
+
+
+async def test_responses_of_one_owner_at_once_are_all_listed(store):
+    stored = StoredResponses(store, lifetime_s=60)
+    ids = [f"resp_{number:032x}" for number in range(60)]
+    saved = await asyncio.gather(*(stored.save("a", {"id": each, "output": []}, []) for each in ids))
+    assert all(saved)
+    assert sorted(entry[0] for entry in msgspec.json.decode(await store.get("responses:a"))) == ids
+
+
+async def test_stored_responses_expire(store):
+    responses = StoredResponses(store, lifetime_s=0.001)
+    assert await responses.save("o", response(1), [])
+    await asyncio.sleep(0.01)
+    with pytest.raises(UnknownResponse):
+        await responses.load("o", response(1)["id"], TURN)
+    assert [key async for key in store.scan("response")] == [], "the list of each key that ever called stayed"
+
+
+async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):
+    """Where an operator shortened `response_seconds`, responses from before counted for nobody any more."""
+    assert await StoredResponses(store, lifetime_s=60).save("o", response(1), [])
+    assert await StoredResponses(store, lifetime_s=0.05).save("o", response(2), [])
+    await asyncio.sleep(0.1)
+    assert [entry[0] for entry in json.loads(await store.get("responses:o"))] == [
+        response(number)["id"] for number in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", [b"x", b"[1]", b"[[1,2,3]]", b"[" + b'["a",0,0],' * 100_000 + b'["a",0,0]]']
+)
+async def test_a_damaged_list_counts_as_empty(store, content):
+    """Each answer of its owner failed at its end."""
+    responses = StoredResponses(store, lifetime_s=60)
+    await store.set("responses:o", content)
+    assert await responses.save("o", response(1), [])
+    assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
+
+
+@pytest.mark.parametrize(
+    "forged", [{}, {"id": 5, "output": 5}, {"id": "a"}, {"id": "a", "output": [{}]}, {"output": []}, 5]
+)
+async def test_a_forged_entry_is_as_good_as_none(store, forged):
+    """Its conversation, its items and references to them answered 500."""
+    responses = StoredResponses(store, lifetime_s=60)
+    response_id = response(1)["id"]
+    entry = json.dumps({"response": forged, "items": [{}]}).encode()
+    await store.set(f"response:o:{response_id}", compress(entry))
+    for load in (responses.load, responses.load_json):
+        with pytest.raises(UnknownResponse):
+            await load("o", response_id, TURN)
+    with pytest.raises(InvalidField):
+        await Continuation(responses, "o").expand({"previous_response_id": response_id, "input": "a"}, TURN)
+
+
+async def test_responses_that_never_expire_are_listed_too(store):
+    responses = StoredResponses(store, lifetime_s=math.inf, max_bytes=200)
+    for number in range(20):
+        assert await responses.save("o", response(number), [])
+    assert len([key async for key in store.scan("response:o:")]) < 20
+    assert len(json.loads(await store.get("responses:o"))) < 20
+
+
+async def test_a_damaged_entry_is_as_good_as_none(store):
+    responses = StoredResponses(store, lifetime_s=60)
+    assert await responses.save("o", response(1), [])
+    key = f"response:o:{response(1)['id']}"
+    for content in (b"", b"x", (await store.get(key))[:-3]):
+        await store.set(key, content)
+        with pytest.raises(UnknownResponse):
+            await responses.load("o", response(1)["id"], TURN)
