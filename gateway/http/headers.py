@@ -1,9 +1,10 @@
-"""The head of every answer: its status, the request's id, and for OPTIONS the methods of a path."""
+"""The head of every answer: its status or error, the request's id, and for OPTIONS the methods of a path."""
 
 import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from litestar import Request
@@ -19,10 +20,31 @@ HttpRequest = Request[Any, Any, Any]
 REQUEST_ID = "callgate.request_id"
 """Where a request's scope holds its id."""
 
-ERROR_TYPE = "callgate.error_type"
-"""Where a request's scope holds the type of the error that it is answered with, if there is one."""
+_ERROR = "callgate.error"
+"""Where a request's scope holds its `AnsweredError`."""
 
 _USABLE_ID = re.compile(rb"[!-~]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredError:
+    """The error that a request is answered with.
+
+    An answer with this error has the status `status`. A stream that fails has sent another one before.
+    """
+
+    type_name: str
+    status: int
+
+
+def note_error(scope: Scope, error: Exception, status: int) -> None:
+    """Note the error that a request is answered with, for its log line, its metrics and its span."""
+    scope[_ERROR] = AnsweredError(type(error).__qualname__, status)  # type: ignore[literal-required]
+
+
+def noted_error(scope: Scope) -> AnsweredError | None:
+    """The error that a request is answered with, if there is one."""
+    return scope.get(_ERROR)  # type: ignore[return-value] # a key of our own
 
 
 class RequestIds:

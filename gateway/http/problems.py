@@ -22,7 +22,7 @@ from litestar.types import Receive, Scope, Send
 from compiler import errors as compiler
 from gateway import errors as gateway
 from gateway.http.error_details import details_of
-from gateway.http.headers import ERROR_TYPE, REQUEST_ID, HttpRequest
+from gateway.http.headers import REQUEST_ID, HttpRequest, note_error
 from gateway.http.plain_reasons import plain
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
@@ -224,7 +224,7 @@ def problem_of(error: Exception) -> Problem:
 def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route's API."""
     problem = problem_of(error)
-    request.scope[ERROR_TYPE] = type(error).__qualname__  # type: ignore[literal-required] # of our own
+    note_error(request.scope, error, problem.status)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, path))

@@ -11,9 +11,11 @@ from urllib.parse import quote
 import msgspec
 from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
+from litestar.types import Scope
 
 from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
+from gateway.http.headers import note_error
 from gateway.http.json_body import JsonBody
 from gateway.http.problems import Problem, problem_of
 from gateway.http.request_bodies import ReadingTurn
@@ -127,10 +129,10 @@ def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
     return {"X-Callgate-Ignored": written} if written else {}
 
 
-def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]) -> Stream:
+def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str], scope: Scope) -> Stream:
     """Send a generation as server-sent events, in the writer's wire format."""
     return Stream(
-        _event_texts(generation, writer),
+        _event_texts(generation, writer, scope),
         media_type="text/event-stream",
         headers={**_HEADERS, **headers},
         # This also runs when the client has gone; it stops the runtime.
@@ -138,13 +140,14 @@ def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, s
     )
 
 
-async def _event_texts(generation: Generation, writer: AnswerWriter) -> AsyncIterator[str]:
+async def _event_texts(generation: Generation, writer: AnswerWriter, scope: Scope) -> AsyncIterator[str]:
     try:
         async with aclosing(writer.events()) as events:
             async for event in events:
                 yield _event_text(event)
     except Exception as error:  # noqa: BLE001 - the status is sent, so any error goes into the stream
         problem = problem_of(error)
+        note_error(scope, error, problem.status)
         _log.warning("stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_bug)
         yield _event_text(writer.failed(problem))
         return

@@ -15,7 +15,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.http.headers import ERROR_TYPE, REQUEST_ID, noting_status
+from gateway.http.headers import REQUEST_ID, noted_error, noting_status
 from gateway.telemetry.metrics import OTHER
 
 QUIET_PATHS = frozenset({"/health", "/healthz", "/metrics", "/ping", "/readyz"})
@@ -89,5 +89,6 @@ def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:
         "duration_ms": round(duration_s * 1e3, 1),
         **({"key_id": grant.key_id} if grant is not None and grant.key_id else {}),
     }
-    answered = {"error": scope[ERROR_TYPE]} if ERROR_TYPE in scope else {}  # type: ignore[literal-required]
+    error = noted_error(scope)
+    answered = {"error": error.type_name} if error else {}
     _log.info("%s %s", method, route, extra={"fields": known | fields.values | answered})

@@ -76,7 +76,7 @@ HTTP_DURATION = Metric(
     Kind.HISTOGRAM,
     "s",
     "HTTP requests that were let in, except probes: the time until the last byte of the answer.",
-    ("http.request.method", "http.route", "http.response.status_code"),
+    ("http.request.method", "http.route", "http.response.status_code", ERROR),
     _HTTP_BUCKETS,
 )
 REQUEST_DURATION = Metric(

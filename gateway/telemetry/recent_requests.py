@@ -20,7 +20,7 @@ from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from gateway.access.grants import GRANT, Grant
-from gateway.http.headers import ERROR_TYPE, REQUEST_ID, noting_status
+from gateway.http.headers import REQUEST_ID, noted_error, noting_status
 from gateway.telemetry.access_log import route_of
 from toolspecs.lru_cache import LruCache
 from toolspecs.toolset import Page
@@ -176,7 +176,8 @@ class RecentRequestsMiddleware(ASGIMiddleware):
             # Where a grammar was found, and how long that took, shows what other tenants have cached.
             values.pop("grammar_source", None)
             steps = [step for step in steps if step["name"] != "grammar"]
-        values["error"] = values.get("error") or scope.get(ERROR_TYPE)
+        if error := noted_error(scope):
+            values["error"] = error.type_name
         self._ring.add(grant.owner, {**measured, **values, "steps": steps})
 
 

@@ -8,10 +8,10 @@ import time
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from gateway.http.headers import ERROR_TYPE, REQUEST_ID, noting_status
+from gateway.http.headers import REQUEST_ID, noted_error, noting_status
 from gateway.telemetry.access_log import QUIET_PATHS, add_to_log, method_of, route_of
 from gateway.telemetry.metrics import ERROR, HTTP_DURATION, Metrics
 
@@ -56,20 +56,30 @@ class RequestSpanMiddleware(ASGIMiddleware):
             if context.is_valid:
                 add_to_log(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}")
 
+            sent: int | None = None
+
             def note(status: int) -> None:
-                labels["http.response.status_code"] = status
-                _record_status(span, status, scope.get(ERROR_TYPE))  # type: ignore[arg-type] # a name of a type
+                nonlocal sent
+                sent = labels["http.response.status_code"] = status
+                span.set_attribute("http.response.status_code", status)
 
             try:
                 await next_app(scope, receive, noting_status(send, note))
             finally:
+                if error_type := _server_error(scope, sent):
+                    labels[ERROR] = error_type
+                    span.set_attribute(ERROR, error_type)
+                    span.set_status(Status(StatusCode.ERROR))
                 # A client that left before the answer began got no status.
                 self._metrics.record(HTTP_DURATION, time.perf_counter() - start, labels)
 
 
-def _record_status(span: Span, status: int, error_type: str | None) -> None:
-    """Record the status; by the HTTP conventions a 4xx is not an error of the server."""
-    span.set_attribute("http.response.status_code", status)
-    if status >= 500:
-        span.set_status(Status(StatusCode.ERROR))
-        span.set_attribute(ERROR, error_type or str(status))
+def _server_error(scope: Scope, status: int | None) -> str | None:
+    """The type of the server's error, if there is one: a 4xx is the client's, by the HTTP conventions.
+
+    A stream that fails has sent the status 200; then that of its error counts.
+    """
+    error = noted_error(scope)
+    if error is not None and error.status >= 500:
+        return error.type_name
+    return str(status) if status is not None and status >= 500 else None

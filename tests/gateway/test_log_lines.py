@@ -106,6 +106,7 @@ async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(
     [line] = lines_of(written)
     assert f"stream {line['response_id']} ended early" in failure["message"]
     assert f"_{line['response_id']}" in sent.replace("chatcmpl-", "chatcmpl_")
+    assert (line["status"], line["error"]) == (200, "GenerationFailed")
 
 
 async def test_a_failure_is_named(keyed, runtime, written):

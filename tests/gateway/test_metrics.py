@@ -15,8 +15,8 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.telemetry.metrics import MAX_TOOLSETS, METRICS, OTHER, TOOLSET, Kind
-from runtime.errors import GenerationFailed
-from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats, SelectionStats
+from runtime.errors import GenerationFailed, GrammarTooSlow
+from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats, SelectionStats, TextDelta
 from runtime.inspection import TokenPlace
 from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
 
@@ -162,6 +162,25 @@ async def test_failures_are_labelled_with_their_kind(client, runtime):
     samples = await read(client)
     name = "gen_ai_server_request_duration_seconds_count"
     assert value(samples, name, **CHAT, error_type="GenerationFailed") == 1
+    http = {"http_request_method": "POST", "http_route": URL, "http_response_status_code": "500"}
+    name = "http_server_request_duration_seconds_count"
+    assert value(samples, name, **http, error_type="GenerationFailed") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "label"),
+    [
+        (GenerationFailed("NaN logits"), {"error_type": "GenerationFailed"}),
+        (GrammarTooSlow(1.0), {}),  # a mistake of the client, as in an answer with a 4xx
+    ],
+)
+async def test_a_stream_that_fails_is_no_success(client, runtime, error, label):
+    """It has sent the status 200, and counted as if it had gone well."""
+    runtime.script = [TextDelta(0, "And "), error]
+    assert (await client.post(URL, json=body(stream=True))).status_code == 200
+    http = {"http_request_method": "POST", "http_route": URL, "http_response_status_code": "200"}
+    samples = await read(client)
+    assert value(samples, "http_server_request_duration_seconds_count", **http, **label) == 1
 
 
 async def test_nothing_that_clients_choose_is_a_label(client, runtime):

@@ -116,9 +116,10 @@ async def test_the_span_says_how_the_answers_of_all_choices_were_selected(client
     }
 
 
-async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):
+@pytest.mark.parametrize(("is_streamed", "status"), [(False, 500), (True, 200)])
+async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans, is_streamed, status):
     runtime.script = [TextDelta(0, "x"), GenerationFailed("NaN logits")]
-    assert (await client.post(URL, json=body())).status_code == 500
+    assert (await client.post(URL, json=body(stream=is_streamed))).status_code == status
     found = by_name(spans)
     assert found["chat tiny"].status.status_code is StatusCode.ERROR
     assert found["chat tiny"].attributes["error.type"] == "GenerationFailed"
