@@ -90,7 +90,7 @@ class Completions:
                 f"at most {self._max_choices} choices are allowed; the request asks for {turn.num_choices}",
             )
         model, suffix = await self._model(turn)
-        recorder = self._telemetry.record_turn(model.model_id)
+        recorder = self._telemetry.record_turn(model.model_id, turn.operation)
         with recorder.beginning():
             async with deadline.enforced():
                 revisions = await self._tools.revisions((*turn.toolsets, *suffix), turn.client_id, holding)

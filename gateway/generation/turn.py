@@ -59,6 +59,11 @@ class Turn:
     """Whether the API writes the input of a custom tool as text, and not as an argument."""
 
     @property
+    def operation(self) -> str:
+        """What is done, in the words of OpenTelemetry's conventions: the model chats, or continues a text."""
+        return "chat" if self.prompt is None else "text_completion"
+
+    @property
     def answers_in_json(self) -> bool:
         """Whether an answer that calls no tool is one JSON value."""
         return self.response_format is not None and self.response_format.kind == SCHEMA

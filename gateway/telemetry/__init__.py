@@ -4,7 +4,7 @@
 |---|---|
 | `metrics.py` | the table of all metrics, and how they are recorded |
 | `engine_measures.py` | metrics that are measured when somebody reads them: queues, pages, engines |
-| `turn_recorder.py` | one turn: the span `chat MODEL`, and the spans below it |
+| `turn_recorder.py` | one turn: the span `chat MODEL` or `text_completion MODEL`, and the spans below it |
 | `span_attributes.py` | the attributes of these spans, in each version of the conventions |
 | `ended_turn.py` | one turn when it has ended: its metrics, and its part of the log |
 | `recent_requests.py` | the last requests to models, in memory |

@@ -47,6 +47,7 @@ class EndedTurn:
     """
 
     model_id: str
+    operation: str
     toolset: Labels
     start: float
     first_at: float | None
@@ -166,7 +167,7 @@ class EndedTurn:
     def record(self, metrics: Metrics) -> None:
         """Record how long the turn took, and what it computed."""
         own: dict[str, str | int] = {MODEL: self.model_id, **self.toolset}
-        labels = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": PROVIDER, **own}
+        labels = {"gen_ai.operation.name": self.operation, "gen_ai.provider.name": PROVIDER, **own}
         failed = {ERROR: type(self.error).__qualname__} if self.error is not None else {}
         metrics.record(REQUEST_DURATION, self.end - self.start, labels | failed)
         if (first_s := self.time_to_first_token_s) is not None:

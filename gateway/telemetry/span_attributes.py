@@ -47,13 +47,15 @@ _LARGEST = 2**63 - 1
 """The largest number that OTLP has. Clients may ask for more tokens, and exporters logged tracebacks."""
 
 
-def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
+def request_attributes(
+    names: Mapping[str, str], operation: str, request: GenerationRequest
+) -> dict[str, Any]:
     """The attributes of a request to a runtime, with the `names` of a version of the conventions."""
     sampling = request.sampling
     attributes = _named(
         names,
         {
-            "operation": "chat",
+            "operation": operation,
             "provider": PROVIDER,
             "request_model": request.model,
             "choice_count": request.num_choices if request.num_choices != 1 else None,

@@ -1,4 +1,4 @@
-"""Records one turn as the span `chat MODEL` and the spans below it.
+"""Records one turn as the span `chat MODEL`, or `text_completion MODEL`, and the spans below it.
 
     POST /v1/chat/completions
     └── chat demo                  from when the model is known to the end; an event for each call
@@ -93,10 +93,10 @@ class Telemetry:
         """Whether prompts and arguments are recorded."""
         return self._redact is not None
 
-    def record_turn(self, model_id: str) -> "TurnRecorder":
-        """Begin to record a turn of a model."""
-        span = self.tracer.start_span(f"chat {model_id}", kind=SpanKind.INTERNAL)
-        return TurnRecorder(self, model_id, span)
+    def record_turn(self, model_id: str, operation: str) -> "TurnRecorder":
+        """Begin to record a turn of a model; `operation` is as in `Turn`."""
+        span = self.tracer.start_span(f"{operation} {model_id}", kind=SpanKind.INTERNAL)
+        return TurnRecorder(self, model_id, operation, span)
 
     def record_content(self, span: Span, attribute: str, text: str) -> None:
         """Record redacted content; if the redactor fails, the content is not recorded."""
@@ -163,9 +163,10 @@ class Telemetry:
 class TurnRecorder:
     """Records one turn. It observes the events of the generation that answers it."""
 
-    def __init__(self, telemetry: Telemetry, model_id: str, span: Span) -> None:
+    def __init__(self, telemetry: Telemetry, model_id: str, operation: str, span: Span) -> None:
         self._telemetry = telemetry
         self._model_id = model_id
+        self._operation = operation
         self._span = span
         self._start = time.perf_counter()
         self._first_at: float | None = None
@@ -225,9 +226,10 @@ class TurnRecorder:
         if not self._span.is_recording():
             return
         names = self._telemetry.names
-        self._span.set_attributes(request_attributes(names, request))
+        self._span.set_attributes(request_attributes(names, self._operation, request))
         if self._telemetry.captures_content:
-            written = json.dumps([_message_fields(message) for message in request.messages])
+            messages = [_message_fields(message) for message in request.messages]
+            written = json.dumps(messages if request.prompt is None else request.prompt)
             self._telemetry.record_content(self._span, names["input"], written)
             if request.stop:
                 self._telemetry.record_content(self._span, names["stop"], json.dumps(list(request.stop)))
@@ -257,6 +259,7 @@ class TurnRecorder:
         self._is_ended = True
         turn = EndedTurn(
             model_id=self._model_id,
+            operation=self._operation,
             toolset=self._toolset,
             start=self._start,
             first_at=self._first_at,

@@ -98,6 +98,14 @@ async def test_a_turn_is_measured(client, runtime, weather):
     assert value(samples, "http_server_request_duration_seconds_count", **http) == 2
 
 
+async def test_a_text_completion_is_no_chat(client):
+    await client.post("/v1/completions", json={"model": "tiny", "prompt": "Once"})
+    samples = await read(client)
+    labels = {**CHAT, "gen_ai_operation_name": "text_completion"}
+    assert value(samples, "gen_ai_server_request_duration_seconds_count", **labels) == 1
+    assert value(samples, "gen_ai_server_request_duration_seconds_count", **CHAT) is None
+
+
 async def test_grammars_are_counted_by_tier_and_keyword(client, runtime):
     tools = [WEATHER, TIME]
     refused = {"type": "object", "properties": {"a": {"type": "string", "format": "my-own"}}}

@@ -180,15 +180,24 @@ async def test_content_is_recorded_if_switched_on(
     settings = Settings(
         data_dir=str(tmp_path), capture_content=True, genai_conventions=version, compile_workers=0
     )
-    tracing = TracerProvider()
-    tracing.add_span_processor(SimpleSpanProcessor(spans))
     runtime.script = text("Hel", "lo")
-    async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
+    async with traced(settings, runtime, spans) as client:
         await client.post(URL, json=body())
     attributes = by_name(spans)["chat tiny"].attributes
     assert attributes[provider] == "callgate"
     assert json.loads(attributes[asked])[0]["content"] == "a secret"
     assert json.loads(attributes[answered]) == {"0": "Hello"}
+
+
+@pytest.mark.parametrize("prompt", ["a secret", [97, 98]])
+async def test_the_prompt_of_a_text_completion_is_content(settings, runtime, spans, prompt):
+    """An empty list of messages was recorded in its place, as of a chat."""
+    settings = replace(settings, capture_content=True)
+    async with traced(settings, runtime, spans) as client:
+        await client.post("/v1/completions", json={"model": "tiny", "prompt": prompt})
+    attributes = by_name(spans)["text_completion tiny"].attributes
+    assert attributes["gen_ai.operation.name"] == "text_completion"
+    assert json.loads(attributes["gen_ai.input.messages"]) == prompt
 
 
 @pytest.mark.parametrize("is_captured", [False, True])
@@ -259,10 +268,15 @@ def failing_hook(attribute, text):
     raise ValueError(text)
 
 
-async def asked_with(settings, runtime, spans, **fields):
+def traced(settings, runtime, spans):
+    """A client of a gateway with these settings, which leaves its spans in `spans`."""
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
-    async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
+    return client_of(create_app(settings, runtime=runtime, tracer_provider=tracing))
+
+
+async def asked_with(settings, runtime, spans, **fields):
+    async with traced(settings, runtime, spans) as client:
         assert (await client.post(URL, json=body(**fields))).status_code == 200
     return by_name(spans)["chat tiny"].attributes
 
