@@ -13,7 +13,8 @@ One schema through it, a tool's `{"type": "object", "properties": {"s": {"patter
    "hermes"]`. It starts two timers, one on processor time and one on the clock (`limits.CompileLimits`),
    and compiles.
 4. The answer is `+` and the bytes of a `CacheEntry`, or `-` and a refusal as JSON: pointer, keyword, reason
-   and suggestion. The worker then waits for the next job.
+   and suggestion. A fault of the compiler is `?` with its traceback, which the pool logs. The worker then
+   waits for the next job.
 5. If a timer ends the worker or the system kills it, the pool sees the socket close, and forks another worker
    for the next job. If this was a first try, it raises `TakesLonger`, and the cache waits for a turn of the
    long jobs. Otherwise it raises `LimitReached`, which is a refusal of this one schema.

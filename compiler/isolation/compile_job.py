@@ -7,6 +7,7 @@ that has compiled a hostile schema is no longer trusted.
 import hashlib
 import json
 import logging
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,7 +38,10 @@ LOWERING_VERSION = 37
 MAX_REASON = 1_000
 """Characters of each text of a refusal."""
 
-_RESULT, _REFUSAL, _LIMIT = b"+", b"-", b"!"
+MAX_TRACEBACK = 10_000
+"""Characters of a traceback."""
+
+_RESULT, _REFUSAL, _LIMIT, _FAULT = b"+", b"-", b"!", b"?"
 _log = logging.getLogger(__name__)
 
 
@@ -162,13 +166,15 @@ class CompileJob:
         except RecursionError:
             return _REFUSAL + _encode_refusal(too_deep())
         except Exception as error:  # noqa: BLE001 - a fault of the compiler refuses one schema and stops nothing else
-            _log.exception("a schema made the compiler fail")
-            reason = f"the compiler failed on it ({type(error).__name__}: {str(error)[:200]})"
-            return _REFUSAL + _encode_refusal(UnsupportedSchema("", "", reason, "Simplify the schema."))
+            return _FAULT + json.dumps([f"{type(error).__name__}: {str(error)[:200]}", _told(error)]).encode()
+
+
+class CompilerFault(Exception):
+    """A fault of the compiler as it is logged, never raised: its text is the traceback of the worker."""
 
 
 def read_answer(answer: bytes) -> bytes:
-    """The result in an answer.
+    """The result in an answer. A fault of the compiler is logged here, because workers have no log.
 
     Raises:
         UnsupportedSchema: the answer is a refusal; `LimitReached` if the schema reached a limit.
@@ -176,6 +182,10 @@ def read_answer(answer: bytes) -> bytes:
     kind, content = answer[:1], answer[1:]
     if kind == _RESULT:
         return content
+    if kind == _FAULT:
+        error, told = json.loads(content)
+        _log.error("a schema made the compiler fail", exc_info=CompilerFault(told))
+        raise UnsupportedSchema("", "", f"the compiler failed on it ({error})", "Simplify the schema.")
     raise (LimitReached if kind == _LIMIT else UnsupportedSchema)(*json.loads(content))
 
 
@@ -228,6 +238,12 @@ def _out_of_memory(limits: CompileLimits) -> LimitReached:
     """The refusal of a schema that takes too much memory to compile."""
     reason = f"compiling it takes more than {limits.memory_bytes / 2**20:.0f} MiB of memory"
     return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
+
+
+def _told(error: Exception) -> str:
+    """An error with its traceback, shortened: a message may repeat the schema."""
+    lines = (shorten(line, MAX_REASON) for line in traceback.format_exception(error))
+    return "".join(lines)[-MAX_TRACEBACK:]
 
 
 def _encode_refusal(refusal: UnsupportedSchema) -> bytes:

@@ -1,6 +1,7 @@
 """Worker processes: a schema that ends its worker is refused, and nothing else suffers."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ from hostile import greedy, laborious
 
 from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, TakesLonger, UnsupportedSchema, WorkersUnavailable
-from compiler.isolation.compile_job import CompileJob, read_answer, read_faults
+from compiler.isolation.compile_job import MAX_TRACEBACK, CompileJob, read_answer, read_faults
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import WorkerPool
 from compiler.prepared_vocabulary import prepare
@@ -267,3 +268,14 @@ async def test_closing_ends_priming_after_one_schema(monkeypatch):
     await asyncio.to_thread(ended.wait)
     await starting
     assert steps == ["compiled"]
+
+
+async def test_a_fault_of_the_compiler_is_logged_here(workers, caplog):
+    """Workers wrote it to their standard error, as plain lines between the JSON objects of the log."""
+    with pytest.raises(UnsupportedSchema, match="the compiler failed on it"):
+        await workers.run(CompileJob("covers", ("no pair of schemas",)), VOCABULARY)
+    [record] = [record for record in caplog.records if record.name == "compiler.isolation.compile_job"]
+    shown = logging.Formatter().format(record)
+    assert "in _covers" in shown
+    assert "ValueError" in shown
+    assert len(shown) < 2 * MAX_TRACEBACK
