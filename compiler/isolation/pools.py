@@ -120,6 +120,7 @@ class WorkerPool:
         self._num_busy = 0
         self._forking = asyncio.Lock()
         self._zygote: Zygote | None = None
+        self._ended: list[Zygote] = []
         self._is_closed = False
 
     def launch(self) -> None:
@@ -267,6 +268,7 @@ class WorkerPool:
         raise WorkersUnavailable(f"the process ended while it started ({reason!r})")
 
     async def _try_fork(self, prepared: PreparedVocabulary) -> _Worker:
+        self._ended = [zygote for zygote in self._ended if zygote.collect_workers()]
         if self._zygote is None:
             self._zygote = Zygote(self.limits, self._environment)
         own_end, worker_end = socket.socketpair()
@@ -296,3 +298,4 @@ class WorkerPool:
         if self._zygote is not None:
             zygote, self._zygote = self._zygote, None
             await asyncio.to_thread(zygote.close)
+            self._ended.append(zygote)

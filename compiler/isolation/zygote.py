@@ -87,6 +87,18 @@ class Zygote:
         self._process.wait()
         self._control.close()
 
+    def collect_workers(self) -> bool:
+        """Collect workers that outlived this zygote and have ended; whether some still run.
+
+        They have become children of the first process, which in a container is the gateway. Ended ones would
+        stay zombies there. The zygote's id is that of their process group.
+        """
+        with suppress(ChildProcessError):  # nothing of the group is a child of this process
+            while os.waitpid(-self._process.pid, os.WNOHANG) != (0, 0):
+                pass
+            return True
+        return False
+
 
 FORK, VOCABULARY = b"f", b"v"
 """The commands to the zygote: fork a worker that serves the socket sent along; read a vocabulary."""

@@ -1,6 +1,7 @@
 """Worker processes: a schema that ends its worker is refused, and nothing else suffers."""
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
@@ -26,6 +27,7 @@ from toolspecs.tool import Tool
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = CompileLimits(seconds=1.0, memory_bytes=128 * 2**20)
+PR_SET_CHILD_SUBREAPER = 36
 VOCABULARY = prepare(Vocabulary.of_bytes())
 FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
 
@@ -194,11 +196,7 @@ async def test_the_processes_of_a_pool_from_its_launch_to_its_end():
     assert children(zygote) == ready
     await workers.close()
     assert not is_running(zygote)
-    for _ in range(200):
-        if not any(map(is_running, ready)):
-            break
-        await asyncio.sleep(0.02)
-    assert not any(map(is_running, ready))
+    await ended(ready)
 
 
 async def test_what_is_launched_serves_a_vocabulary_that_it_does_not_know_yet():
@@ -279,3 +277,36 @@ async def test_a_fault_of_the_compiler_is_logged_here(workers, caplog):
     assert "in _covers" in shown
     assert "ValueError" in shown
     assert len(shown) < 2 * MAX_TRACEBACK
+
+
+async def test_workers_whose_zygote_died_leave_no_zombies(adopting):
+    """In a container they become children of the gateway, its first process, which never waited for them."""
+    workers = WorkerPool(1, LIMITS)
+    former = []
+    for _ in range(3):
+        await workers.start(VOCABULARY)
+        former += children(zygote_pid(workers))
+        os.kill(zygote_pid(workers), signal.SIGKILL)
+        assert await is_fine(workers)  # the worker does this job and then ends, since the job is a long one
+        await ended(former)
+    await workers.start(VOCABULARY)
+    assert [state_and_parent(pid)[0] for pid in former] == ["gone"] * 3
+    await workers.close()
+
+
+async def ended(pids):
+    """Return when none of these processes runs, within four seconds."""
+    for _ in range(200):
+        if not any(map(is_running, pids)):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(pids)
+
+
+@pytest.fixture
+def adopting():
+    """Children of this process' children become its own when their parents end, as those of a first process."""
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
+    yield
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 0) == 0
