@@ -208,11 +208,13 @@ GOOD = {"name": "a", "inputSchema": {"type": "object"}}
     [
         ({"tools": [GOOD], "nextCursor": "x"}, "its list of tools has no end: the cursor 'x' comes again"),
         ({"tools": [], "nextCursor": ""}, "its list of tools has no end: the cursor '' comes again"),
+        ({"tools": {}}, "its answer is not as the protocol says: at /tools: Input should be a valid list"),
+        ({"tools": [GOOD], "nextCursor": 5}, "at /nextCursor: Input should be a valid string"),
         (
-            {"tools": [GOOD, {**GOOD, "annotations": {"readOnlyHint": "perhaps"}}]},
-            "its answer is not as the protocol says: at /tools/1/annotations/readOnlyHint: Input should be a",
+            {"tools": [{"name": "a"}]},
+            "tool 'a' at /tools/0/inputSchema: it is not as the protocol says: Field",
         ),
-        ({"tools": [{"name": "a"}]}, "at /tools/0/inputSchema: Field required"),
+        ({"tools": [GOOD, "b"]}, "tool #1 at /tools/1: it is not as the protocol says: Input should be a"),
     ],
 )
 def test_what_is_wrong_with_a_list_is_told(run, result, said):
@@ -221,6 +223,22 @@ def test_what_is_wrong_with_a_list_is_told(run, result, said):
     assert failed.exit_code == 1
     assert said in " ".join(failed.stderr.split())
     assert "pydantic" not in failed.stderr
+
+
+def test_a_tool_that_breaks_the_protocol_costs_only_itself(run):
+    """The SDK refuses its whole page, so a server with one such tool could not be imported."""
+    odd = {"name": "odd", "annotations": {"readOnlyHint": "perhaps"}, "inputSchema": {"type": "object"}}
+    unnamed = {"inputSchema": {"type": "object"}}
+    refused = {"name": "refused", "inputSchema": {"type": "object", "required": 5}}
+    with served(only_answering({"tools": [odd, unnamed, GOOD, refused]})) as client:
+        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+        kept = printed(run("--mcp", f"{client.base_url}/mcp", "--print", "--skip-refused"))
+    assert failed.exit_code == 1
+    said = " ".join(failed.stderr.split())
+    assert "tool 'odd' at /tools/0/annotations/readOnlyHint: it is not as the protocol says: Input" in said
+    assert "tool #1 at /tools/1/name: it is not as the protocol says: Field required" in said
+    assert "tool 'refused' at /tools/3/inputSchema/required" in said
+    assert [tool["name"] for tool in kept["tools"]] == ["a"]
 
 
 def test_a_list_of_empty_pages_without_end_is_told(run, monkeypatch):
