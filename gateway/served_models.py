@@ -1,6 +1,5 @@
 """Starts the models in the settings, loaded here or run by external engines, behind one runtime."""
 
-import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,10 +21,8 @@ from runtime.engines.vllm_client import VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
-from runtime.request import OPENAI_SAMPLING, Sampling
+from runtime.request import OPENAI_SAMPLING
 from runtime.selection import DRAFT, Selection
-
-_log = logging.getLogger(__name__)
 
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512
@@ -221,7 +218,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error
     source = find_source(model.model, Path(settings.data_dir), model.adapter)
-    runtime = EmbeddedRuntime.load(
+    return EmbeddedRuntime.load(
         source.model,
         engine,
         model_id=model_name(model),
@@ -229,17 +226,3 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         adapter=source.adapter,
         on_vocabulary=on_vocabulary,
     )
-    if model.sampling_defaults == "model":
-        _warn_of_penalty(model_name(model), runtime.sampling, engine.selection)
-    return runtime
-
-
-def _warn_of_penalty(name: str, sampling: Sampling, selection: Selection) -> None:
-    """Say that a model's own penalty keeps answers from being selected; see `selection_or` of a request."""
-    if sampling.penalises and selection.size > 1 and selection.strategy != "draft":
-        _log.warning(
-            "model %s: its generation_config.json has the repetition_penalty %s, so answers are not selected"
-            " unless a request asks for that; sampling_defaults = openai leaves the penalty out",
-            name,
-            sampling.repetition_penalty,
-        )

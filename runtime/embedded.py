@@ -27,7 +27,7 @@ from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, Sampling, check_details, check_limits, check_model
+from runtime.request import GenerationRequest, check_details, check_limits, check_model
 from runtime.scheduling.sequence import Sequence
 from runtime.scheduling.weights import Weight
 from runtime.settings import EngineSettings
@@ -148,11 +148,6 @@ class EmbeddedRuntime:
             is_lost=failure is not None,
             loads=(replace(load, is_ready=failure is None),),
         )
-
-    @property
-    def sampling(self) -> Sampling:
-        """How the model is sampled where a request does not say."""
-        return self._card.sampling
 
     async def models(self) -> tuple[ModelCard, ...]:
         """The model that is served."""

@@ -77,11 +77,6 @@ class Sampling:
         """Whether improbable tokens are left out."""
         return self.top_k is not None or self.top_p < 1.0 or self.min_p > 0.0
 
-    @property
-    def penalises(self) -> bool:
-        """Whether a penalty makes a token's probability depend on the tokens before it."""
-        return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
-
 
 def read_top_k(top_k: int | None) -> int | None:
     """A top_k as `Sampling` has it: in files and in requests, 0 and -1 stand for all tokens.
@@ -197,9 +192,8 @@ class GenerationRequest:
 
         The default does not apply to streamed answers, to requests with stop strings, and to requests for
         details of tokens, as answers that are given up have such details too. It does not apply if the
-        choices need more sequences than a client may have, or, for `accept` and `particles`, if tokens are
-        penalised: each forced token is computed in a step of its own then. At temperature 0, default
-        particles are an `accept` of the same size, as their own search often finds a short output.
+        choices need more sequences than a client may have. At temperature 0, default particles are an
+        `accept` of the same size, as their own search often finds a short output.
         """
         if self.selection is not None:
             return self.selection if self.constraint is not None else Selection()
@@ -208,7 +202,6 @@ class GenerationRequest:
         is_too_many = default.num_together * self.num_choices > max_choices
         is_out_of_place = self.is_streamed or bool(self.stop) or is_too_many
         is_out_of_place |= self.is_inspected or self.num_logprobs is not None
-        is_out_of_place |= default.strategy != "draft" and self.sampling.penalises
         return default if self.constraint is not None and not is_out_of_place else Selection()
 
 

@@ -31,16 +31,21 @@ class Draw(NamedTuple):
     seed: int
 
 
-def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
-    """Apply bias, penalties and temperature, in place, to logits [len(sequences), num_columns]."""
-    for row, sequence in zip(logits, sequences, strict=True):
+def adjust(logits: Tensor, sequences: list[Sequence], lengths: list[int] | None = None) -> None:
+    """Apply bias, penalties and temperature, in place, to logits [len(sequences), num_columns].
+
+    Penalties count the tokens before the row's own: as many as `lengths` says, or all of the sequence's. A
+    sequence may have several rows, in the order of their lengths.
+    """
+    lengths = lengths or [len(sequence.token_ids) for sequence in sequences]
+    for row, sequence, length in zip(logits, sequences, lengths, strict=True):
         sampling = sequence.sampling
         if sampling.repetition_penalty != 1.0:
-            _token_counts(sequence, row).penalise_repetition(row, sampling.repetition_penalty)
+            _token_counts(sequence, row, length).penalise_repetition(row, sampling.repetition_penalty)
         if sampling.logit_bias:
             _add(row, sampling.logit_bias)
         if sequence.num_output and (sampling.presence_penalty or sampling.frequency_penalty):
-            counts = _token_counts(sequence, row)
+            counts = _token_counts(sequence, row, length)
             counts.penalise_written(row, sampling.presence_penalty, sampling.frequency_penalty)
     temperatures = [1.0 if s.sampling.is_greedy else s.sampling.temperature for s in sequences]
     if any(temperature != 1.0 for temperature in temperatures):
@@ -73,12 +78,14 @@ def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToke
     ]
 
 
-def own_probabilities(logits: Tensor, sequences: list[Sequence], token_ids: list[int]) -> list[float]:
+def own_probabilities(
+    logits: Tensor, sequences: list[Sequence], lengths: list[int], token_ids: list[int]
+) -> list[float]:
     """The model's own probability of a token, per row of [len(token_ids), num_columns], without a mask.
 
-    The logits are overwritten. Penalties do not count the tokens of later rows, so no sequence may have any.
+    The logits are overwritten. For `lengths` see `adjust`.
     """
-    adjust(logits, sequences)
+    adjust(logits, sequences, lengths)
     probabilities = logits.softmax(dim=1)
     truncate(probabilities, [sequence.sampling for sequence in sequences])
     columns = upload(token_ids, logits.device, torch.long)
@@ -145,11 +152,11 @@ def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
     row.index_add_(0, upload(ids, row.device), upload(values, row.device, row.dtype))
 
 
-def _token_counts(sequence: Sequence, row: Tensor) -> TokenCounts:
-    """How often a sequence has each token, up to its last one."""
+def _token_counts(sequence: Sequence, row: Tensor, length: int) -> TokenCounts:
+    """How often a sequence has each token among its first `length` ones."""
     if sequence.token_counts is None:
         sequence.token_counts = TokenCounts(row.numel(), row.device)
-    sequence.token_counts.count(sequence.token_ids, len(sequence.prompt_ids))
+    sequence.token_counts.count(sequence.token_ids[:length], len(sequence.prompt_ids))
     return sequence.token_counts
 
 

@@ -81,7 +81,8 @@ class StepSampler:
             return logits
         sequences = [rows[i].sequence for i in forced]
         ids = [token_id for token_id in token_ids if token_id is not None]
-        probabilities = own_probabilities(logits[forced], sequences, ids)
+        lengths = [rows[i].position + 1 for i in forced]
+        probabilities = own_probabilities(logits[forced], sequences, lengths, ids)
         for sequence, probability in zip(sequences, probabilities, strict=True):
             assert sequence.weight is not None, "only weighed sequences have such rows"
             sequence.weight.count_forced(probability)

@@ -134,8 +134,6 @@ class TokenWriter:
         can_jump = sequence.closed_by is None and sequence.num_output >= sequence.next_jump
         if self._jump_forward is None or sequence.matcher is None or not can_jump:
             return None
-        if sequence.weight is not None and sequence.sampling.penalises:
-            return None  # a chunk of forced tokens is weighed without those before each of them
         text = sequence.matcher.forced_text()
         tokens = self._jump_forward.tokens(text)
         first = next(tokens, None)

@@ -25,6 +25,7 @@ class TokenCounts:
     def count(self, token_ids: Sequence[int], num_prompt: int) -> None:
         """Count the ids that came since the last call; the first `num_prompt` are the prompt's."""
         start, self._num_counted = self._num_counted, len(token_ids)
+        assert start <= len(token_ids), "what was counted stays"
         if start == len(token_ids):
             return
         self.is_there[upload(token_ids[start:], self.is_there.device)] = True

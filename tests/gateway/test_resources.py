@@ -90,26 +90,3 @@ async def test_models_are_sampled_as_their_authors_say_unless_settings_say_other
     [card] = await runtime.models()
     assert card.sampling.temperature == temperature
     await runtime.close()
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_told"),
-    [
-        ({}, True),
-        ({"particles": 2}, True),
-        ({"sampling_defaults": "openai"}, False),
-        ({"accept": 1}, False),
-        ({"draft": True}, False),
-    ],
-)
-async def test_the_log_says_if_a_models_own_penalty_keeps_answers_from_being_selected(
-    tmp_path, caplog, settings, is_told
-):
-    folder = shutil.copytree(TINY_MODEL_FOLDER, tmp_path / "model")
-    config = {"eos_token_id": 4087, "repetition_penalty": 1.05}
-    (folder / "generation_config.json").write_text(json.dumps(config))
-    runtime = start_runtime(
-        Settings(model=str(folder), data_dir=str(tmp_path), kv_bytes=1 << 24, **settings), lambda _: None
-    )
-    await runtime.close()
-    assert ("has the repetition_penalty 1.05, so answers are not selected" in caplog.text) is is_told

@@ -137,8 +137,8 @@ async def test_more_particles_than_may_wait_are_refused(make_runtime):
         ({"is_streamed": True}, False),
         ({"stop": ("x",)}, False),
         ({"sampling": Sampling(temperature=0)}, True),
-        ({"sampling": Sampling(temperature=0, presence_penalty=1)}, False),
-        ({"sampling": Sampling(repetition_penalty=1.05)}, False),
+        ({"sampling": Sampling(temperature=0, presence_penalty=1)}, True),
+        ({"sampling": Sampling(repetition_penalty=1.05)}, True),
         ({"sampling": Sampling(top_p=0.9, top_k=20)}, True),
     ],
 )

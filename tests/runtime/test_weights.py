@@ -57,12 +57,17 @@ def test_forced_tokens_are_written_without_being_drawn(weighed):
     assert jumped.stats.num_computed_tokens == drawn.stats.num_computed_tokens == 6 + 4
 
 
-def test_penalties_are_weighed_token_by_token(weighed):
-    jumped = weighed(3, frequency_penalty=0.5)
-    drawn = weighed(3, frequency_penalty=0.5, jumps=False)
+@pytest.mark.parametrize(
+    "penalty", [{"frequency_penalty": 0.5}, {"presence_penalty": 1.5}, {"repetition_penalty": 1.3}]
+)
+def test_each_forced_token_has_the_penalties_of_those_before_it(weighed, penalty):
+    """With a penalty, no token was forced, so a model with one of its own got plain masks by default."""
+    plain = weighed(3)
+    jumped, drawn = weighed(3, **penalty), weighed(3, **penalty, jumps=False)
     assert jumped.output_ids == drawn.output_ids
-    assert jumped.weight.log_product == drawn.weight.log_product
-    assert jumped.stats.num_forced_tokens == 0
+    assert jumped.weight.log_product == pytest.approx(drawn.weight.log_product, abs=1e-4)
+    assert abs(jumped.weight.log_product - plain.weight.log_product) > 1e-3
+    assert jumped.stats.num_forced_tokens == plain.stats.num_forced_tokens > 0
 
 
 def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, make_sequence, finish):
