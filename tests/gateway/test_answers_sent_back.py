@@ -3,8 +3,11 @@
 import json
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, USER, script_of
+
+from runtime.text.conversation_fields import conversation_fields
 
 NUM_SCRIPTS = 30
 NEXT = {"role": "user", "content": "Next"}
@@ -86,3 +89,14 @@ async def test_all_apis_send_back_the_same(client, runtime):
         [asked, *_, following], calls = seen[0], seen[0][1][1]
         assert (asked[0].content, following[0].content) == ("Hi", "Next")
         assert len(seen[0]) == 3 + len(calls)
+
+
+async def test_a_conversation_goes_on_after_arguments_with_a_key_twice(client, runtime):
+    """Another model may have written them; in a body of the client's own, a key twice is a slip and refused."""
+    called = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "a": 2}'}}
+    history = [*USER, {"role": "assistant", "tool_calls": [called]}]
+    results = [{"role": "tool", "tool_call_id": "1", "content": "4 degrees"}]
+    await post(client, "/v1/chat/completions", messages=[*history, *results, NEXT])
+    shown, _ = conversation_fields(SimpleNamespace(chat_template=""), runtime.requests[-1].messages, ())
+    [call] = [call for message in shown for call in message.get("tool_calls", ())]
+    assert call["function"] == {"name": "f", "arguments": {"a": 2}}
