@@ -88,7 +88,10 @@ def test_arguments_are_parameters_and_the_body_with_where_the_request_carries_th
 
 
 def test_what_is_deprecated_is_told_and_so_is_an_example():
-    """The model could not know that it should use something else."""
+    """The model could not know that it should use something else.
+
+    OpenAPI 3.0 ignores keywords beside a `$ref`, but those of a parameter do not stand beside its schema's.
+    """
 
     def parameter(name, schema, **fields):
         return {"name": name, "in": "query", "schema": schema, **fields}
@@ -100,18 +103,21 @@ def test_what_is_deprecated_is_told_and_so_is_an_example():
         parameter("some", {"type": "integer"}, examples={"one": {"summary": "One", "value": 1}}),
         parameter("named", {"$ref": "#/components/schemas/N"}, example=2, deprecated=True, description="N."),
     ]
-    beside = {"3.0.3": {}, "3.1.0": {"deprecated": True, "examples": [2]}}
-    for version, annotations in beside.items():
+    for version, definitions in (("3.0.3", "definitions"), ("3.1.0", "$defs")):
         path = {"get": operation(parameters, deprecated=True, summary="Lists.")}
         tool = only(read({"/a": path}, version, schemas={"N": {"type": "integer"}}))
-        definitions = "definitions" if version == "3.0.3" else "$defs"
         assert tool.description == "Deprecated. Lists."
         assert tool.parameters["properties"] == {
             "old": {"type": "string", "deprecated": True, "description": "Use new."},
             "new": {"type": "string", "examples": ["ab-12"]},
             "own": {"type": "integer", "examples": [1]},
             "some": {"type": "integer"},
-            "named": {"$ref": f"#/{definitions}/N", "description": "N.", **annotations},
+            "named": {
+                "$ref": f"#/{definitions}/N",
+                "description": "N.",
+                "deprecated": True,
+                "examples": [2],
+            },
         }
     assert only(read({"/a": {"get": operation(deprecated=True)}})).description == "Deprecated."
     assert only(read({"/a": {"get": operation(deprecated="no", summary="A.")}})).description == "A."

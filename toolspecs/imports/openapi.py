@@ -276,13 +276,13 @@ def _parameter_schema(
 ) -> tuple[Any, str]:
     """The schema of a parameter, and the media type of its `content` if the schema stands there."""
     if "schema" in parameter:
-        return schemas.copy(_annotated(parameter["schema"], parameter), base, (*path, "schema")), ""
+        return _annotated(schemas.copy(parameter["schema"], base, (*path, "schema")), parameter), ""
     content = parameter.get("content")
     for media_type, reference in content.items() if isinstance(content, dict) else ():
         here = (*path, "content", media_type)
         uri, media = _follow(documents, base, reference, here)
         if "schema" in media:
-            return schemas.copy(_annotated(media["schema"], parameter), uri, (*here, "schema")), media_type
+            return _annotated(schemas.copy(media["schema"], uri, (*here, "schema")), parameter), media_type
     message = f"the parameter {shorten(parameter['name'], MAX_NAME)!r} has no schema"
     raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
 
@@ -300,11 +300,11 @@ def _serialization(parameter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _annotated(schema: Any, parameter: dict[str, Any]) -> Any:
-    """The schema of a parameter with what that says of it; without its `examples`, which are long."""
+    """The copied schema of a parameter with what that says of it; without its `examples`, which are long."""
     if not isinstance(schema, dict):
         return schema
-    told = {"deprecated": True} if parameter.get("deprecated") is True else {}
-    told |= {"example": parameter["example"]} if "example" in parameter else {}
+    told: dict[str, Any] = {"deprecated": True} if parameter.get("deprecated") is True else {}
+    told |= {"examples": [parameter["example"]]} if "example" in parameter else {}
     return {**told, **schema}
 
 
