@@ -3,6 +3,7 @@
 import pytest
 from browser import opened_browser, opened_page
 from fake_runtime import FakeRuntime
+from sample_tools import TIME, WEATHER
 from serving import served
 
 from gateway.app import create_app
@@ -38,3 +39,9 @@ def page(browser, gateway):
     """The console, opened; the test fails if there is an error in it, or a call to another origin."""
     with opened_page(browser, str(gateway.base_url).rstrip("/")) as page:
         yield page
+
+
+@pytest.fixture
+def weather(gateway):
+    """The toolset `weather`, registered."""
+    gateway.put("/v1/toolsets/weather", json={"tools": [WEATHER, TIME]}).raise_for_status()

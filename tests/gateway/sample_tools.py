@@ -23,6 +23,11 @@ TIME = {
 }
 
 
+def mcp_tool(name, **properties):
+    """A tool in MCP's shape, whose arguments have these properties."""
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
 def chat_tool(name="a", **parameters):
     """A tool in the shape of Chat Completions."""
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
