@@ -184,7 +184,7 @@ def read_answer(answer: bytes) -> bytes:
         return content
     if kind == _FAULT:
         error, told = json.loads(content)
-        _log.error("a schema made the compiler fail", exc_info=CompilerFault(told))
+        _log.error("a schema made the compiler fail", exc_info=CompilerFault(told[-MAX_TRACEBACK:]))
         raise UnsupportedSchema("", "", f"the compiler failed on it ({error})", "Simplify the schema.")
     raise (LimitReached if kind == _LIMIT else UnsupportedSchema)(*json.loads(content))
 
@@ -243,7 +243,7 @@ def _out_of_memory(limits: CompileLimits) -> LimitReached:
 def _told(error: Exception) -> str:
     """An error with its traceback, shortened: a message may repeat the schema."""
     lines = (shorten(line, MAX_REASON) for line in traceback.format_exception(error))
-    return "".join(lines)[-MAX_TRACEBACK:]
+    return "".join(lines).rstrip()
 
 
 def _encode_refusal(refusal: UnsupportedSchema) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import json
 import logging
 import os
 import signal
@@ -276,7 +277,13 @@ async def test_a_fault_of_the_compiler_is_logged_here(workers, caplog):
     shown = logging.Formatter().format(record)
     assert "in _covers" in shown
     assert "ValueError" in shown
-    assert len(shown) < 2 * MAX_TRACEBACK
+    assert shown == shown.rstrip()
+
+
+async def test_a_worker_that_was_taken_over_does_not_fill_the_log(caplog):
+    with pytest.raises(UnsupportedSchema, match="the compiler failed on it"):
+        read_answer(b"?" + json.dumps(["KeyError: 1", "x" * 9 * MAX_TRACEBACK]).encode())
+    assert len(caplog.text) < 2 * MAX_TRACEBACK
 
 
 async def test_workers_whose_zygote_died_leave_no_zombies(adopting):
