@@ -16,7 +16,6 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.conditional_cases import references_in, with_cases
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys, take_dependent_keys
-from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
@@ -144,12 +143,8 @@ def in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
 
 def _check(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse what would end the process in native code, and what validators read differently."""
-    contents = (document, *documents.values())
-    for content in contents:
-        check_depth(content)
-        check_text(content)
     _check_dialects(document, documents)
-    num_objects = sum(1 for content in contents for _ in objects_in(content))
+    num_objects = sum(1 for content in (document, *documents.values()) for _ in objects_in(content))
     if num_objects > MAX_CHAIN and longest_chain(document, documents) > MAX_CHAIN:
         reason = f"leads too deep, through over {MAX_CHAIN} schemas in a row"
         suggestion = "Refer to the last schema of the chain directly, or write it out."

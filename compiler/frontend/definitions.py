@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import IDENTIFIERS, have_references, inside, located, references_of, split_uri
 from compiler.frontend.references import References
@@ -70,14 +69,9 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     '#/$defs/a%20b'
 
     Raises:
-        UnsupportedSchema: a document cannot be read (`compiler.frontend.depth`), or a reference leads to such
-            a schema, and some are relative to one below a root.
+        UnsupportedSchema: a reference leads to such a schema, and some are relative to one below a root.
     """
-    contents = (document, *documents.values())
-    for content in contents:
-        check_depth(content)
-        check_text(content)
-    if not have_references(contents):
+    if not have_references((document, *documents.values())):
         return DefinedSchema(document, documents)
     return _with_valid_references(_with_moved_schemas(document, documents))
 
