@@ -47,7 +47,7 @@ from compiler.frontend.reference_targets import check_reference_targets
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.json_pointer import child
 from toolspecs.schemas.bundle import Bundler, objects_in
-from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, draft_named
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, declared_draft
 
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
 MAX_CHAIN = 1_000
@@ -131,8 +131,8 @@ def draft_of(document: Any) -> SchemaDraft:
     Raises:
         ValueError: it names no draft.
     """
-    if (draft := draft_named(_dialect(document))) is None:
-        raise ValueError(f"no draft of JSON Schema: {_dialect(document)!r}")
+    if (draft := declared_draft(document)) is None:
+        raise ValueError(f"no draft of JSON Schema: {document['$schema']!r}")
     return draft
 
 
@@ -157,7 +157,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse an unknown dialect, and documents in another one than the schema: validators disagree there."""
-    if draft_named(_dialect(document)) is None:
+    if declared_draft(document) is None:
         raise UnsupportedSchema("/$schema", "$schema", "names an unknown dialect", _KNOWN_DIALECTS)
     if not documents:
         return

@@ -23,6 +23,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.frontend.dialect_dependent import has_other_dialects
 from compiler.frontend.keywords import (
     DEFINITIONS,
     IN_PLACE_LISTS,
@@ -67,10 +68,9 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
         return document
     if not any("if" in schema for schema in inside(document)):
         return document
-    own = document.get("$schema")
     targets = [uri.partition("#")[2].split("/") for uri in references]
     is_referred_to = any(not _CONDITION.isdisjoint(target) for target in targets)
-    if is_referred_to or any("$schema" in schema and schema["$schema"] != own for schema in inside(document)):
+    if is_referred_to or has_other_dialects(document):
         return document
     can_copy = all(target == [""] or _is_definition(target) for target in targets)
     changed = transformed(document, partial(_in_cases, draft=draft, can_copy=can_copy))

@@ -26,11 +26,11 @@ from compiler.regular.formats import FORMATS, is_known
 from toolspecs.json_pointer import child
 from toolspecs.schemas.bundle import REFERENCES
 from toolspecs.schemas.drafts import (
-    DEFAULT_DRAFT,
     FIRST_WITH_DEPENDENT_REQUIRED,
     LAST_WITH_REF_ALONE,
     NEWEST_DRAFT,
     SchemaDraft,
+    declared_draft,
     draft_named,
 )
 
@@ -139,6 +139,12 @@ def replacement_for(keyword: str) -> str:
     return "Use `pattern` instead, or declare a newer draft."
 
 
+def has_other_dialects(document: Any) -> bool:
+    """Whether a subschema of a document names another dialect than the document does."""
+    own = document.get("$schema") if isinstance(document, dict) else None
+    return any("$schema" in schema and schema["$schema"] != own for schema in inside(document))
+
+
 def without_nested_dialects(document: Any) -> Any:
     """The document without `$schema` in subschemas, where removing it changes nothing or asserts more.
 
@@ -157,7 +163,7 @@ def without_nested_dialects(document: Any) -> Any:
     """
     if not isinstance(document, dict) or not any(map(_names_dialect, _subschemas(document))):
         return document
-    outer = draft_named(document.get("$schema", DEFAULT_DRAFT))
+    outer = declared_draft(document)
     asserts_more = _newer_asserts_more(document)
     is_same_as_whole = _is_same_as_whole(document)
 
@@ -183,7 +189,7 @@ def check_nested_dialects(document: Any) -> None:
     Raises:
         UnsupportedSchema: there is one.
     """
-    outer = draft_named(document.get("$schema", DEFAULT_DRAFT)) if isinstance(document, dict) else None
+    outer = declared_draft(document)
     if outer is None or outer > LAST_WITH_REF_ALONE:
         return
     for pointer, schema in islice(located(document), 1, None):

@@ -24,7 +24,7 @@ from compiler.frontend.references import References
 from toolspecs.json_pointer import child
 from toolspecs.nearest import shorten
 from toolspecs.schemas.bundle import absolute
-from toolspecs.schemas.drafts import DEFAULT_DRAFT, NEWEST_DRAFT, draft_named
+from toolspecs.schemas.drafts import NEWEST_DRAFT, declared_draft
 from toolspecs.schemas.schema_check import BUILT_IN
 
 _MAX_SHOWN = 300
@@ -62,8 +62,7 @@ def check_reference_targets(document: Any, documents: Mapping[str, Any]) -> None
         UnsupportedSchema: there is one, in the schema or in the `documents` by URI that it refers to.
     """
     targets = _Targets(document, documents)
-    dialect = document.get("$schema", DEFAULT_DRAFT) if isinstance(document, dict) else DEFAULT_DRAFT
-    draft = draft_named(dialect) or NEWEST_DRAFT
+    draft = declared_draft(document) or NEWEST_DRAFT
     for pointer, schema in targets.schemas.items():
         for keyword, uri in references_of(schema):
             if keyword in ignored_by_draft(schema, draft):

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from compiler.frontend.keywords import children, located, resolve, split_uri
 from toolspecs.schemas.bundle import absolute
-from toolspecs.schemas.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, identifier_keyword
+from toolspecs.schemas.drafts import LAST_WITH_REF_ALONE, declared_draft, identifier_keyword
 
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
@@ -138,7 +138,7 @@ class References:
 
     @cached_property
     def _has_ref_alone(self) -> bool:
-        draft = draft_named(self._outermost.get("$schema", DEFAULT_DRAFT))
+        draft = declared_draft(self.document)
         return draft is not None and draft <= LAST_WITH_REF_ALONE
 
     @property
