@@ -39,7 +39,7 @@ from compiler.frontend.disputed_texts import (
 from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
-from compiler.frontend.keywords import located
+from compiler.frontend.keywords import located_in_all
 from compiler.frontend.last_steps import applied_schemas, below_negations
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
@@ -222,7 +222,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
             forms = list(map(_written_out, forms))
         return reduce(CanonicalSchema.intersect, forms)
     except (canonical.CanonicalizationError, jsonschema_rs.ReferencingError):
-        pointer, keyword = first_dialect_dependent(_located_in_all(document, documents), draft)
+        pointer, keyword = first_dialect_dependent(located_in_all(document, documents), draft)
         if not keyword:
             raise _disputed_listing(document, documents, others) from None
         reason = "is not asserted by all validators, and the schema cannot be enforced under both readings"
@@ -265,18 +265,11 @@ def _written_out(form: CanonicalSchema) -> CanonicalSchema:
     return form_of(form.to_json_schema(), form.draft)
 
 
-def _located_in_all(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The subschemas of a schema, then those of its documents; pointers into these begin with their URI."""
-    yield from located(document)
-    for uri, content in documents.items():
-        yield from located(content, f"{uri}#")
-
-
 def _disputed_listing(
     document: Any, documents: Mapping[str, Any], disputed: TextsByFormat
 ) -> UnsupportedSchema:
     """The refusal of a schema that cannot be enforced for every validator, with a format and a text."""
-    schemas = _located_in_all(document, documents)
+    schemas = located_in_all(document, documents)
     formats = ((at, schema["format"]) for at, schema in schemas if "format" in schema)
     pointer, name = next(((at, name) for at, name in formats if name in disputed), ("", next(iter(disputed))))
     text = disputed[name][0]

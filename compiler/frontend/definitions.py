@@ -19,7 +19,16 @@ from urllib.parse import quote, unquote
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.folded_patterns import unfolded
-from compiler.frontend.keywords import IDENTIFIERS, have_references, inside, located, references_of, split_uri
+from compiler.frontend.keywords import (
+    IDENTIFIERS,
+    document_pointer,
+    have_references,
+    inside,
+    located,
+    located_in_all,
+    references_of,
+    split_uri,
+)
 from compiler.frontend.references import References
 from toolspecs.json_pointer import child, pointer_keys
 from toolspecs.schemas.bundle import REFERENCES
@@ -78,10 +87,8 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
 
 def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
     references = References(document, documents)
-    schemas = dict(located(document))
-    for uri, content in documents.items():
-        schemas.update(located(content, f"{uri}#"))
-    roots, placed = {"", *(f"{uri}#" for uri in documents)}, frozenset(schemas)
+    schemas = dict(located_in_all(document, documents))
+    roots, placed = {"", *map(document_pointer, documents)}, frozenset(schemas)
     links: list[tuple[str, str, str]] = []
     moved: dict[str, None] = {}
     pending = list(schemas.items())
@@ -118,7 +125,7 @@ def _renamed_place(pointer: str) -> str | None:
     keys = pointer_keys(inner)
     for index, (keyword, pattern) in enumerate(pairwise(keys)):
         if keyword == "patternProperties" and unfolded(pattern) != pattern:
-            return child(f"{uri}#" if uri else "", *keys[: index + 2])
+            return child(document_pointer(uri), *keys[: index + 2])
     return None
 
 
@@ -153,7 +160,7 @@ def _pointer_references(
         is_pointer = unquote(uri.partition("#")[2]).startswith("/")
         if is_pointer and (target := references.target(pointer, uri)) is not None:
             other, inner = split_uri(target)
-            yield keyword, child(f"{other}#" if other else "", *pointer_keys(inner))
+            yield keyword, child(document_pointer(other), *pointer_keys(inner))
 
 
 def _defined(
@@ -173,7 +180,7 @@ def _defined(
     written_at: dict[str, str] = {}
     for place in moved:
         uri, inner = split_uri(place)
-        root, name = f"{uri}#" if uri else "", inner.removeprefix("/")
+        root, name = document_pointer(uri), inner.removeprefix("/")
         while name in result.at(root).get(_DEFS, {}) or child(root, _DEFS, name) in written_at:
             name += "'"
         written_at[child(root, _DEFS, name)] = place
@@ -185,7 +192,7 @@ def _defined(
                 documents_of.at(pointer)[keyword] = _reference(result, pointer, moved_target)
     for definition, place in written_at.items():
         uri, inner = split_uri(definition)
-        root_definitions = result.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
+        root_definitions = result.at(document_pointer(uri)).setdefault(_DEFS, {})
         schema = root_definitions[pointer_keys(inner)[1]] = deepcopy(moving.at(place))
         for part in inside(schema):  # names lead to what was written, if to anything
             for keyword in _NAMES:

@@ -150,6 +150,12 @@ def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any
             stack += reversed(list(children(pointer, schema)))
 
 
+def located_in_all(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As `located`, of a schema and then of its `documents` by URI (see `split_uri`)."""
+    for uri, content in {"": document, **documents}.items():
+        yield from located(content, document_pointer(uri))
+
+
 def inside(document: Any) -> Iterator[dict[str, Any]]:
     """A schema and all its subschemas in document order, as `located` has them."""
     stack = [document]
@@ -245,6 +251,11 @@ def split_uri(pointer: str) -> tuple[str, str]:
     """
     uri, _, inner = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
     return uri, inner
+
+
+def document_pointer(uri: str) -> str:
+    """The pointer of a whole document, which is empty for the schema itself (see `split_uri`)."""
+    return f"{uri}#" if uri else ""
 
 
 def ignored_by_draft(schema: Mapping[str, Any], draft: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
+    document_pointer,
     held_schemas,
     inside,
     references_of,
@@ -53,7 +54,7 @@ def applied_schemas(document: Any, documents: Mapping[str, Any]) -> list[Applied
     targets = {id(resolve(document, unquote(uri.removeprefix("#")))) for uri in uris}
     found = []
     stack: list[tuple[str, Any, LastStep, bool]] = [("", document, _NO_STEP, False)]
-    stack += [(f"{uri}#", content, None, False) for uri, content in documents.items()]
+    stack += [(document_pointer(uri), content, None, False) for uri, content in documents.items()]
     while stack:
         pointer, schema, last_step, is_negative = stack.pop()
         if not isinstance(schema, dict):

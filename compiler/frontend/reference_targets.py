@@ -19,7 +19,7 @@ from typing import Any
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.diagnostics import REGISTER
-from compiler.frontend.keywords import ignored_by_draft, inside, located, references_of
+from compiler.frontend.keywords import ignored_by_draft, inside, located_in_all, references_of
 from compiler.frontend.references import References
 from toolspecs.json_pointer import child
 from toolspecs.nearest import shorten
@@ -79,9 +79,7 @@ class _Targets:
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self._references = References(document, documents)
-        self.schemas: dict[str, dict[str, Any]] = dict(located(document))
-        for uri, content in documents.items():
-            self.schemas |= located(content, f"{uri}#")
+        self.schemas = dict(located_in_all(document, documents))
         self._has_hidden_names = any("contentSchema" in schema for schema in self.schemas.values())
         self._anchored: dict[str, list[str]] = {}
         """The pointers of the schemas that have each dynamic anchor."""
