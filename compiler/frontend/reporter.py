@@ -157,13 +157,17 @@ class Reporter:
                     return [(pointer, name) for pointer, _ in exactly or having]
         return [(pointer, "") for pointer, _ in concerned[:1]] or [(location.pointer, "")]
 
-    def note_first(
-        self, location: SchemaLocation, keywords: Iterable[str], verdict: Verdict, note: str
+    def note_narrowed(
+        self, location: SchemaLocation, keyword: str, note: str, *, types: Collection[str] = ()
     ) -> None:
-        """Record a verdict for the first of some keywords of objects that a schema of the location has."""
+        """Record that the rules admit less than a keyword in the schemas of a location does."""
+        self.note(location, keyword, Verdict.NARROWED, note, types=types)
+
+    def note_first_narrowed(self, location: SchemaLocation, keywords: Iterable[str], note: str) -> None:
+        """The same of the first of some keywords of objects that a schema of the location has."""
         used = {k for _, schema in self._source_map.concerned(location, ("object",)) for k in schema}
         first = next((keyword for keyword in keywords if keyword in used), "")
-        self.note(location, first, verdict, note, types=("object",))
+        self.note_narrowed(location, first, note, types=("object",))
 
     def note_all(
         self,

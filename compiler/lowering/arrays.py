@@ -107,9 +107,7 @@ class _ItemRules:
         countable = MAX_STATES // self.num_counts - 1
         if most is None or most <= countable or countable < self.fewest:
             return most
-        self.lowering.reporter.note(
-            self.context.location, "maxItems", Verdict.NARROWED, f"at most {countable} items"
-        )
+        self.lowering.reporter.note_narrowed(self.context.location, "maxItems", f"at most {countable} items")
         return countable
 
     def has_enough(self) -> bool:

@@ -9,7 +9,6 @@ from compiler.guard.path_state_builder import ItemStep, KeyStep, PathStep
 from compiler.guard.planner import Planner
 from compiler.lowering.constraints import Context, without_key_order
 from compiler.lowering.lowering import Lowering
-from compiler.report import Verdict
 from toolspecs.schemas.drafts import SchemaDraft
 
 _NOT_ALIKE = "without numbers beyond 2**53 that validators may take for others of the schema"
@@ -25,13 +24,13 @@ def lower_listed(lowering: Lowering, values: list[Any], context: Context) -> Exp
         lowering.large_numbers.as_read(value) for value in values if _is_undisputed(lowering, value, context)
     ]
     if len(listed) < len(values):
-        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, _NOT_ALIKE)
+        lowering.reporter.note_narrowed(context.location, "enum", _NOT_ALIKE)
     if not listed:
         return None
     for value in listed:
         _note(lowering.planner, context.state, value)
     if any(map(_has_order, listed)):
-        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, "keys in one order")
+        lowering.reporter.note_narrowed(context.location, "enum", "keys in one order")
     order = _as_declared if context.is_distinct else _as_listed
     ordered = [order(lowering.source_map, value, context.location) for value in listed]
     return choice(*(lowering.formatting.text(value, is_unique=context.is_distinct) for value in ordered))

@@ -30,7 +30,6 @@ from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import Context
 from compiler.lowering.json_text import JsonFormatting
-from compiler.report import Verdict
 from compiler.scalars.decimal_texts import DOUBLE_DIGITS
 from compiler.scalars.numbers import (
     IntegerConstraint,
@@ -172,7 +171,7 @@ class Lowering(ABC):
             raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             if context.is_distinct:
-                self.reporter.note(context.location, "type", Verdict.NARROWED, _FEW_DIGITS, types=types)
+                self.reporter.note_narrowed(context.location, "type", _FEW_DIGITS, types=types)
             return None
         self.reporter.note_all(context.location, lowered.notes, types, constraint.values)
         return lowered.expr
@@ -194,7 +193,7 @@ class Lowering(ABC):
             raise self.reporter.refusal(location, "$ref", _NOT_EXPANDED, WRITE_OUT)
         if is_narrowed:
             note = "only values that are known to fail the schemas which must fail"
-            self.reporter.note(location, "oneOf", Verdict.NARROWED, note)
+            self.reporter.note_narrowed(location, "oneOf", note)
         return cases
 
     def _unmodeled(self, location: SchemaLocation, reason: canonical.RawReason) -> UnsupportedSchema:

@@ -25,7 +25,6 @@ from compiler.lowering.member_choices import (
 )
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, note_single
-from compiler.report import Verdict
 
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
@@ -65,7 +64,7 @@ class MemberRules:
             )
         if extra is not None and self.low > self.num_undeclared:
             note = f"at least {self.low - int(self.num_undeclared)} declared keys: few others are known"
-            lowering.reporter.note_first(self.location, ("minProperties",), Verdict.NARROWED, note)
+            lowering.reporter.note_first_narrowed(self.location, ("minProperties",), note)
         top = max(self.low, self.high or 0)  # a higher count makes no difference
         if extra is not None and not self.is_extra_single:
             top = min(top, len(members))  # the quantifier counts undeclared ones

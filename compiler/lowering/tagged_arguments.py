@@ -32,7 +32,6 @@ from compiler.lowering.member_choices import (
 )
 from compiler.lowering.objects import declared_keys, value_schema
 from compiler.lowering.unconstrained import VALUE_TYPES
-from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
 from compiler.syntax import Syntax
@@ -270,7 +269,7 @@ class TaggedArguments:
         self._lowering.reporter.note_all(location, lowered.notes, ("string",), constraint.values)
         if misread:
             note = "no string that reads as another type"
-            self._lowering.reporter.note(location, "type", Verdict.NARROWED, note, types=("string",))
+            self._lowering.reporter.note_narrowed(location, "type", note, types=("string",))
         return lowered.expr
 
     def _literals(self, values: list[str], location: SchemaLocation, types: tuple[str, ...]) -> Expr | None:
@@ -280,7 +279,7 @@ class TaggedArguments:
         live = [text for text in texts if text is not None]
         if len(live) < len(values):
             note = "without texts that read as a tag or as another type"
-            self._lowering.reporter.note(location, "enum", Verdict.NARROWED, note)
+            self._lowering.reporter.note_narrowed(location, "enum", note)
         return union(live)
 
     def _guarded_tags(self) -> GuardedTags:
@@ -295,6 +294,6 @@ class TaggedArguments:
         notes = (
             [f"keys in their declared order{declared.because}"] if declared and len(self.types) > 1 else []
         )
-        self._lowering.reporter.note(
-            location, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
+        self._lowering.reporter.note_narrowed(
+            location, "properties", "; ".join([*notes, "undeclared keys never"])
         )

@@ -10,7 +10,6 @@ from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstr
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import ObjectLowering
 from compiler.lowering.undeclared import note_single
-from compiler.report import Verdict
 from compiler.scalars.numbers import DIGITS_OF_NUMBERS, IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 
@@ -39,7 +38,7 @@ class Unconstrained:
 
     def note(self, location: SchemaLocation, types: Collection[str] = ()) -> None:
         """Note what is left out of values inside which nothing is constrained."""
-        self._lowering.reporter.note(location, "", Verdict.NARROWED, DIGITS_OF_NUMBERS, types=types)
+        self._lowering.reporter.note_narrowed(location, "", DIGITS_OF_NUMBERS, types=types)
 
     def of_type(self, type_name: str, context: Context) -> Expr:  # noqa: PLR0911 - one case per type
         """Any value of a type.
