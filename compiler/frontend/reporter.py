@@ -193,9 +193,14 @@ class Reporter:
         pointer, name = places[0] if places else (location.pointer, keyword)
         return UnsupportedSchema(pointer, name, reason, suggestion)
 
-    def refusal_of(self, location: SchemaLocation, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
-        """The refusal of a string or number that the lowering of scalars cannot enforce."""
-        return self.refusal(location, unsupported.keyword, unsupported.reason, unsupported.suggestion)
+    @contextmanager
+    def refusing_at(self, location: SchemaLocation) -> Iterator[None]:
+        """Refuse the schemas of a location if a string or a number cannot be enforced."""
+        try:
+            yield
+        except UnsupportedKeyword as unsupported:
+            keyword, reason, suggestion = unsupported.keyword, unsupported.reason, unsupported.suggestion
+            raise self.refusal(location, keyword, reason, suggestion) from unsupported
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document except those that only structure or describe it."""

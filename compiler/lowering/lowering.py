@@ -13,7 +13,7 @@ from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
 from compiler.frontend.keywords import NUMBERS
@@ -127,7 +127,7 @@ class Lowering(ABC):
         is_counted = context.location.pointer in self.ambiguities.counted
         is_guarded = not (is_key or is_counted) and (constraint.has_only_lengths or not context.is_distinct)
         in_container = is_key or not context.is_root
-        try:
+        with self.reporter.refusing_at(context.location):
             lowered = self._string(
                 constraint,
                 in_container=in_container,
@@ -135,8 +135,6 @@ class Lowering(ABC):
                 is_guarded=is_guarded,
                 is_distinct=context.is_distinct,
             )
-        except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
         notes = lowered.notes
@@ -160,15 +158,13 @@ class Lowering(ABC):
         return union([self._number(part, context) for part in parts])
 
     def _number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
-        try:
+        with self.reporter.refusing_at(context.location):
             if isinstance(constraint, IntegerConstraint):
                 types: tuple[str, ...] = ("integer",)
                 lowered = lower_integer(constraint, self.rules, is_unique=context.is_distinct)
             else:
                 types = NUMBERS  # it may have absorbed integers
                 lowered = lower_number(constraint, self.rules, is_unique=context.is_distinct)
-        except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             if context.is_distinct:
                 self.reporter.note_narrowed(context.location, "type", _FEW_DIGITS, types=types)

@@ -14,7 +14,7 @@ from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
 from compiler.guard.path_state_builder import KeyStep
@@ -260,10 +260,8 @@ class TaggedArguments:
     ) -> Expr | None:
         tags, misread = self._tags, json_patterns(types)
         constraint = replace(constraint, excluded_patterns=(*constraint.excluded_patterns, *misread))
-        try:
+        with self._lowering.reporter.refusing_at(location):
             lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
-        except UnsupportedKeyword as refusal:
-            raise self._lowering.reporter.refusal_of(location, refusal) from refusal
         if lowered is None:
             return None
         self._lowering.reporter.note_all(location, lowered.notes, ("string",), constraint.values)
