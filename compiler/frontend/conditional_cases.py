@@ -30,6 +30,7 @@ from compiler.frontend.keywords import (
     STRUCTURE,
     UNEVALUATED,
     inside,
+    listed_values,
     references_of,
     transformed,
 )
@@ -281,12 +282,7 @@ def _in_place(schema: Any) -> Iterator[dict[str, Any]]:
 def _listed_scalars(schema: Any) -> Iterator[Any]:
     """The scalars in `const` and `enum` of a schema, also below a negation."""
     for part in _in_place(schema):
-        enum = part.get("enum")
-        values = [
-            *(enum if isinstance(enum, list) else ()),
-            *([part["const"]] if "const" in part else ()),
-        ]
-        yield from filter(_is_plain, values)
+        yield from (value for _, value in listed_values(part) if _is_plain(value))
 
 
 def _is_plain(value: Any) -> bool:

@@ -134,6 +134,14 @@ def references_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield keyword, uri
 
 
+def listed_values(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values that one schema lists, each after its keyword: `enum` or `const`."""
+    if isinstance(values := schema.get("enum"), list):
+        yield from (("enum", value) for value in values)
+    if "const" in schema:
+        yield "const", schema["const"]
+
+
 def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """A schema at the pointer `start` and all its subschemas in document order, with their pointers.
 

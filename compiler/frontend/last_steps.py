@@ -16,6 +16,7 @@ from compiler.frontend.keywords import (
     document_pointer,
     held_schemas,
     inside,
+    listed_values,
     references_of,
     resolve,
 )
@@ -81,10 +82,8 @@ def listed_strings(applied: AppliedSchema) -> Iterator[tuple[str, str, LastStep]
     >>> list(listed_strings(AppliedSchema("", {"enum": ["a", ["b"]], "const": {"c": 1}}, None, False)))
     [('enum', 'a', None), ('enum', 'b', ('items', '')), ('const', 'c', ('propertyNames', ''))]
     """
-    schema, step = applied.schema, applied.last_step
-    listed = schema["enum"] if isinstance(schema.get("enum"), list) else []
-    stack: list[tuple[str, Any, LastStep]] = [("const", schema.get("const"), step)]
-    stack += [("enum", value, step) for value in reversed(listed)]
+    listed = list(listed_values(applied.schema))
+    stack = [(keyword, value, applied.last_step) for keyword, value in reversed(listed)]
     while stack:
         match stack.pop():
             case keyword, str() as text, step:

@@ -1,8 +1,8 @@
 """Lowering of listed values, those of `const` and `enum`."""
 
-from collections.abc import Iterator
 from typing import Any
 
+from compiler.frontend.keywords import listed_values
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Expr, choice
 from compiler.guard.path_state_builder import ItemStep, KeyStep, PathStep
@@ -75,16 +75,8 @@ def _as_listed(source_map: SourceMap, value: Any, location: SchemaLocation) -> A
     if not isinstance(value, dict | list):
         return value
     unordered = without_key_order(value)
-    same = (listed for listed in _all_listed(source_map, location) if without_key_order(listed) == unordered)
-    return next(same, value)
-
-
-def _all_listed(source_map: SourceMap, location: SchemaLocation) -> Iterator[Any]:
-    """The values in `enum` and `const` of the schemas at a location."""
-    for _, schema in source_map.schemas(location):
-        if isinstance(schema.get("enum"), list):
-            yield from schema["enum"]
-        yield schema.get("const")
+    listed = (same for _, schema in source_map.schemas(location) for _, same in listed_values(schema))
+    return next((same for same in listed if without_key_order(same) == unordered), value)
 
 
 def _as_declared(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:
