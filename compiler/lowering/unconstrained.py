@@ -27,11 +27,8 @@ class Unconstrained:
 
     def value(self, context: Context, step: PathStep) -> RuleRef:
         """Any JSON value inside a container; `step` leads to it from `context.state`."""
-        state = self._unknown_state(CONTAINERS, context.location)
-        if context.is_distinct:
-            note_single(self._lowering, context.location)
+        state = self._new_state(CONTAINERS, context, step)
         self._lowering.planner.note_string(state, is_plain=True)
-        self._lowering.planner.link(context.state, step, [state])
         return self._rules_of(
             "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in VALUE_TYPES))
         )
@@ -77,21 +74,20 @@ class Unconstrained:
         self, container: ContainerType, context: Context, lower: Callable[[Context], Expr | None]
     ) -> RuleRef:
         self.note(context.location, (container,))
-        if context.is_distinct:
-            note_single(self._lowering, context.location)
-        self._lowering.planner.link(
-            context.state, None, [self._unknown_state((container,), context.location)]
-        )
+        self._new_state((container,), context, None)
         return self._rules_of(f"any_{container}", context, lower)
 
-    def _unknown_state(self, containers: tuple[ContainerType, ...], location: SchemaLocation) -> int:
-        """A state of the guards' plan for containers of which nothing is known."""
+    def _new_state(self, containers: tuple[ContainerType, ...], context: Context, step: PathStep) -> int:
+        """A state of the guards' plan, to which `step` leads, for containers of which nothing is known."""
         planner = self._lowering.planner
         state = planner.new_state()
+        planner.link(context.state, step, [state])
+        planner.note_unknown(state, containers)
         if "array" in containers:
             planner.note_array(state, 0, is_distinct=False)
-            self._lowering.note_repeating(state, location)
-        planner.note_unknown(state, containers)
+            self._lowering.note_repeating(state, context.location)
+        if context.is_distinct:
+            note_single(self._lowering, context.location)
         return state
 
     def _rules_of(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:
