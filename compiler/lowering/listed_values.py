@@ -66,7 +66,7 @@ def _note(planner: Planner, state: int, value: Any) -> None:
     for step, item in inner:
         if isinstance(item, str | dict | list):
             target = planner.new_state()
-            planner.link(state, step, [target])
+            planner.link(state, step, target)
             _note(planner, target, item)
 
 

@@ -81,7 +81,7 @@ class Unconstrained:
         """A state of the guards' plan, to which `step` leads, for containers of which nothing is known."""
         planner = self._lowering.planner
         state = planner.new_state()
-        planner.link(context.state, step, [state])
+        planner.link(context.state, step, state)
         planner.note_unknown(state, containers)
         if "array" in containers:
             planner.note_array(state, 0, is_distinct=False)
