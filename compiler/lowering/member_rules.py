@@ -177,22 +177,19 @@ class MemberRules:
         self, states: list[MemberState]
     ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
         """`pick` and `after` after the last declared key."""
-        first: dict[MemberState, Expr | None] = dict.fromkeys(states)
-        if self.extra is None:
-            return first, {s: self._after(None, can_end=self._can_end(s)) for s in states}
-        if not self.is_extra_single:
+        if self.extra is not None and not self.is_extra_single:
+            none: dict[MemberState, Expr | None] = dict.fromkeys(states)
             decided = [state for state in states if state.is_decided]
-            further = first | {s: self._further(s.num_members) for s in decided}
-            return first | {s: self._first(s.num_members) for s in decided}, further
-        for state in states:
-            can_end = state.is_decided and state.num_members + 1 >= self.low
-            last = concat(self.extra, self._after(None, can_end=can_end))
-            first[state] = None if self._is_over(state.num_members + 1) else last
+            further = none | {s: self._further(s.num_members) for s in decided}
+            return none | {s: self._first(s.num_members) for s in decided}, further
+        last = concat(self.extra, _CLOSE)
+        first = {s: last if self._can_end(s, num_undeclared=1) else None for s in states}
         return first, {s: self._after(first[s], can_end=self._can_end(s)) for s in states}
 
-    def _can_end(self, state: MemberState) -> bool:
-        """Whether the object can end after the last declared key."""
-        return state.is_decided and state.num_members >= self.low
+    def _can_end(self, state: MemberState, *, num_undeclared: int = 0) -> bool:
+        """Whether the object can end after the declared keys and so many undeclared ones."""
+        count = state.num_members + num_undeclared
+        return state.is_decided and count >= self.low and not self._is_over(count)
 
     def _is_over(self, count: int) -> bool:
         return self.high is not None and count > self.high
