@@ -88,11 +88,9 @@ class TaggedArguments:
         """
         location = self._lowering.root.location
         needed = self._lowering.root.dependent_keys
-        alternatives = [
-            (constraint, declared_keys(self._lowering, constraint, location)[0])
-            for alternative in list(self._alternatives(self._lowering.schema, location))
-            for constraint in [replace(alternative, dependent_keys=needed)]
-        ]
+        constraints = list(self._alternatives(self._lowering.schema, location))
+        constraints = [replace(constraint, dependent_keys=needed) for constraint in constraints]
+        alternatives = [(one, declared_keys(self._lowering, one, location)[0]) for one in constraints]
         self.types = self._types_of(alternatives)
         self._lowering.planner.tags = self._guarded_tags()
         self._lowering.reporter.vouch_for(location)
