@@ -81,15 +81,15 @@ class References:
         return None if self.at(target) is None else target
 
     @cached_property
-    def _contents(self) -> Mapping[str, Any]:
-        """The document and the others, by URI; the document itself has none."""
+    def contents(self) -> Mapping[str, Any]:
+        """The document, under "", and the others by URI."""
         return {"": self.document, **self.documents}
 
     @cached_property
     def _bases(self) -> Mapping[str, str]:
         """The URI that the references of each schema are relative to, by its pointer."""
         bases: dict[str, str] = {}
-        stack = [(document_pointer(uri), content, uri) for uri, content in self._contents.items()]
+        stack = [(document_pointer(uri), content, uri) for uri, content in self.contents.items()]
         while stack:
             pointer, schema, base = stack.pop()
             if isinstance(schema, dict):
@@ -103,7 +103,7 @@ class References:
         names = {self._bases.get("", ""): [""]}
         for uri in self.documents:
             names.setdefault(uri, [document_pointer(uri)])
-        for root, content in self._contents.items():
+        for root, content in self.contents.items():
             for pointer, schema in located(content, document_pointer(root)):
                 base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
                 anchors = (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor"))

@@ -16,7 +16,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
-from compiler.frontend.keywords import NUMBERS
+from compiler.frontend.keywords import IN_PLACE_LISTS, NUMBERS, UNEVALUATED
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter, ReportPlace
 from compiler.frontend.source_map import SchemaLocation, SourceMap
@@ -45,11 +45,7 @@ from toolspecs.schemas.drafts import draft_named
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
-_COMBINING = (
-    *REFERENCES,
-    *("allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
-    *("unevaluatedItems", "unevaluatedProperties"),
-)
+_COMBINING = (*REFERENCES, *IN_PLACE_LISTS, "not", "if", "dependentSchemas", *UNEVALUATED)
 """Keywords that say something about a value together with what is beside them."""
 _NO_AMBIGUITIES = Ambiguities()
 _FEW_DIGITS = f"at most {DOUBLE_DIGITS} digits"
@@ -80,8 +76,7 @@ class Lowering(ABC):
     ) -> None:
         self.key_orders = KeyOrders(key_order)
         self.rules = RuleTable()
-        references = self.source_map.references
-        self.large_numbers = LargeNumbers.of((references.document, *references.documents.values()))
+        self.large_numbers = LargeNumbers.of(self.source_map.references.contents.values())
         self._expander = expander or Expander(self.schema)
         self.cardinality = Cardinality(self._expander, self.large_numbers)
         self.reporter = Reporter(self.source_map, self.schema.draft)

@@ -148,9 +148,8 @@ class MemberChoices:
 
     def _following(self, index: int, states: list[MemberState]) -> Iterator[MemberState]:
         for state in states:
-            ways = (self.skipped, self.taken, self.decided)
-            for following in (way(index, state) for way in ways):
-                if following is not None:
+            for choose in (self.skipped, self.taken, self.decided):
+                if (following := choose(index, state)) is not None:
                     yield following
 
 
