@@ -260,7 +260,7 @@ def _read_as(document: Any, documents: Mapping[str, Any], reading: _Reading) -> 
 def _written_out(form: CanonicalSchema) -> CanonicalSchema:
     """The form with all that it refers to as its own definitions, which have names of their own.
 
-    Only so can forms be combined that read another document differently.
+    Without this, forms that read another document differently cannot be combined.
     """
     return form_of(form.to_json_schema(), form.draft)
 

@@ -75,8 +75,9 @@ def not_valid_for_all(schemas: Collection[AppliedSchema], draft: int) -> TextsBy
 def valid_for_some(schemas: Collection[AppliedSchema], draft: int) -> TextsByFormat:
     """The listed texts, by format, that some validator may take for valid and others not.
 
-    Of the formats that the draft knows, and that stand where asserting more may admit more. What the inner
-    reading forbids for such a format is among them, wherever the text is: there, forbidding may admit more.
+    The formats are those that the draft knows, and that stand where asserting more may admit more. What the
+    inner reading forbids for such a format is among its texts, wherever it is listed: forbidding it may admit
+    more.
 
     >>> from compiler.frontend.last_steps import applied_schemas
     >>> schema = {"enum": ["a@b", "c"], "not": {"format": "email"}, "allOf": [{"format": "email"}]}
@@ -162,7 +163,8 @@ def outer_reading(document: Any, disputed: TextsByFormat) -> Any:
 def longer_texts(schemas: Collection[AppliedSchema], draft: int) -> Mapping[str, str]:
     """The patterns of texts, by format, that some validator takes and that are too long to canonicalization.
 
-    Of the formats that stand where asserting more may admit more, if a `minLength` asks for such a length.
+    They are needed only for formats that stand where asserting more may admit more, and only if a `minLength`
+    asks for such a length.
 
     >>> from compiler.frontend.last_steps import applied_schemas
     >>> longer_texts(applied_schemas({"not": {"format": "uuid"}, "minLength": 40}, {}), draft=2020)

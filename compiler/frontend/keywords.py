@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema: what they do, which drafts have them, where schemas hold others; pointers.
+"""The keywords of JSON Schema: what they do, which drafts ignore them, which hold schemas; pointers to these.
 
 The specification's words: an *assertion* can fail a value, an *annotation* cannot, an *applicator* applies
 subschemas, an in-place applicator to the same value as the schema that holds it.

@@ -4,14 +4,15 @@ Where two schemas have one name, Python's `jsonschema` takes the first, `jsonsch
 Equal schemas may have one name: generators often write a named type out wherever it is used.
 
 `$dynamicRef` to a dynamic anchor leads to the outermost resource that has the same one, whatever it says.
-`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. And `jsonschema`
-never goes to the schema itself if that has no identifier, and mistakes the base of references in such others.
+`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. `jsonschema` never
+goes to the schema itself if that has no identifier. In other schemas that have the anchor and no identifier,
+it mistakes what references are relative to.
 
 `jsonschema_rs` takes some URIs for equal that are spelled differently, such as with a host in capitals. To
 others they are different names, or lead nowhere, and cycles through them would not be seen here.
 
 A schema counts as found if keywords hold it, from the root of a document down, or if it is a boolean.
-`contentSchema` is not such a keyword, since no validator applies it. But they find names in it.
+`contentSchema` is not such a keyword, since no validator applies it. But validators find names in it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -63,10 +63,10 @@ class ReportPlace(NamedTuple):
 class Reporter:
     """Collects what the lowering says of the keywords of a schema.
 
-    The lowering tells of every location that it makes rules for (`lowered`). With that it vouches for the
-    keywords of the location's schemas: the rules admit what they demand, except for what notes say. A note is
-    never lost. If no schema there has its keyword, it goes to a related keyword or to the schema as a whole.
-    Where no schema of the document applies, it goes to the schema around that place.
+    The lowering vouches for the schemas of every location that it makes rules for (`vouch_for`): the rules
+    admit what these schemas demand, except for what notes say. A note is never lost. If no schema of its
+    location has its keyword, the note goes to a related keyword or to the schema as a whole. Where no schema
+    of the document applies, it goes to the schema around that location.
 
     A value is lowered once for all locations that are alike (`compiler.frontend.alike_locations`). What was
     told meanwhile is a `ReportPart`, and `report` tells it of the other locations, too.

@@ -1,8 +1,8 @@
 """The rules of an object's members: declared keys in their order or in any, then undeclared ones.
 
-Which members may follow one another becomes one of two forms, chosen by measurement: one
-flat rule where something is required and runs of optional keys are short, or one rule per suffix of the keys.
-Declared keys in any order are a third (`compiler.lowering.any_order`).
+The rules of keys in their order have one of two forms, chosen by measurement. Where something is required and
+runs of optional keys are short, there is one flat rule; otherwise one rule for each suffix of the keys. Keys
+in any order have a third form (`compiler.lowering.any_order`).
 """
 
 from collections.abc import Mapping

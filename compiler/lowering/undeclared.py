@@ -36,7 +36,7 @@ _NAMING = ("propertyNames", "patternProperties", "additionalProperties", "proper
 
 
 def note_single(lowering: Lowering, location: SchemaLocation) -> None:
-    """Note that objects there, which a guard compares, have at most one undeclared key."""
+    """Note that objects at a location, which a guard compares, have at most one undeclared key."""
     note = (
         "where items must be distinct, an object has at most one undeclared key:"
         " declare its keys in properties to have more of them"
