@@ -33,6 +33,7 @@ from compiler.frontend.keywords import (
     listed_values,
     references_of,
     transformed,
+    without,
 )
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.schemas.bundle import objects_in
@@ -86,7 +87,7 @@ def _in_cases(schema: dict[str, Any], *, draft: int, can_copy: bool) -> dict[str
     rest, conditions = _take_conditions(schema, draft)
     if len(conditions) < 2:
         return schema
-    copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
+    copied = without(rest, STRUCTURE)
     is_copied = can_copy and bool(rest.keys() & UNEVALUATED) and _is_unnamed(copied)
     try:
         written = _Cases(draft, len(json.dumps(copied)) if is_copied else 0).of(conditions, frozenset())
@@ -245,7 +246,7 @@ def _take_conditions(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any]
     conditions: list[_Condition] = []
     rest = schema
     if "if" in schema and _is_movable(condition := _Condition(_only(schema, _CONDITION), draft)):
-        rest = {keyword: value for keyword, value in schema.items() if keyword not in _CONDITION}
+        rest = without(schema, _CONDITION)
         conditions.append(condition)
     members = []
     for member in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():

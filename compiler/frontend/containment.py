@@ -8,7 +8,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.frontend.canonical_form import draft_of, in_cases, registry_of
 from compiler.frontend.dependent_keys import DependentKeys, take_dependent_keys
-from compiler.frontend.keywords import transformed
+from compiler.frontend.keywords import transformed, without
 from compiler.frontend.symbolic_forms import form_of
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
@@ -89,6 +89,6 @@ def _with_prefix_items(schema: dict[str, Any]) -> dict[str, Any]:
     """A tuple of items as the newest dialect writes it."""
     if not isinstance(schema.get("items"), list):
         return schema
-    others = {key: value for key, value in schema.items() if key not in {"items", "additionalItems"}}
+    others = without(schema, {"items", "additionalItems"})
     rest = {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
     return others | {"prefixItems": schema["items"]} | rest

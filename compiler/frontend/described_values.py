@@ -9,7 +9,7 @@ description and drop its annotations.
 from typing import Any
 
 from compiler.frontend.dialect_dependent import has_other_dialects
-from compiler.frontend.keywords import prefix_items_keyword, transformed
+from compiler.frontend.keywords import prefix_items_keyword, transformed, without
 from toolspecs.schemas.drafts import FIRST_WITH_CONST, LAST_WITH_REF_ALONE
 
 
@@ -43,7 +43,7 @@ def with_described_values(document: Any, draft: int) -> Any:
         }
         if not alternatives:
             return schema
-        others = {keyword: value for keyword, value in schema.items() if keyword not in alternatives}
+        others = without(schema, alternatives)
         return {**others, "allOf": [*others.get("allOf", []), *alternatives.values()]}
 
     return transformed(document, change)

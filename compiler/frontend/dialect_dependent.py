@@ -20,6 +20,7 @@ from compiler.frontend.keywords import (
     inside,
     located,
     transformed,
+    without,
 )
 from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS, is_known
@@ -119,7 +120,7 @@ def without_assertions(document: Any, assertions: Collection[DialectAssertion], 
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
         left_out = [keyword for keyword, name in _assertions(schema, draft) if (keyword, name) in assertions]
-        return {keyword: value for keyword, value in schema.items() if keyword not in left_out}
+        return without(schema, left_out)
 
     return transformed(document, change) if assertions else document
 
@@ -174,7 +175,7 @@ def without_nested_dialects(document: Any) -> Any:
         is_same = inner == outer or is_same_as_whole or _is_same_in_all(schema)
         if not is_same and not (inner < outer and asserts_more):
             return schema
-        return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+        return without(schema, {"$schema"})
 
     changed = transformed(document, change)
     return {**changed, "$schema": document["$schema"]} if "$schema" in document else changed
@@ -251,7 +252,7 @@ def _applied(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if pointer in applied or not isinstance(schema, dict):
             continue
         applied[pointer] = schema
-        applicators = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
+        applicators = without(schema, DEFINITIONS)
         pending += [at for at, _ in children(pointer, applicators)]
         for keyword in (name for name in REFERENCES if name in schema):
             uri = schema[keyword]

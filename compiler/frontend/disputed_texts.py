@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jsonschema_rs
 
-from compiler.frontend.keywords import transformed
+from compiler.frontend.keywords import transformed, without
 from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, below_negations, listed_strings
 from compiler.frontend.literals import listed_keys
 from compiler.regular.formats import FORMATS, is_known
@@ -190,7 +190,7 @@ def _admitting(document: Any, more: Mapping[str, Any]) -> Any:
     def change(schema: dict[str, Any]) -> dict[str, Any]:
         if (other := _of_format(schema, more)) is None:
             return schema
-        rest = {keyword: value for keyword, value in schema.items() if keyword != "format"}
+        rest = without(schema, {"format"})
         either = {"anyOf": [{"format": schema["format"]}, other]}
         return {**rest, "allOf": [*schema.get("allOf", []), either]}
 

@@ -4,7 +4,7 @@ The specification's words: an *assertion* can fail a value, an *annotation* cann
 subschemas, an in-place applicator to the same value as the schema that holds it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from compiler.report import IGNORED
@@ -132,6 +132,11 @@ def references_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for keyword in REFERENCES:
         if isinstance(uri := schema.get(keyword), str):
             yield keyword, uri
+
+
+def without(schema: Mapping[str, Any], keywords: Container[str]) -> dict[str, Any]:
+    """A schema without some of its keywords."""
+    return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
 
 
 def listed_values(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
