@@ -48,28 +48,39 @@ class MemberRules:
         extra: UndeclaredMember | None,
     ) -> None:
         self.lowering = lowering
+        self.constraint = constraint
         self.location = context.location
+        self.members = members
         self.extra = extra.text if extra is not None else None
         self.is_extra_single = context.is_distinct
-        if extra is not None and self.is_extra_single:
-            note_single(lowering, self.location)
-        self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
         self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
-        if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):
-            raise lowering.reporter.refusal(
+        self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
+        self.bounds = MemberBounds(self.low, self.high, self._top, self.num_undeclared)
+        if extra is not None:
+            self._note_undeclared()
+
+    @property
+    def _top(self) -> int:
+        """The number of members from which on a higher one makes no difference."""
+        top = max(self.low, self.high or 0)
+        if self.extra is None or self.is_extra_single:
+            return top
+        return min(top, len(self.members))  # a quantifier counts undeclared ones
+
+    def _note_undeclared(self) -> None:
+        """Report which undeclared members are left out, and refuse the object if too few are left."""
+        if self.is_extra_single:
+            note_single(self.lowering, self.location)
+        if self.low > len(self.members) + min(self.num_undeclared, MOST_DISTINCT):
+            raise self.lowering.reporter.refusal(
                 self.location,
                 "minProperties",
                 "demands more keys than the object is known to admit",
                 "Lower it, or declare the keys in `properties`.",
             )
-        if extra is not None and self.low > self.num_undeclared:
+        if self.low > self.num_undeclared:
             note = f"at least {self.low - int(self.num_undeclared)} declared keys: few others are known"
-            lowering.reporter.note_first_narrowed(self.location, ("minProperties",), note)
-        top = max(self.low, self.high or 0)  # a higher count makes no difference
-        if extra is not None and not self.is_extra_single:
-            top = min(top, len(members))  # the quantifier counts undeclared ones
-        self.members, self.constraint = members, constraint
-        self.bounds = MemberBounds(self.low, self.high, top, self.num_undeclared)
+            self.lowering.reporter.note_first_narrowed(self.location, ("minProperties",), note)
 
     @cached_property
     def choices(self) -> MemberChoices:
