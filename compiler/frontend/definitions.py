@@ -9,7 +9,7 @@ Many generators write names of types into references as they are: `#/$defs/Page<
 that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded, and no others.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -177,13 +177,7 @@ def _defined(
     """
     document, documents = deepcopy(document), deepcopy(dict(documents))
     result, moving = References(document, documents), References(deepcopy(document), deepcopy(documents))
-    written_at: dict[str, str] = {}
-    for place in moved:
-        uri, inner = split_uri(place)
-        root, name = document_pointer(uri), inner.removeprefix("/")
-        while name in result.at(root).get(_DEFS, {}) or child(root, _DEFS, name) in written_at:
-            name += "'"
-        written_at[child(root, _DEFS, name)] = place
+    written_at = _named(moved, result)
     definitions = {place: definition for definition, place in written_at.items()}
     for pointer, keyword, target in links:
         if (around := _place_of(target, definitions)) is not None:
@@ -199,6 +193,18 @@ def _defined(
                 if isinstance(part.get(keyword), str):
                     del part[keyword]
     return DefinedSchema(document, documents, written_at)
+
+
+def _named(places: Iterable[str], references: References) -> dict[str, str]:
+    """The pointers of new definitions, each with the place of the schema that it is named for."""
+    named: dict[str, str] = {}
+    for place in places:
+        uri, inner = split_uri(place)
+        root, name = document_pointer(uri), inner.removeprefix("/")
+        while name in references.at(root).get(_DEFS, {}) or child(root, _DEFS, name) in named:
+            name += "'"
+        named[child(root, _DEFS, name)] = place
+    return named
 
 
 def _reference(references: References, pointer: str, target: str) -> str:
