@@ -200,21 +200,19 @@ class _Cases:
 
 @dataclass(frozen=True)
 class _InstanceGroup:
-    """A schema of some instances.
+    """A schema of some instances: those with one of `values` under the key.
 
-    If `is_value`, these have `value` under the key. Else they lack the key, have another value, or are no
-    objects.
+    Without values, they lack the key, have another value than conditions ask for, or are no objects.
     """
 
     schema: Any
-    value: Any = None
-    is_value: bool = False
+    values: tuple[Any, ...] = ()
 
 
 def _instance_groups(key: str, conditions: list[_Condition]) -> Iterator[_InstanceGroup]:
     """Groups to exactly one of which every instance belongs."""
     values = _distinct(value for condition in conditions for value in condition.hints[key])
-    yield from (_InstanceGroup(_having(key, {"enum": [value]}), value, is_value=True) for value in values)
+    yield from (_InstanceGroup(_having(key, {"enum": [value]}), (value,)) for value in values)
     yield _InstanceGroup(_having(key, {"not": {"enum": values}}))
     yield _InstanceGroup({"type": "object", "properties": {key: {"not": {}}}})
     yield _InstanceGroup({"not": {"type": "object"}})
@@ -226,9 +224,9 @@ def _having(key: str, value: Any) -> dict[str, Any]:
 
 def _union_of(key: str, groups: list[_InstanceGroup]) -> Any:
     """A schema of the instances of all these groups, which evaluates nothing."""
-    values = [group.value for group in groups if group.is_value]
+    values = [value for group in groups for value in group.values]
     union = [_having(key, {"enum": values})] if values else []
-    union += [group.schema for group in groups if not group.is_value]
+    union += [group.schema for group in groups if not group.values]
     return {"not": {"not": union[0] if len(union) == 1 else {"anyOf": union}}}
 
 
