@@ -11,6 +11,7 @@ from jsonschema_rs import Registry, canonical
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import IDENTIFIERS, document_pointer, resolve
 from compiler.frontend.last_steps import AppliedSchema
+from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS
 from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
@@ -58,7 +59,7 @@ def unresolved(
     if is_malformed and (place := next(_places_of_identifier(contents, target), None)):
         return UnsupportedSchema(*place, message, "Leave it out, or write a URI.")
     targets = _missing_resources(contents, draft) or {target}
-    failing = next(_references_to(targets, contents), None)
+    failing = next(_references_to(targets, References(document, documents)), None)
     if not target or failing is None:
         keyword = "$ref" if "esource" in message or "ointer" in message else ""
         reason = message.replace(target, min(targets)) if target else message
@@ -94,22 +95,13 @@ def _missing_resources(contents: _Contents, draft: SchemaDraft) -> set[str]:
     return missing
 
 
-def _references_to(targets: set[str], contents: _Contents) -> Iterator[tuple[str, str, str, str]]:
+def _references_to(targets: set[str], references: References) -> Iterator[tuple[str, str, str, str]]:
     """The references to some targets in the order of the text: pointer, keyword, text, and the target."""
-    references = [
-        (pointer, keyword, reference, absolute(_base(uri, content), reference))
-        for uri, content in contents.items()
-        for pointer, keyword, reference in _strings_under({uri: content}, REFERENCES)
-    ]
-    for pointer, keyword, reference, joined in references:
+    for pointer, keyword, reference in _strings_under(references.contents, REFERENCES):
+        joined = absolute(references.base(pointer)[1], reference)
         for name in (reference, reference.partition("#")[2], *joined):
             if name in targets:
                 yield pointer, keyword, reference, name
-    # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
-    target = min(targets)
-    for pointer, keyword, reference, _ in references:
-        if (path := reference.partition("#")[0]) and target.endswith(path):
-            yield pointer, keyword, reference, target
 
 
 def _places_of_identifier(contents: _Contents, identifier: str) -> Iterator[tuple[str, str]]:
@@ -202,12 +194,6 @@ def _innermost(document: Any, pointer: str, reasons: Container[str]) -> str:
             break
         pointer = inner
     return pointer
-
-
-def _base(uri: str, content: Any) -> str:
-    """The URI that references in a document are relative to."""
-    own = content.get("$id", "") if isinstance(content, dict) else ""
-    return uri or (own if isinstance(own, str) else "")
 
 
 def _patterns(contents: _Contents) -> Iterator[tuple[str, str, str]]:
