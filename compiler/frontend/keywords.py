@@ -228,13 +228,13 @@ MAX_POINTER = 500
 schema of 23 kB, if they were not bounded."""
 
 
-def short_pointer(pointer: str) -> str:
-    """The pointer if it is short, else the pointer of the innermost schema around it whose pointer is short.
+def short_pointer(pointer: str, most: int = MAX_POINTER) -> str:
+    """The pointer if it has at most so many characters, else the pointer of the innermost value around it.
 
     >>> short_pointer("/properties/a/properties/" + 500 * "b")
     '/properties/a/properties'
     """
-    return pointer if len(pointer) <= MAX_POINTER else pointer[: MAX_POINTER + 1].rpartition("/")[0]
+    return pointer if len(pointer) <= most else pointer[: most + 1].rpartition("/")[0]
 
 
 def resolve(document: Any, pointer: str) -> Any:
