@@ -9,6 +9,7 @@ these two for every canonical view.
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import cache, partial
 from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -39,7 +40,7 @@ from compiler.scalars.numbers import (
     without_doubles,
 )
 from compiler.scalars.string_constraint import StringConstraint
-from compiler.scalars.strings import LoweredString, lower_string
+from compiler.scalars.strings import lower_string
 from toolspecs.schemas.bundle import REFERENCES
 from toolspecs.schemas.drafts import draft_named
 from toolspecs.tool import KeyOrder
@@ -87,7 +88,7 @@ class Lowering(ABC):
         """The context of the whole text."""
         self._repeating: dict[int, ReportPlace] = {}
         """Arrays that may repeat items, by their states in the guards' plan."""
-        self._strings: dict[tuple[StringConstraint, frozenset[tuple[str, bool]]], LoweredString | None] = {}
+        self._lower_string = cache(partial(lower_string, rules=self.rules))
 
     def note_repeating(self, state: int, location: SchemaLocation) -> None:
         """Note that an array at a location may repeat items, as far as its schema is concerned."""
@@ -123,7 +124,7 @@ class Lowering(ABC):
         is_guarded = not (is_key or is_counted) and (constraint.has_only_lengths or not context.is_distinct)
         in_container = is_key or not context.is_root
         with self.reporter.refusing_at(context.location):
-            lowered = self._string(
+            lowered = self._lower_string(
                 constraint,
                 in_container=in_container,
                 is_key=is_key,
@@ -139,13 +140,6 @@ class Lowering(ABC):
         if not is_key:
             self.planner.note_string(context.state, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
-
-    def _string(self, constraint: StringConstraint, **options: bool) -> LoweredString | None:
-        """Equal constraints are lowered once; the options are those of `lower_string`."""
-        key = constraint, frozenset(options.items())
-        if key not in self._strings:
-            self._strings[key] = lower_string(constraint, self.rules, **options)
-        return self._strings[key]
 
     def number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
         """The admitted numbers that validators do not confuse with one another; None if there is none."""
