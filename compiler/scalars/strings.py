@@ -161,24 +161,23 @@ class StringLowering:
         """
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
             return self._lower_bounded(other_than(constraint.excluded))
-        attempts = _attempts(constraint)
-        for number, attempt in enumerate(attempts, start=1):
-            read = [
-                replace(condition, excludes_beginnings=attempt.excludes_beginnings)
-                for condition in conditions
-            ]
-            try:
-                lowered = self._lower_dfa(
-                    constraint.language(read, attempt.most), constraint, attempt.max_cost
-                )
-            except (TooManyStates, UnsupportedKeyword):
-                if number == len(attempts):
-                    raise
-                continue
-            if lowered is None and attempt.excludes_beginnings:
-                continue
-            return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
-        raise AssertionError("the last attempt returns or raises")
+        *attempts, last = _attempts(constraint)
+        for attempt in attempts:
+            with suppress(TooManyStates, UnsupportedKeyword):
+                lowered = self._try(attempt, conditions, constraint)
+                if lowered is not None or not attempt.excludes_beginnings:
+                    return lowered
+        return self._try(last, conditions, constraint)
+
+    def _try(
+        self, attempt: "_Attempt", conditions: list[PatternCondition], constraint: StringConstraint
+    ) -> LoweredString | None:
+        """Strings that meet every condition as one attempt reads it."""
+        read = [
+            replace(condition, excludes_beginnings=attempt.excludes_beginnings) for condition in conditions
+        ]
+        lowered = self._lower_dfa(constraint.language(read, attempt.most), constraint, attempt.max_cost)
+        return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
 
     def _lower_guarded_lengths(self, constraint: StringConstraint) -> LoweredString | None:
         """Strings that only their length bounds restrict, if a guard counts them; None if rules do."""
