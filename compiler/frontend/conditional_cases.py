@@ -25,11 +25,11 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.frontend.dialect_dependent import has_other_dialects
 from compiler.frontend.keywords import (
-    DEFINITIONS,
     IN_PLACE_LISTS,
     STRUCTURE,
     UNEVALUATED,
     inside,
+    is_definition,
     listed_values,
     references_of,
     transformed,
@@ -70,11 +70,11 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
         return document
     if not any("if" in schema for schema in inside(document)):
         return document
-    targets = [uri.partition("#")[2].split("/") for uri in references]
-    is_referred_to = any(not _CONDITION.isdisjoint(target) for target in targets)
+    fragments = [uri.partition("#")[2] for uri in references]
+    is_referred_to = any(not _CONDITION.isdisjoint(fragment.split("/")) for fragment in fragments)
     if is_referred_to or has_other_dialects(document):
         return document
-    can_copy = all(target == [""] or _is_definition(target) for target in targets)
+    can_copy = all(not fragment or is_definition(fragment) for fragment in fragments)
     changed = transformed(document, partial(_in_cases, draft=draft, can_copy=can_copy))
     return document if changed == document else changed
 
@@ -105,10 +105,6 @@ def references_in(documents: Iterable[Any]) -> frozenset[str]:
     """Everything that the documents refer to."""
     parts = (part for document in documents for part in objects_in(document))
     return frozenset(uri for part in parts for _, uri in references_of(part))
-
-
-def _is_definition(target: list[str]) -> bool:
-    return len(target) == 3 and target[0] == "" and target[1] in DEFINITIONS
 
 
 class _TooLarge(Exception):

@@ -271,6 +271,12 @@ def document_pointer(uri: str) -> str:
     return f"{uri}#" if uri else ""
 
 
+def is_definition(fragment: str) -> bool:
+    """Whether the fragment of a reference is the pointer of a definition at the root of a document."""
+    root, *keys = fragment.split("/")
+    return not root and len(keys) == 2 and keys[0] in DEFINITIONS
+
+
 def ignored_by_draft(schema: Mapping[str, Any], draft: int) -> dict[str, str]:
     """The keywords of one schema that its draft ignores, each with a note that says why.
 
