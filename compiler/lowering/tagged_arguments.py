@@ -16,7 +16,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
-from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
+from compiler.grammar.grammar import EMPTY, Choice, Expr, Literal, Rule, concat, union
 from compiler.guard.path_state_builder import KeyStep
 from compiler.guard.plan import GuardedTags
 from compiler.lowering.any_order import ChosenOrder, lower_in_any_order
@@ -207,9 +207,11 @@ class TaggedArguments:
         return rest[choices.start]
 
     def _either(self, taken: Expr | None, left: Expr | None) -> Expr | None:
-        if taken is None or left is None:
-            return left if taken is None else taken
-        return self._lowering.rules.define("parameters", Rule(choice(taken, left)))
+        """Any of the two; a choice has a rule of its own, so that what stands before it can refer to it."""
+        either = union((taken, left))
+        if not isinstance(either, Choice):
+            return either
+        return self._lowering.rules.define("parameters", Rule(either))
 
     def _parameter(self, constraint: ObjectConstraint, key: str) -> Expr | None:
         """One parameter in its tags."""
