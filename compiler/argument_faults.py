@@ -9,15 +9,16 @@ order only; arguments that only a mask would refuse have no fault.
 [('/amount', 'type', '"7" is not of type "integer"')]
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 from lark import Lark, UnexpectedInput
 
 from compiler.frontend.definitions import with_definitions
+from compiler.frontend.keywords import short_pointer
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import load
 from toolspecs.json_pointer import child
@@ -68,15 +69,8 @@ def _schema_faults(
     validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=registry)
     for error in validator.iter_errors(arguments):
         deepest = deepest_error(error)
-        pointer = _short_pointer(deepest.instance_path)
+        pointer = short_pointer(child("", *map(str, deepest.instance_path)), _MAX_POINTER)
         yield ArgumentFault(pointer, deepest.kind.name, shorten(deepest.message, _MAX_MESSAGE))
-
-
-def _short_pointer(path: Iterable[str | int]) -> str:
-    """The pointer to the value at a path, or to the innermost container of it whose pointer is short."""
-    pointers = accumulate(map(str, path), child, initial="")
-    *_, last = takewhile(lambda pointer: len(pointer) <= _MAX_POINTER, pointers)
-    return last
 
 
 def _grammar_faults(custom: CustomInput, arguments: Mapping[str, str]) -> Iterator[ArgumentFault]:

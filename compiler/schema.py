@@ -11,6 +11,7 @@ from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
 from compiler.frontend.definitions import DefinedSchema, with_definitions
+from compiler.frontend.depth import check_contents
 from compiler.frontend.expansion import Expander
 from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
@@ -62,6 +63,7 @@ def lower_schema(
     Raises:
         UnsupportedSchema: a keyword cannot be enforced, or nothing satisfies the schema.
     """
+    check_contents((schema, *documents.values()))
     read = in_declared_dialect(schema, documents)
     defined = with_definitions(read, documents)
     try:

@@ -1,9 +1,8 @@
 """Locations of an instance that have equal schemas, so that equal values have equal rules there.
 
 A schema that is written out at many places says the same at each of them, but for its pointers. Locations are
-*alike* if their schemas are equal one by one, and are alternatives of one another in the same way. Then
-whatever the source map finds inside the one, it finds inside the other, and only the pointers differ:
-`MovedPointers` maps them.
+*alike* if their schemas are equal one by one, and are alternatives of one another in the same way. Then the
+source map finds the same inside each of them, at other pointers. `MovedPointers` maps these.
 
 Schemas are equal if they are written the same, with the same order of keys, and references in them lead to
 the same places. A schema is only equal to itself if a reference leads to it or to a place inside it, since

@@ -16,7 +16,6 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.conditional_cases import references_in, with_cases
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys, take_dependent_keys
-from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
@@ -40,7 +39,7 @@ from compiler.frontend.disputed_texts import (
 from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
-from compiler.frontend.keywords import located
+from compiler.frontend.keywords import located_in_all
 from compiler.frontend.last_steps import applied_schemas, below_negations
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
@@ -48,7 +47,7 @@ from compiler.frontend.reference_targets import check_reference_targets
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.json_pointer import child
 from toolspecs.schemas.bundle import Bundler, objects_in
-from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, draft_named
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, declared_draft
 
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."
 MAX_CHAIN = 1_000
@@ -132,8 +131,8 @@ def draft_of(document: Any) -> SchemaDraft:
     Raises:
         ValueError: it names no draft.
     """
-    if (draft := draft_named(_dialect(document))) is None:
-        raise ValueError(f"no draft of JSON Schema: {_dialect(document)!r}")
+    if (draft := declared_draft(document)) is None:
+        raise ValueError(f"no draft of JSON Schema: {document['$schema']!r}")
     return draft
 
 
@@ -144,12 +143,8 @@ def in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
 
 def _check(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse what would end the process in native code, and what validators read differently."""
-    contents = (document, *documents.values())
-    for content in contents:
-        check_depth(content)
-        check_text(content)
     _check_dialects(document, documents)
-    num_objects = sum(1 for content in contents for _ in objects_in(content))
+    num_objects = sum(1 for content in (document, *documents.values()) for _ in objects_in(content))
     if num_objects > MAX_CHAIN and longest_chain(document, documents) > MAX_CHAIN:
         reason = f"leads too deep, through over {MAX_CHAIN} schemas in a row"
         suggestion = "Refer to the last schema of the chain directly, or write it out."
@@ -162,7 +157,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse an unknown dialect, and documents in another one than the schema: validators disagree there."""
-    if draft_named(_dialect(document)) is None:
+    if declared_draft(document) is None:
         raise UnsupportedSchema("/$schema", "$schema", "names an unknown dialect", _KNOWN_DIALECTS)
     if not documents:
         return
@@ -227,7 +222,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
             forms = list(map(_written_out, forms))
         return reduce(CanonicalSchema.intersect, forms)
     except (canonical.CanonicalizationError, jsonschema_rs.ReferencingError):
-        pointer, keyword = first_dialect_dependent(_located_in_all(document, documents), draft)
+        pointer, keyword = first_dialect_dependent(located_in_all(document, documents), draft)
         if not keyword:
             raise _disputed_listing(document, documents, others) from None
         reason = "is not asserted by all validators, and the schema cannot be enforced under both readings"
@@ -265,23 +260,16 @@ def _read_as(document: Any, documents: Mapping[str, Any], reading: _Reading) -> 
 def _written_out(form: CanonicalSchema) -> CanonicalSchema:
     """The form with all that it refers to as its own definitions, which have names of their own.
 
-    Only so can forms be combined that read another document differently.
+    Without this, forms that read another document differently cannot be combined.
     """
     return form_of(form.to_json_schema(), form.draft)
-
-
-def _located_in_all(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The subschemas of a schema, then those of its documents; pointers into these begin with their URI."""
-    yield from located(document)
-    for uri, content in documents.items():
-        yield from located(content, f"{uri}#")
 
 
 def _disputed_listing(
     document: Any, documents: Mapping[str, Any], disputed: TextsByFormat
 ) -> UnsupportedSchema:
     """The refusal of a schema that cannot be enforced for every validator, with a format and a text."""
-    schemas = _located_in_all(document, documents)
+    schemas = located_in_all(document, documents)
     formats = ((at, schema["format"]) for at, schema in schemas if "format" in schema)
     pointer, name = next(((at, name) for at, name in formats if name in disputed), ("", next(iter(disputed))))
     text = disputed[name][0]

@@ -27,20 +27,8 @@ from compiler.frontend.symbolic_forms import (
 MAX_CASES = 120
 
 
-class Negations:
-    """The negations of the forms of one document, as JSON Schemas; each is computed once."""
-
-    def __init__(self) -> None:
-        self._negations: dict[CanonicalSchema, Any] = {}
-
-    def of(self, schema: CanonicalSchema) -> Any:
-        """A JSON Schema of what `schema` does not admit; None if it is not known, or takes long to find."""
-        if schema not in self._negations:
-            self._negations[schema] = _negation(schema)
-        return self._negations[schema]
-
-
-def _negation(schema: CanonicalSchema) -> Any:
+def negation_of(schema: CanonicalSchema) -> Any:
+    """A JSON Schema of what `schema` does not admit; None if it is not known, or takes long to find."""
     if has_one_of(schema):
         return None
     try:
@@ -52,11 +40,14 @@ def _negation(schema: CanonicalSchema) -> Any:
 
 
 class CaseSubtraction:
-    """Combines the unions of one expansion. `is_narrowed` once a difference leaves out some of its values."""
+    """Combines the unions of one expansion. `is_narrowed` once a difference leaves out some of its values.
 
-    def __init__(self, forms: DocumentForms, negations: Negations) -> None:
+    `negation_of` is the function of that name, or one that remembers what it returned.
+    """
+
+    def __init__(self, forms: DocumentForms, negation_of: Callable[[CanonicalSchema], Any]) -> None:
         self._forms = forms
-        self._negations = negations
+        self._negation_of = negation_of
         self._prefix = prefix_items_keyword(forms.draft)
         self._max_cases = MAX_CASES
         self._takes_first = False
@@ -159,7 +150,7 @@ class CaseSubtraction:
         yield {"not": {"type": "object"}}
         yield from ({"type": "object", "properties": {key: NOTHING}} for key in view.required)
         for key, schema in view.properties.items():
-            if (negation := self._negations.of(schema)) is not None:
+            if (negation := self._negation_of(schema)) is not None:
                 yield {"type": "object", "required": [key], "properties": {key: negation}}
 
 

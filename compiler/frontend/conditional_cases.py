@@ -23,14 +23,17 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.frontend.dialect_dependent import has_other_dialects
 from compiler.frontend.keywords import (
-    DEFINITIONS,
     IN_PLACE_LISTS,
     STRUCTURE,
     UNEVALUATED,
     inside,
+    is_definition,
+    listed_values,
     references_of,
     transformed,
+    without,
 )
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.schemas.bundle import objects_in
@@ -67,12 +70,11 @@ def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any
         return document
     if not any("if" in schema for schema in inside(document)):
         return document
-    own = document.get("$schema")
-    targets = [uri.partition("#")[2].split("/") for uri in references]
-    is_referred_to = any(not _CONDITION.isdisjoint(target) for target in targets)
-    if is_referred_to or any("$schema" in schema and schema["$schema"] != own for schema in inside(document)):
+    fragments = [uri.partition("#")[2] for uri in references]
+    is_referred_to = any(not _CONDITION.isdisjoint(fragment.split("/")) for fragment in fragments)
+    if is_referred_to or has_other_dialects(document):
         return document
-    can_copy = all(target == [""] or _is_definition(target) for target in targets)
+    can_copy = all(not fragment or is_definition(fragment) for fragment in fragments)
     changed = transformed(document, partial(_in_cases, draft=draft, can_copy=can_copy))
     return document if changed == document else changed
 
@@ -85,7 +87,7 @@ def _in_cases(schema: dict[str, Any], *, draft: int, can_copy: bool) -> dict[str
     rest, conditions = _take_conditions(schema, draft)
     if len(conditions) < 2:
         return schema
-    copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
+    copied = without(rest, STRUCTURE)
     is_copied = can_copy and bool(rest.keys() & UNEVALUATED) and _is_unnamed(copied)
     try:
         written = _Cases(draft, len(json.dumps(copied)) if is_copied else 0).of(conditions, frozenset())
@@ -103,10 +105,6 @@ def references_in(documents: Iterable[Any]) -> frozenset[str]:
     """Everything that the documents refer to."""
     parts = (part for document in documents for part in objects_in(document))
     return frozenset(uri for part in parts for _, uri in references_of(part))
-
-
-def _is_definition(target: list[str]) -> bool:
-    return len(target) == 3 and target[0] == "" and target[1] in DEFINITIONS
 
 
 class _TooLarge(Exception):
@@ -198,21 +196,19 @@ class _Cases:
 
 @dataclass(frozen=True)
 class _InstanceGroup:
-    """A schema of some instances.
+    """A schema of some instances: those with one of `values` under the key.
 
-    If `is_value`, these have `value` under the key. Else they lack the key, have another value, or are no
-    objects.
+    Without values, they lack the key, have another value than conditions ask for, or are no objects.
     """
 
     schema: Any
-    value: Any = None
-    is_value: bool = False
+    values: tuple[Any, ...] = ()
 
 
 def _instance_groups(key: str, conditions: list[_Condition]) -> Iterator[_InstanceGroup]:
     """Groups to exactly one of which every instance belongs."""
     values = _distinct(value for condition in conditions for value in condition.hints[key])
-    yield from (_InstanceGroup(_having(key, {"enum": [value]}), value, is_value=True) for value in values)
+    yield from (_InstanceGroup(_having(key, {"enum": [value]}), (value,)) for value in values)
     yield _InstanceGroup(_having(key, {"not": {"enum": values}}))
     yield _InstanceGroup({"type": "object", "properties": {key: {"not": {}}}})
     yield _InstanceGroup({"not": {"type": "object"}})
@@ -224,9 +220,9 @@ def _having(key: str, value: Any) -> dict[str, Any]:
 
 def _union_of(key: str, groups: list[_InstanceGroup]) -> Any:
     """A schema of the instances of all these groups, which evaluates nothing."""
-    values = [group.value for group in groups if group.is_value]
+    values = [value for group in groups for value in group.values]
     union = [_having(key, {"enum": values})] if values else []
-    union += [group.schema for group in groups if not group.is_value]
+    union += [group.schema for group in groups if not group.values]
     return {"not": {"not": union[0] if len(union) == 1 else {"anyOf": union}}}
 
 
@@ -244,7 +240,7 @@ def _take_conditions(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any]
     conditions: list[_Condition] = []
     rest = schema
     if "if" in schema and _is_movable(condition := _Condition(_only(schema, _CONDITION), draft)):
-        rest = {keyword: value for keyword, value in schema.items() if keyword not in _CONDITION}
+        rest = without(schema, _CONDITION)
         conditions.append(condition)
     members = []
     for member in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
@@ -281,12 +277,7 @@ def _in_place(schema: Any) -> Iterator[dict[str, Any]]:
 def _listed_scalars(schema: Any) -> Iterator[Any]:
     """The scalars in `const` and `enum` of a schema, also below a negation."""
     for part in _in_place(schema):
-        enum = part.get("enum")
-        values = [
-            *(enum if isinstance(enum, list) else ()),
-            *([part["const"]] if "const" in part else ()),
-        ]
-        yield from filter(_is_plain, values)
+        yield from (value for _, value in listed_values(part) if _is_plain(value))
 
 
 def _is_plain(value: Any) -> bool:

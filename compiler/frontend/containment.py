@@ -8,7 +8,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.frontend.canonical_form import draft_of, in_cases, registry_of
 from compiler.frontend.dependent_keys import DependentKeys, take_dependent_keys
-from compiler.frontend.keywords import transformed
+from compiler.frontend.keywords import transformed, without
 from compiler.frontend.symbolic_forms import form_of
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
@@ -27,6 +27,7 @@ def covers(outer: Bundled, inner: Bundled) -> bool:
     >>> covers(({"required": ["a"]}, {}), ({"required": ["a", "b"]}, {}))
     True
     """
+    outer, inner = _in_declared_dialect(*outer), _in_declared_dialect(*inner)
     outer_rest, outer_keys = _without_dependent_keys(*outer)
     inner_rest, inner_keys = _without_dependent_keys(*inner)
     if inner_keys.and_of(outer_keys) == inner_keys and _covers(outer_rest, inner_rest):
@@ -35,11 +36,14 @@ def covers(outer: Bundled, inner: Bundled) -> bool:
     return not has_many and _covers(outer, inner)
 
 
+def _in_declared_dialect(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> Bundled:
+    return in_declared_dialect(dict(schema), documents), documents
+
+
 def _without_dependent_keys(
     schema: Mapping[str, Any], documents: Mapping[str, Any]
 ) -> tuple[Bundled, DependentKeys]:
-    read = in_declared_dialect(dict(schema), documents)
-    rest, dependent_keys = take_dependent_keys(read, documents, draft_of(read))
+    rest, dependent_keys = take_dependent_keys(schema, documents, draft_of(schema))
     return (rest, documents), dependent_keys
 
 
@@ -52,8 +56,7 @@ def _covers(outer: Bundled, inner: Bundled) -> bool:
 
 def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> CanonicalSchema:
     """The canonical form of the objects that a schema admits, in the newest dialect where possible."""
-    read = in_declared_dialect(dict(schema), documents)
-    form = _with_known_formats(read, registry_of(read, documents))
+    form = _with_known_formats(schema, registry_of(schema, documents))
     # Forms of two dialects, or with two documents of one URI, can only be compared when written out.
     if documents or form.draft != _with_known_formats({"$schema": DEFAULT_DRAFT}).draft:
         form = _with_known_formats(_in_newest_dialect(form.to_json_schema(), form.draft))
@@ -86,6 +89,6 @@ def _with_prefix_items(schema: dict[str, Any]) -> dict[str, Any]:
     """A tuple of items as the newest dialect writes it."""
     if not isinstance(schema.get("items"), list):
         return schema
-    others = {key: value for key, value in schema.items() if key not in {"items", "additionalItems"}}
+    others = without(schema, {"items", "additionalItems"})
     rest = {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
     return others | {"prefixItems": schema["items"]} | rest

@@ -9,7 +9,7 @@ Many generators write names of types into references as they are: `#/$defs/Page<
 that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded, and no others.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -18,9 +18,17 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.depth import check_depth, check_text
 from compiler.frontend.folded_patterns import unfolded
-from compiler.frontend.keywords import IDENTIFIERS, have_references, inside, located, references_of, split_uri
+from compiler.frontend.keywords import (
+    IDENTIFIERS,
+    document_pointer,
+    have_references,
+    inside,
+    located,
+    located_in_all,
+    references_of,
+    split_uri,
+)
 from compiler.frontend.references import References
 from toolspecs.json_pointer import child, pointer_keys
 from toolspecs.schemas.bundle import REFERENCES
@@ -70,24 +78,17 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     '#/$defs/a%20b'
 
     Raises:
-        UnsupportedSchema: a document cannot be read (`compiler.frontend.depth`), or a reference leads to such
-            a schema, and some are relative to one below a root.
+        UnsupportedSchema: a reference leads to such a schema, and some are relative to one below a root.
     """
-    contents = (document, *documents.values())
-    for content in contents:
-        check_depth(content)
-        check_text(content)
-    if not have_references(contents):
+    if not have_references((document, *documents.values())):
         return DefinedSchema(document, documents)
     return _with_valid_references(_with_moved_schemas(document, documents))
 
 
 def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
     references = References(document, documents)
-    schemas = dict(located(document))
-    for uri, content in documents.items():
-        schemas.update(located(content, f"{uri}#"))
-    roots, placed = {"", *(f"{uri}#" for uri in documents)}, frozenset(schemas)
+    schemas = dict(located_in_all(document, documents))
+    roots, placed = {"", *map(document_pointer, documents)}, frozenset(schemas)
     links: list[tuple[str, str, str]] = []
     moved: dict[str, None] = {}
     pending = list(schemas.items())
@@ -124,7 +125,7 @@ def _renamed_place(pointer: str) -> str | None:
     keys = pointer_keys(inner)
     for index, (keyword, pattern) in enumerate(pairwise(keys)):
         if keyword == "patternProperties" and unfolded(pattern) != pattern:
-            return child(f"{uri}#" if uri else "", *keys[: index + 2])
+            return child(document_pointer(uri), *keys[: index + 2])
     return None
 
 
@@ -159,7 +160,7 @@ def _pointer_references(
         is_pointer = unquote(uri.partition("#")[2]).startswith("/")
         if is_pointer and (target := references.target(pointer, uri)) is not None:
             other, inner = split_uri(target)
-            yield keyword, child(f"{other}#" if other else "", *pointer_keys(inner))
+            yield keyword, child(document_pointer(other), *pointer_keys(inner))
 
 
 def _defined(
@@ -176,13 +177,7 @@ def _defined(
     """
     document, documents = deepcopy(document), deepcopy(dict(documents))
     result, moving = References(document, documents), References(deepcopy(document), deepcopy(documents))
-    written_at: dict[str, str] = {}
-    for place in moved:
-        uri, inner = split_uri(place)
-        root, name = f"{uri}#" if uri else "", inner.removeprefix("/")
-        while name in result.at(root).get(_DEFS, {}) or child(root, _DEFS, name) in written_at:
-            name += "'"
-        written_at[child(root, _DEFS, name)] = place
+    written_at = _named(moved, result)
     definitions = {place: definition for definition, place in written_at.items()}
     for pointer, keyword, target in links:
         if (around := _place_of(target, definitions)) is not None:
@@ -191,13 +186,25 @@ def _defined(
                 documents_of.at(pointer)[keyword] = _reference(result, pointer, moved_target)
     for definition, place in written_at.items():
         uri, inner = split_uri(definition)
-        root_definitions = result.at(f"{uri}#" if uri else "").setdefault(_DEFS, {})
+        root_definitions = result.at(document_pointer(uri)).setdefault(_DEFS, {})
         schema = root_definitions[pointer_keys(inner)[1]] = deepcopy(moving.at(place))
         for part in inside(schema):  # names lead to what was written, if to anything
             for keyword in _NAMES:
                 if isinstance(part.get(keyword), str):
                     del part[keyword]
     return DefinedSchema(document, documents, written_at)
+
+
+def _named(places: Iterable[str], references: References) -> dict[str, str]:
+    """The pointers of new definitions, each with the place of the schema that it is named for."""
+    named: dict[str, str] = {}
+    for place in places:
+        uri, inner = split_uri(place)
+        root, name = document_pointer(uri), inner.removeprefix("/")
+        while name in references.at(root).get(_DEFS, {}) or child(root, _DEFS, name) in named:
+            name += "'"
+        named[child(root, _DEFS, name)] = place
+    return named
 
 
 def _reference(references: References, pointer: str, target: str) -> str:

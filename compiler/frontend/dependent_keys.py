@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.frontend.conditional_cases import references_in
-from compiler.frontend.keywords import DEFINITIONS
-from toolspecs.json_pointer import pointer_keys
+from compiler.frontend.keywords import is_definition
 from toolspecs.schemas.drafts import FIRST_WITH_DEPENDENT_REQUIRED, LAST_WITH_REF_ALONE
 
 MIN_TAKEN = 3
@@ -98,8 +97,7 @@ def take_dependent_keys(document: Any, documents: Mapping[str, Any], draft: int)
 
 def _leads_to_definition(reference: str) -> bool:
     uri, _, fragment = reference.partition("#")
-    keys = list(pointer_keys(fragment)) if fragment.startswith("/") else []
-    return not uri and len(keys) == 2 and keys[0] in DEFINITIONS
+    return not uri and is_definition(fragment)
 
 
 class _Taker:

@@ -5,13 +5,24 @@ Code that reads a schema recurses as deep as it is nested.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
 from toolspecs.json_pointer import child
 
 MAX_DEPTH = 200
+
+
+def check_contents(contents: Iterable[Any]) -> None:
+    """Refuse documents that code cannot read.
+
+    Raises:
+        UnsupportedSchema: one is nested too deeply, or holds what JSON cannot hold.
+    """
+    for content in contents:
+        check_depth(content)
+        _check_text(content)
 
 
 def check_depth(document: Any, max_depth: int = MAX_DEPTH) -> None:
@@ -38,7 +49,7 @@ def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSche
     return UnsupportedSchema("", "", reason, "Flatten the schema, or use $defs and $ref.")
 
 
-def check_text(document: Any) -> None:
+def _check_text(document: Any) -> None:
     """Refuse a document with half a surrogate pair, with no number, or with more digits than Python writes.
 
     Raises:

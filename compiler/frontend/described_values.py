@@ -8,7 +8,8 @@ description and drop its annotations.
 
 from typing import Any
 
-from compiler.frontend.keywords import inside, prefix_items_keyword, transformed
+from compiler.frontend.dialect_dependent import has_other_dialects
+from compiler.frontend.keywords import prefix_items_keyword, transformed, without
 from toolspecs.schemas.drafts import FIRST_WITH_CONST, LAST_WITH_REF_ALONE
 
 
@@ -27,7 +28,7 @@ def with_described_values(document: Any, draft: int) -> Any:
     >>> with_described_values({"enum": [1, [2]]}, draft=20)["allOf"][0]["anyOf"][0]
     {'enum': [1]}
     """
-    if not isinstance(document, dict) or _has_other_dialects(document):
+    if has_other_dialects(document):
         return document
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
@@ -42,15 +43,10 @@ def with_described_values(document: Any, draft: int) -> Any:
         }
         if not alternatives:
             return schema
-        others = {keyword: value for keyword, value in schema.items() if keyword not in alternatives}
+        others = without(schema, alternatives)
         return {**others, "allOf": [*others.get("allOf", []), *alternatives.values()]}
 
     return transformed(document, change)
-
-
-def _has_other_dialects(document: dict[str, Any]) -> bool:
-    own = document.get("$schema")
-    return any("$schema" in schema and schema["$schema"] != own for schema in inside(document))
 
 
 def _equal_to(value: Any, draft: int) -> Any:

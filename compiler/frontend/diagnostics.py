@@ -9,8 +9,9 @@ import jsonschema_rs
 from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import IDENTIFIERS, resolve
+from compiler.frontend.keywords import IDENTIFIERS, document_pointer, resolve
 from compiler.frontend.last_steps import AppliedSchema
+from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS
 from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
@@ -28,6 +29,8 @@ _MALFORMED = "Invalid URI"
 """How its messages about URIs that are none begin."""
 _RANGE_WITH_SHORTHAND = re.compile(r"\[[^\]]*(?:\\[wdsWDS]-[^\]]|[^\\\[]-\\[wdsWDS])")
 """A shorthand as an end of a range, as in `[\\w-.]`: engines read the hyphen as itself, or refuse."""
+_Contents = Mapping[str, Any]
+"""The schema, under "", and its documents by URI."""
 _OLDER_DIALECTS = (f"{SchemaDraft.DRAFT_7.uri}#", f"{SchemaDraft.DRAFT_4.uri}#")
 
 
@@ -48,14 +51,15 @@ def unresolved(
 
     `message` quotes one of them, by chance; the refusal names the first one.
     """
-    message = _malformed(document, documents, draft) or message
+    contents = {"": document, **documents}
+    message = _malformed(contents, draft) or message
     quoted = re.search("'(.+?)'[ :]", message)
     target = quoted[1] if quoted else ""
     is_malformed = message.startswith(_MALFORMED)
-    if is_malformed and (place := next(_places_of_identifier(document, documents, target), None)):
+    if is_malformed and (place := next(_places_of_identifier(contents, target), None)):
         return UnsupportedSchema(*place, message, "Leave it out, or write a URI.")
-    targets = _missing_resources(document, documents, draft) or {target}
-    failing = next(_references_to(targets, document, documents), None)
+    targets = _missing_resources(contents, draft) or {target}
+    failing = next(_references_to(targets, References(document, documents)), None)
     if not target or failing is None:
         keyword = "$ref" if "esource" in message or "ointer" in message else ""
         reason = message.replace(target, min(targets)) if target else message
@@ -67,18 +71,18 @@ def unresolved(
     return UnsupportedSchema(child(pointer, keyword), keyword, reason, REGISTER)
 
 
-def _malformed(document: Any, documents: Mapping[str, Any], draft: SchemaDraft) -> str | None:
+def _malformed(contents: _Contents, draft: SchemaDraft) -> str | None:
     """The message about the first malformed URI, None if there is none."""
-    for start, part in _parts(document, documents):
+    for uri, content in contents.items():
         try:
-            Registry([(start.removesuffix("#"), part)], draft=draft, retriever=lambda _: True)
+            Registry([(uri, content)], draft=draft, retriever=lambda _: True)
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             if str(error).startswith(_MALFORMED):
                 return str(error)
     return None
 
 
-def _missing_resources(document: Any, documents: Mapping[str, Any], draft: SchemaDraft) -> set[str]:
+def _missing_resources(contents: _Contents, draft: SchemaDraft) -> set[str]:
     """The URIs of all resources that `jsonschema_rs` would have to fetch."""
     missing: set[str] = set()
 
@@ -86,40 +90,25 @@ def _missing_resources(document: Any, documents: Mapping[str, Any], draft: Schem
         missing.add(uri)
         return True  # a schema without references
 
-    contents = [(start.removesuffix("#"), part) for start, part in _parts(document, documents)]
     with suppress(ValueError, jsonschema_rs.ReferencingError):
-        Registry(contents, draft=draft, retriever=retrieve)
+        Registry(list(contents.items()), draft=draft, retriever=retrieve)
     return missing
 
 
-def _references_to(
-    targets: set[str], document: Any, documents: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str, str]]:
+def _references_to(targets: set[str], references: References) -> Iterator[tuple[str, str, str, str]]:
     """The references to some targets in the order of the text: pointer, keyword, text, and the target."""
-    references = [
-        (start + pointer, keyword, reference, absolute(_base(start, part), reference))
-        for start, part in _parts(document, documents)
-        for pointer, keyword, reference in _strings_under(part, REFERENCES)
-    ]
-    for pointer, keyword, reference, joined in references:
+    for pointer, keyword, reference in _strings_under(references.contents, REFERENCES):
+        joined = absolute(references.base(pointer)[1], reference)
         for name in (reference, reference.partition("#")[2], *joined):
             if name in targets:
                 yield pointer, keyword, reference, name
-    # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
-    target = min(targets)
-    for pointer, keyword, reference, _ in references:
-        if (path := reference.partition("#")[0]) and target.endswith(path):
-            yield pointer, keyword, reference, target
 
 
-def _places_of_identifier(
-    document: Any, documents: Mapping[str, Any], identifier: str
-) -> Iterator[tuple[str, str]]:
+def _places_of_identifier(contents: _Contents, identifier: str) -> Iterator[tuple[str, str]]:
     """The pointers and keywords at which a text is an identifier."""
-    for start, part in _parts(document, documents):
-        for pointer, keyword, name in _strings_under(part, IDENTIFIERS):
-            if name == identifier:
-                yield child(start + pointer, keyword), keyword
+    for pointer, keyword, name in _strings_under(contents, IDENTIFIERS):
+        if name == identifier:
+            yield child(pointer, keyword), keyword
 
 
 def invalid_pattern(
@@ -127,14 +116,13 @@ def invalid_pattern(
 ) -> UnsupportedSchema:
     """The refusal of the first pattern that is not a regular expression."""
     suggestion = "Write it in the syntax of ECMA-262 and, if it counts, lower the counts."
-    for start, part in _parts(document, documents):
-        for pointer, keyword, text in _patterns(part):
-            try:
-                jsonschema_rs.canonicalize({"pattern": text})
-            except canonical.InvalidPattern as own:
-                if _RANGE_WITH_SHORTHAND.search(text):
-                    suggestion = r"Escape the hyphen beside a class of characters, as in [\w\-.]."
-                return UnsupportedSchema(start + pointer, keyword, str(own), suggestion)
+    for pointer, keyword, text in _patterns({"": document, **documents}):
+        try:
+            jsonschema_rs.canonicalize({"pattern": text})
+        except canonical.InvalidPattern as own:
+            if _RANGE_WITH_SHORTHAND.search(text):
+                suggestion = r"Escape the hyphen beside a class of characters, as in [\w\-.]."
+            return UnsupportedSchema(pointer, keyword, str(own), suggestion)
     return UnsupportedSchema("", "pattern", str(error), suggestion)
 
 
@@ -208,21 +196,9 @@ def _innermost(document: Any, pointer: str, reasons: Container[str]) -> str:
     return pointer
 
 
-def _parts(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schema and its documents, each with the prefix of pointers into it."""
-    yield "", document
-    yield from ((f"{uri}#", part) for uri, part in documents.items())
-
-
-def _base(start: str, part: Any) -> str:
-    """The URI that references in a document are relative to."""
-    own = part.get("$id", "") if isinstance(part, dict) else ""
-    return start.removesuffix("#") or (own if isinstance(own, str) else "")
-
-
-def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
+def _patterns(contents: _Contents) -> Iterator[tuple[str, str, str]]:
     """Every pattern with its pointer and its keyword, in the order of the text."""
-    for pointer, holder in _objects(document):
+    for pointer, holder in _objects(contents):
         for keyword, value in holder.items():
             if keyword == "pattern" and isinstance(value, str):
                 yield child(pointer, keyword), keyword, value
@@ -230,17 +206,17 @@ def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
                 yield from ((child(pointer, keyword, text), keyword, text) for text in value)
 
 
-def _strings_under(document: Any, keywords: Container[str]) -> Iterator[tuple[str, str, str]]:
+def _strings_under(contents: _Contents, keywords: Container[str]) -> Iterator[tuple[str, str, str]]:
     """Every string under some keywords: the pointer of the object that has it, the keyword, the string."""
-    for pointer, holder in _objects(document):
+    for pointer, holder in _objects(contents):
         for keyword, text in holder.items():
             if keyword in keywords and isinstance(text, str):
                 yield pointer, keyword, text
 
 
-def _objects(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object in a JSON value, with its pointer, in the order of the text."""
-    stack = [("", document)]
+def _objects(contents: _Contents) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in some documents, with its pointer, in the order of the text."""
+    stack = [(document_pointer(uri), content) for uri, content in reversed(list(contents.items()))]
     while stack:
         pointer, value = stack.pop()
         inner: Iterable[tuple[Any, Any]] = ()

@@ -20,17 +20,18 @@ from compiler.frontend.keywords import (
     inside,
     located,
     transformed,
+    without,
 )
 from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS, is_known
 from toolspecs.json_pointer import child
 from toolspecs.schemas.bundle import REFERENCES
 from toolspecs.schemas.drafts import (
-    DEFAULT_DRAFT,
     FIRST_WITH_DEPENDENT_REQUIRED,
     LAST_WITH_REF_ALONE,
     NEWEST_DRAFT,
     SchemaDraft,
+    declared_draft,
     draft_named,
 )
 
@@ -119,7 +120,7 @@ def without_assertions(document: Any, assertions: Collection[DialectAssertion], 
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
         left_out = [keyword for keyword, name in _assertions(schema, draft) if (keyword, name) in assertions]
-        return {keyword: value for keyword, value in schema.items() if keyword not in left_out}
+        return without(schema, left_out)
 
     return transformed(document, change) if assertions else document
 
@@ -137,6 +138,12 @@ def replacement_for(keyword: str) -> str:
     if keyword == "dependencies":
         return "Use `dependentRequired` or `dependentSchemas`."
     return "Use `pattern` instead, or declare a newer draft."
+
+
+def has_other_dialects(document: Any) -> bool:
+    """Whether a subschema of a document names another dialect than the document does."""
+    own = document.get("$schema") if isinstance(document, dict) else None
+    return any("$schema" in schema and schema["$schema"] != own for schema in inside(document))
 
 
 def without_nested_dialects(document: Any) -> Any:
@@ -157,7 +164,7 @@ def without_nested_dialects(document: Any) -> Any:
     """
     if not isinstance(document, dict) or not any(map(_names_dialect, _subschemas(document))):
         return document
-    outer = draft_named(document.get("$schema", DEFAULT_DRAFT))
+    outer = declared_draft(document)
     asserts_more = _newer_asserts_more(document)
     is_same_as_whole = _is_same_as_whole(document)
 
@@ -168,7 +175,7 @@ def without_nested_dialects(document: Any) -> Any:
         is_same = inner == outer or is_same_as_whole or _is_same_in_all(schema)
         if not is_same and not (inner < outer and asserts_more):
             return schema
-        return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+        return without(schema, {"$schema"})
 
     changed = transformed(document, change)
     return {**changed, "$schema": document["$schema"]} if "$schema" in document else changed
@@ -183,7 +190,7 @@ def check_nested_dialects(document: Any) -> None:
     Raises:
         UnsupportedSchema: there is one.
     """
-    outer = draft_named(document.get("$schema", DEFAULT_DRAFT)) if isinstance(document, dict) else None
+    outer = declared_draft(document)
     if outer is None or outer > LAST_WITH_REF_ALONE:
         return
     for pointer, schema in islice(located(document), 1, None):
@@ -245,7 +252,7 @@ def _applied(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if pointer in applied or not isinstance(schema, dict):
             continue
         applied[pointer] = schema
-        applicators = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
+        applicators = without(schema, DEFINITIONS)
         pending += [at for at, _ in children(pointer, applicators)]
         for keyword in (name for name in REFERENCES if name in schema):
             uri = schema[keyword]

@@ -19,11 +19,11 @@ None of the keywords evaluates anything, so `unevaluated*` sees the same.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jsonschema_rs
 
-from compiler.frontend.keywords import transformed
+from compiler.frontend.keywords import transformed, without
 from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, below_negations, listed_strings
 from compiler.frontend.literals import listed_keys
 from compiler.regular.formats import FORMATS, is_known
@@ -48,6 +48,7 @@ _LONGER = {
 }
 """ajv takes `urn:uuid:` before a UUID, and a dot behind a name of a host, as Python's `jsonschema` does."""
 TextsByFormat = Mapping[str, tuple[str, ...]]
+_Value = TypeVar("_Value")
 _LastSteps = Mapping[str, set[LastStep]]
 """By each text or format, the last steps of the paths to the values that it is listed for, or asked about."""
 
@@ -74,8 +75,9 @@ def not_valid_for_all(schemas: Collection[AppliedSchema], draft: int) -> TextsBy
 def valid_for_some(schemas: Collection[AppliedSchema], draft: int) -> TextsByFormat:
     """The listed texts, by format, that some validator may take for valid and others not.
 
-    Of the formats that the draft knows, and that stand where asserting more may admit more. What the inner
-    reading forbids for such a format is among them, wherever the text is: there, forbidding may admit more.
+    The formats are those that the draft knows, and that stand where asserting more may admit more. What the
+    inner reading forbids for such a format is among its texts, wherever it is listed: forbidding it may admit
+    more.
 
     >>> from compiler.frontend.last_steps import applied_schemas
     >>> schema = {"enum": ["a@b", "c"], "not": {"format": "email"}, "allOf": [{"format": "email"}]}
@@ -146,7 +148,7 @@ def inner_reading(document: Any, disputed: TextsByFormat) -> Any:
     """The document, in which every schema with a format forbids the disputed texts of that format."""
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        if not (texts := _disputed_in(schema, disputed)):
+        if not (texts := _of_format(schema, disputed)):
             return schema
         return {**schema, "allOf": [*schema.get("allOf", []), {"not": {"enum": list(texts)}}]}
 
@@ -155,21 +157,14 @@ def inner_reading(document: Any, disputed: TextsByFormat) -> Any:
 
 def outer_reading(document: Any, disputed: TextsByFormat) -> Any:
     """The document, in which every schema with a format admits the disputed texts of that format."""
-
-    def change(schema: dict[str, Any]) -> dict[str, Any]:
-        if not (texts := _disputed_in(schema, disputed)):
-            return schema
-        others = {keyword: value for keyword, value in schema.items() if keyword != "format"}
-        either = {"anyOf": [{"format": schema["format"]}, {"enum": list(texts)}]}
-        return {**others, "allOf": [*schema.get("allOf", []), either]}
-
-    return transformed(document, change) if disputed else document
+    return _admitting(document, {name: {"enum": list(texts)} for name, texts in disputed.items()})
 
 
 def longer_texts(schemas: Collection[AppliedSchema], draft: int) -> Mapping[str, str]:
     """The patterns of texts, by format, that some validator takes and that are too long to canonicalization.
 
-    Of the formats that stand where asserting more may admit more, if a `minLength` asks for such a length.
+    They are needed only for formats that stand where asserting more may admit more, and only if a `minLength`
+    asks for such a length.
 
     >>> from compiler.frontend.last_steps import applied_schemas
     >>> longer_texts(applied_schemas({"not": {"format": "uuid"}, "minLength": 40}, {}), draft=2020)
@@ -186,23 +181,28 @@ def longer_texts(schemas: Collection[AppliedSchema], draft: int) -> Mapping[str,
 
 def with_longer_texts(document: Any, patterns: Mapping[str, str]) -> Any:
     """The document, in which every schema with a format admits the texts of that format's pattern, too."""
+    return _admitting(document, {name: {"pattern": pattern} for name, pattern in patterns.items()})
+
+
+def _admitting(document: Any, more: Mapping[str, Any]) -> Any:
+    """The document, in which every schema with a format admits what one more schema for that format does."""
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        pattern = patterns.get(name) if isinstance(name := schema.get("format"), str) else None
-        if pattern is None or not isinstance(schema.get("allOf", []), list):
+        if (other := _of_format(schema, more)) is None:
             return schema
-        others = {keyword: value for keyword, value in schema.items() if keyword != "format"}
-        either = {"anyOf": [{"format": name}, {"pattern": pattern}]}
-        return {**others, "allOf": [*schema.get("allOf", []), either]}
+        rest = without(schema, {"format"})
+        either = {"anyOf": [{"format": schema["format"]}, other]}
+        return {**rest, "allOf": [*schema.get("allOf", []), either]}
 
-    return transformed(document, change) if patterns else document
+    return transformed(document, change) if more else document
 
 
-def _disputed_in(schema: Mapping[str, Any], disputed: TextsByFormat) -> tuple[str, ...]:
+def _of_format(schema: Mapping[str, Any], by_format: Mapping[str, _Value]) -> _Value | None:
+    """What there is for the format of a schema; None if its `allOf` is no list, so that it is not valid."""
     name = schema.get("format")
     if not isinstance(name, str) or not isinstance(schema.get("allOf", []), list):
-        return ()
-    return disputed.get(name, ())
+        return None
+    return by_format.get(name)
 
 
 def _by_format(

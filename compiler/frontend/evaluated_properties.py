@@ -19,7 +19,7 @@ from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import UNEVALUATED, inside
 from compiler.frontend.reference_graph import applied_to_same_value
 from toolspecs.json_pointer import child
-from toolspecs.schemas.drafts import NEWEST_DRAFT, SchemaDraft, draft_named
+from toolspecs.schemas.drafts import NEWEST_DRAFT, SchemaDraft, declared_draft
 
 _EVALUATING = ("additionalProperties", "unevaluatedProperties")
 _NEGATING = NEGATIVE - frozenset(UNEVALUATED)
@@ -33,7 +33,7 @@ def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> N
         UnsupportedSchema: they do.
     """
     parts = (document, *documents.values())
-    if not isinstance(document, dict) or draft_named(document.get("$schema")) != SchemaDraft.DRAFT_2019_09:
+    if declared_draft(document) != SchemaDraft.DRAFT_2019_09:
         return
     if not any(schema.keys() & UNEVALUATED for part in parts for schema in inside(part)):
         return

@@ -8,12 +8,12 @@ be subtracted exactly, only values stay that are known to fail it (`case_subtrac
 
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import NamedTuple
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.frontend.case_subtraction import MAX_CASES, CaseSubtraction, Negations
+from compiler.frontend.case_subtraction import MAX_CASES, CaseSubtraction, negation_of
 from compiler.frontend.single_form import single_form
 from compiler.frontend.symbolic_forms import Cases, Conjunction, DocumentForms
 
@@ -34,7 +34,7 @@ class Expander:
 
     def __init__(self, document: CanonicalSchema) -> None:
         self._forms = DocumentForms(document)
-        self._negations = Negations()
+        self._negation_of = cache(negation_of)
         self._expansions: dict[CanonicalSchema, Expansion] = {}
 
     def expand(self, schema: CanonicalSchema) -> Expansion:
@@ -59,7 +59,7 @@ class Expander:
             form = single_form(schema, self._forms)
             if form != schema:
                 return Expansion([form], is_narrowed=False)
-        subtraction = CaseSubtraction(self._forms, self._negations)
+        subtraction = CaseSubtraction(self._forms, self._negation_of)
         cases = _CaseExpansion(self._forms, subtraction).cases(schema)
         return Expansion(cases, subtraction.is_narrowed)
 

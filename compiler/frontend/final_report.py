@@ -60,11 +60,11 @@ def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int)
         for entry in _entries(pointer, schema, verdicts, draft, disputed)
     ]
     of_booleans = [
-        ReportEntry(pointer, keyword, verdict, "; ".join(texts))
-        for (pointer, keyword), (verdict, texts) in verdicts.noted.items()
+        _entry(pointer, keyword, found)
+        for (pointer, keyword), found in verdicts.noted.items()
         if pointer not in schemas
     ]
-    return EnforcementReport(tuple(map(_shortened, (*entries, *of_booleans))))
+    return EnforcementReport((*entries, *of_booleans))
 
 
 def _moved_parts(parts: Iterable[ReportPart]) -> Iterator[ReportPart]:
@@ -93,25 +93,29 @@ def _entries(
     """The entries of one schema: on the whole of it, then on its keywords."""
     verdict, texts = verdicts.noted.get((pointer, ""), _UNNOTED)
     of_keywords = {text for keyword in schema for text in verdicts.noted.get((pointer, keyword), _UNNOTED)[1]}
-    if own_texts := [text for text in texts if text not in of_keywords]:
-        yield ReportEntry(pointer, "", verdict, "; ".join(own_texts))
+    if own_texts := {text: None for text in texts if text not in of_keywords}:
+        yield _entry(pointer, "", (verdict, own_texts))
     dependent = dialect_dependent(schema, draft)
     for keyword, value in schema.items():
         if keyword in STRUCTURE:
             continue
         if not _has_force(keyword, value):
-            yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
+            yield _entry(pointer, keyword, (Verdict.ANNOTATION, {_ignored(keyword, value): None}))
             continue
         found = verdicts.of_keyword(pointer, keyword)
-        if keyword in verdicts.ignored[pointer]:
-            yield ReportEntry(pointer, keyword, found[0], "; ".join(found[1]))
-            continue
-        if keyword in dependent:
+        is_asserted = keyword not in verdicts.ignored[pointer]
+        if is_asserted and keyword in dependent:
             found = _narrowed(found, _NOT_ASSERTED_BY_ALL)
-        elif disputed_here := disputed.get((pointer, keyword)):
+        elif is_asserted and (disputed_here := disputed.get((pointer, keyword))):
             note = _DISPUTED if keyword == "format" else _DISPUTED_HERE
             found = _narrowed(found, note.format(", ".join(disputed_here[:3])))
-        yield ReportEntry(pointer, keyword, found[0], "; ".join(found[1]))
+        yield _entry(pointer, keyword, found)
+
+
+def _entry(pointer: str, keyword: str, found: _Verdict) -> ReportEntry:
+    """An entry whose size does not depend on how long the names around it are."""
+    verdict, texts = found
+    return ReportEntry(short_pointer(pointer), keyword, verdict, shorten("; ".join(texts), _MAX_NOTE))
 
 
 def _weaker(first: Verdict, second: Verdict) -> Verdict:
@@ -122,12 +126,6 @@ def _narrowed(found: _Verdict, note: str) -> _Verdict:
     """A verdict that is `NARROWED` at least, with one more note."""
     verdict, texts = found
     return _weaker(verdict, Verdict.NARROWED), {**texts, note: None}
-
-
-def _shortened(entry: ReportEntry) -> ReportEntry:
-    """An entry whose size does not depend on how long the names around it are."""
-    pointer, note = short_pointer(entry.pointer), shorten(entry.note, _MAX_NOTE)
-    return ReportEntry(pointer, entry.keyword, entry.verdict, note)
 
 
 def _ignored(keyword: str, value: object) -> str:

@@ -1,10 +1,10 @@
-"""The keywords of JSON Schema: what they do, which drafts have them, where schemas hold others; pointers.
+"""The keywords of JSON Schema: what they do, which drafts ignore them, which hold schemas; pointers to these.
 
 The specification's words: an *assertion* can fail a value, an *annotation* cannot, an *applicator* applies
 subschemas, an in-place applicator to the same value as the schema that holds it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from compiler.report import IGNORED
@@ -134,6 +134,19 @@ def references_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield keyword, uri
 
 
+def without(schema: Mapping[str, Any], keywords: Container[str]) -> dict[str, Any]:
+    """A schema without some of its keywords."""
+    return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
+
+
+def listed_values(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values that one schema lists, each after its keyword: `enum` or `const`."""
+    if isinstance(values := schema.get("enum"), list):
+        yield from (("enum", value) for value in values)
+    if "const" in schema:
+        yield "const", schema["const"]
+
+
 def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """A schema at the pointer `start` and all its subschemas in document order, with their pointers.
 
@@ -148,6 +161,12 @@ def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any
         if isinstance(schema, dict):
             yield pointer, schema
             stack += reversed(list(children(pointer, schema)))
+
+
+def located_in_all(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As `located`, of a schema and then of its `documents` by URI (see `split_uri`)."""
+    for uri, content in {"": document, **documents}.items():
+        yield from located(content, document_pointer(uri))
 
 
 def inside(document: Any) -> Iterator[dict[str, Any]]:
@@ -209,13 +228,13 @@ MAX_POINTER = 500
 schema of 23 kB, if they were not bounded."""
 
 
-def short_pointer(pointer: str) -> str:
-    """The pointer if it is short, else the pointer of the innermost schema around it whose pointer is short.
+def short_pointer(pointer: str, most: int = MAX_POINTER) -> str:
+    """The pointer if it has at most so many characters, else the pointer of the innermost value around it.
 
     >>> short_pointer("/properties/a/properties/" + 500 * "b")
     '/properties/a/properties'
     """
-    return pointer if len(pointer) <= MAX_POINTER else pointer[: MAX_POINTER + 1].rpartition("/")[0]
+    return pointer if len(pointer) <= most else pointer[: most + 1].rpartition("/")[0]
 
 
 def resolve(document: Any, pointer: str) -> Any:
@@ -245,6 +264,17 @@ def split_uri(pointer: str) -> tuple[str, str]:
     """
     uri, _, inner = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
     return uri, inner
+
+
+def document_pointer(uri: str) -> str:
+    """The pointer of a whole document, which is empty for the schema itself (see `split_uri`)."""
+    return f"{uri}#" if uri else ""
+
+
+def is_definition(fragment: str) -> bool:
+    """Whether the fragment of a reference is the pointer of a definition at the root of a document."""
+    root, *keys = fragment.split("/")
+    return not root and len(keys) == 2 and keys[0] in DEFINITIONS
 
 
 def ignored_by_draft(schema: Mapping[str, Any], draft: int) -> dict[str, str]:

@@ -13,8 +13,10 @@ from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
+    document_pointer,
     held_schemas,
     inside,
+    listed_values,
     references_of,
     resolve,
 )
@@ -53,7 +55,7 @@ def applied_schemas(document: Any, documents: Mapping[str, Any]) -> list[Applied
     targets = {id(resolve(document, unquote(uri.removeprefix("#")))) for uri in uris}
     found = []
     stack: list[tuple[str, Any, LastStep, bool]] = [("", document, _NO_STEP, False)]
-    stack += [(f"{uri}#", content, None, False) for uri, content in documents.items()]
+    stack += [(document_pointer(uri), content, None, False) for uri, content in documents.items()]
     while stack:
         pointer, schema, last_step, is_negative = stack.pop()
         if not isinstance(schema, dict):
@@ -80,10 +82,8 @@ def listed_strings(applied: AppliedSchema) -> Iterator[tuple[str, str, LastStep]
     >>> list(listed_strings(AppliedSchema("", {"enum": ["a", ["b"]], "const": {"c": 1}}, None, False)))
     [('enum', 'a', None), ('enum', 'b', ('items', '')), ('const', 'c', ('propertyNames', ''))]
     """
-    schema, step = applied.schema, applied.last_step
-    listed = schema["enum"] if isinstance(schema.get("enum"), list) else []
-    stack: list[tuple[str, Any, LastStep]] = [("const", schema.get("const"), step)]
-    stack += [("enum", value, step) for value in reversed(listed)]
+    listed = list(listed_values(applied.schema))
+    stack = [(keyword, value, applied.last_step) for keyword, value in reversed(listed)]
     while stack:
         match stack.pop():
             case keyword, str() as text, step:

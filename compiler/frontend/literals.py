@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import located
+from compiler.frontend.keywords import listed_values, located_in_all
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.ecma import PatternError, parse
 from compiler.regular.engine_differences import may_be_disputed
@@ -39,7 +39,7 @@ def check_literals(document: Any, documents: Mapping[str, Any]) -> None:
     Raises:
         UnsupportedSchema: they disagree.
     """
-    schemas = [*located(document), *(s for uri, part in documents.items() for s in located(part, f"{uri}#"))]
+    schemas = list(located_in_all(document, documents))
     of_keys, of_values = _patterns(schemas)
     for pattern in (*of_keys, *of_values):
         _check_syntax(pattern)
@@ -116,8 +116,8 @@ def listed_keys(schema: Mapping[str, Any]) -> Iterator[str]:
 
 def listed_texts(schema: Mapping[str, Any]) -> Iterator[str]:
     """Every string in `enum` and `const` of a schema, keys included."""
-    for keyword in ("enum", "const"):
-        yield from _texts(schema.get(keyword))
+    for _, value in listed_values(schema):
+        yield from _texts(value)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -20,6 +20,7 @@ from compiler.frontend.keywords import (
     IDENTIFIERS,
     IN_PLACE_APPLICATORS,
     children,
+    document_pointer,
     have_references,
 )
 from compiler.frontend.references import References
@@ -147,18 +148,17 @@ class _LinkedSchemas:
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self._specified = References(document, documents)
-        self._resources: dict[str, str] = {"": "", **{uri: f"{uri}#" for uri in documents}}
+        self._resources = {uri: document_pointer(uri) for uri in ("", *documents)}
         """A pointer of a schema that each URI may identify."""
         self._anchors: dict[str, list[_Anchored]] = {}
         self._dynamic_anchors: dict[str, list[_Anchored]] = {_RECURSIVE_ANCHOR: []}
         self._bases: dict[str, _Bases] = {}
-        self._add("", document, "")
-        for uri, part in documents.items():
-            self._add(f"{uri}#", part, uri)
+        for uri, content in {"": document, **documents}.items():
+            self._add(content, uri)
 
-    def _add(self, root: str, document: Any, uri: str) -> None:
-        """Add the names of all schemas of a document; `root` is its pointer, `uri` its base."""
-        pending = [(root, document, uri)]
+    def _add(self, document: Any, uri: str) -> None:
+        """Add the names of all schemas of the document at a URI."""
+        pending = [(document_pointer(uri), document, uri)]
         while pending:
             pointer, schema, outer = pending.pop()
             if isinstance(schema, dict):

@@ -4,14 +4,15 @@ Where two schemas have one name, Python's `jsonschema` takes the first, `jsonsch
 Equal schemas may have one name: generators often write a named type out wherever it is used.
 
 `$dynamicRef` to a dynamic anchor leads to the outermost resource that has the same one, whatever it says.
-`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. And `jsonschema`
-never goes to the schema itself if that has no identifier, and mistakes the base of references in such others.
+`jsonschema_rs` and `jsonschema` also follow `$ref` like that, against the specification. `jsonschema` never
+goes to the schema itself if that has no identifier. In other schemas that have the anchor and no identifier,
+it mistakes what references are relative to.
 
 `jsonschema_rs` takes some URIs for equal that are spelled differently, such as with a host in capitals. To
 others they are different names, or lead nowhere, and cycles through them would not be seen here.
 
 A schema counts as found if keywords hold it, from the root of a document down, or if it is a boolean.
-`contentSchema` is not such a keyword, since no validator applies it. But they find names in it.
+`contentSchema` is not such a keyword, since no validator applies it. But validators find names in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,12 @@ from typing import Any
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.diagnostics import REGISTER
-from compiler.frontend.keywords import ignored_by_draft, inside, located, references_of
+from compiler.frontend.keywords import ignored_by_draft, inside, located_in_all, references_of
 from compiler.frontend.references import References
 from toolspecs.json_pointer import child
 from toolspecs.nearest import shorten
 from toolspecs.schemas.bundle import absolute
-from toolspecs.schemas.drafts import DEFAULT_DRAFT, NEWEST_DRAFT, draft_named
+from toolspecs.schemas.drafts import NEWEST_DRAFT, declared_draft
 from toolspecs.schemas.schema_check import BUILT_IN
 
 _MAX_SHOWN = 300
@@ -62,8 +63,7 @@ def check_reference_targets(document: Any, documents: Mapping[str, Any]) -> None
         UnsupportedSchema: there is one, in the schema or in the `documents` by URI that it refers to.
     """
     targets = _Targets(document, documents)
-    dialect = document.get("$schema", DEFAULT_DRAFT) if isinstance(document, dict) else DEFAULT_DRAFT
-    draft = draft_named(dialect) or NEWEST_DRAFT
+    draft = declared_draft(document) or NEWEST_DRAFT
     for pointer, schema in targets.schemas.items():
         for keyword, uri in references_of(schema):
             if keyword in ignored_by_draft(schema, draft):
@@ -80,9 +80,7 @@ class _Targets:
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self._references = References(document, documents)
-        self.schemas: dict[str, dict[str, Any]] = dict(located(document))
-        for uri, content in documents.items():
-            self.schemas |= located(content, f"{uri}#")
+        self.schemas = dict(located_in_all(document, documents))
         self._has_hidden_names = any("contentSchema" in schema for schema in self.schemas.values())
         self._anchored: dict[str, list[str]] = {}
         """The pointers of the schemas that have each dynamic anchor."""

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from compiler.frontend.keywords import children, located, resolve, split_uri
+from compiler.frontend.keywords import children, document_pointer, located, resolve, split_uri
 from toolspecs.schemas.bundle import absolute
-from toolspecs.schemas.drafts import DEFAULT_DRAFT, LAST_WITH_REF_ALONE, draft_named, identifier_keyword
+from toolspecs.schemas.drafts import LAST_WITH_REF_ALONE, declared_draft, identifier_keyword
 
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
@@ -53,7 +53,7 @@ class References:
     def base(self, pointer: str) -> tuple[str, str]:
         """The URI of the document that holds `pointer`, and the base URI of the references of its schema."""
         uri = split_uri(pointer)[0]
-        return uri, self._bases.get(pointer) or self._bases.get(_root(uri), uri)
+        return uri, self._bases.get(pointer) or self._bases.get(document_pointer(uri), uri)
 
     def has_resource(self, pointer: str, uri: str) -> bool:
         """Whether the URI of a reference at `pointer`, without its fragment, is known."""
@@ -81,15 +81,15 @@ class References:
         return None if self.at(target) is None else target
 
     @cached_property
-    def _contents(self) -> Mapping[str, Any]:
-        """The document and the others, by URI; the document itself has none."""
+    def contents(self) -> Mapping[str, Any]:
+        """The document, under "", and the others by URI."""
         return {"": self.document, **self.documents}
 
     @cached_property
     def _bases(self) -> Mapping[str, str]:
         """The URI that the references of each schema are relative to, by its pointer."""
         bases: dict[str, str] = {}
-        stack = [(_root(uri), content, uri) for uri, content in self._contents.items()]
+        stack = [(document_pointer(uri), content, uri) for uri, content in self.contents.items()]
         while stack:
             pointer, schema, base = stack.pop()
             if isinstance(schema, dict):
@@ -102,13 +102,15 @@ class References:
         """The pointers of all schemas with an identifier or an anchor, and of each document, by their URI."""
         names = {self._bases.get("", ""): [""]}
         for uri in self.documents:
-            names.setdefault(uri, [_root(uri)])
-        for root, content in self._contents.items():
-            for pointer, schema in located(content, _root(root)):
+            names.setdefault(uri, [document_pointer(uri)])
+        for root, content in self.contents.items():
+            for pointer, schema in located(content, document_pointer(root)):
                 base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
                 anchors = (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor"))
                 uris = [f"{base}#{anchor}" for anchor in anchors if isinstance(anchor, str) and anchor]
-                has_own_name = bool(uri) and pointer != "" and (base, pointer) != (root, _root(root))
+                has_own_name = (
+                    bool(uri) and pointer != "" and (base, pointer) != (root, document_pointer(root))
+                )
                 for name in [base, *uris] if has_own_name else uris:
                     names.setdefault(name, []).append(pointer)
         return names
@@ -138,18 +140,13 @@ class References:
 
     @cached_property
     def _has_ref_alone(self) -> bool:
-        draft = draft_named(self._outermost.get("$schema", DEFAULT_DRAFT))
+        draft = declared_draft(self.document)
         return draft is not None and draft <= LAST_WITH_REF_ALONE
 
     @property
     def _outermost(self) -> Mapping[str, Any]:
         """The document, whose dialect all have; empty if it is a boolean."""
         return self.document if isinstance(self.document, dict) else {}
-
-
-def _root(uri: str) -> str:
-    """The pointer of a document."""
-    return f"{uri}#" if uri else ""
 
 
 def _in_one_spelling(uri: str) -> str:

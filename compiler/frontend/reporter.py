@@ -63,10 +63,10 @@ class ReportPlace(NamedTuple):
 class Reporter:
     """Collects what the lowering says of the keywords of a schema.
 
-    The lowering tells of every location that it makes rules for (`lowered`). With that it vouches for the
-    keywords of the location's schemas: the rules admit what they demand, except for what notes say. A note is
-    never lost. If no schema there has its keyword, it goes to a related keyword or to the schema as a whole.
-    Where no schema of the document applies, it goes to the schema around that place.
+    The lowering vouches for the schemas of every location that it makes rules for (`vouch_for`): the rules
+    admit what these schemas demand, except for what notes say. A note is never lost. If no schema of its
+    location has its keyword, the note goes to a related keyword or to the schema as a whole. Where no schema
+    of the document applies, it goes to the schema around that location.
 
     A value is lowered once for all locations that are alike (`compiler.frontend.alike_locations`). What was
     told meanwhile is a `ReportPart`, and `report` tells it of the other locations, too.
@@ -157,13 +157,17 @@ class Reporter:
                     return [(pointer, name) for pointer, _ in exactly or having]
         return [(pointer, "") for pointer, _ in concerned[:1]] or [(location.pointer, "")]
 
-    def note_first(
-        self, location: SchemaLocation, keywords: Iterable[str], verdict: Verdict, note: str
+    def note_narrowed(
+        self, location: SchemaLocation, keyword: str, note: str, *, types: Collection[str] = ()
     ) -> None:
-        """Record a verdict for the first of some keywords of objects that a schema of the location has."""
+        """Record that the rules admit less than a keyword in the schemas of a location does."""
+        self.note(location, keyword, Verdict.NARROWED, note, types=types)
+
+    def note_first_narrowed(self, location: SchemaLocation, keywords: Iterable[str], note: str) -> None:
+        """The same of the first of some keywords of objects that a schema of the location has."""
         used = {k for _, schema in self._source_map.concerned(location, ("object",)) for k in schema}
         first = next((keyword for keyword in keywords if keyword in used), "")
-        self.note(location, first, verdict, note, types=("object",))
+        self.note_narrowed(location, first, note, types=("object",))
 
     def note_all(
         self,
@@ -189,9 +193,14 @@ class Reporter:
         pointer, name = places[0] if places else (location.pointer, keyword)
         return UnsupportedSchema(pointer, name, reason, suggestion)
 
-    def refusal_of(self, location: SchemaLocation, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
-        """The refusal of a string or number that the lowering of scalars cannot enforce."""
-        return self.refusal(location, unsupported.keyword, unsupported.reason, unsupported.suggestion)
+    @contextmanager
+    def refusing_at(self, location: SchemaLocation) -> Iterator[None]:
+        """Refuse the schemas of a location if a string or a number cannot be enforced."""
+        try:
+            yield
+        except UnsupportedKeyword as unsupported:
+            keyword, reason, suggestion = unsupported.keyword, unsupported.reason, unsupported.suggestion
+            raise self.refusal(location, keyword, reason, suggestion) from unsupported
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document except those that only structure or describe it."""

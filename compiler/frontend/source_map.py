@@ -368,11 +368,11 @@ class SourceMap:
     def reordered(
         self, location: SchemaLocation, fits: Callable[[Mapping[str, Any]], bool]
     ) -> SchemaLocation:
-        """The location with those schemas last whose alternatives all have a schema that does not fit."""
+        """The location, with the schemas last that apply only through alternatives that do not fit."""
         paths_of = self._branches.get(location)
         if paths_of is None:
             return location
-        dead = {
+        unfit = {
             paths[0][-1]
             for pointer, paths in paths_of.items()
             if len(paths) == 1
@@ -380,24 +380,24 @@ class SourceMap:
             and isinstance(schema := self.at(pointer), dict)
             and not fits(schema)
         }
-        dead = {pointer for pointer in dead if not self._are_all_dead(pointer, dead)}
-        if not dead:
+        unfit = {pointer for pointer in unfit if not self._is_one_of_unfit(pointer, unfit)}
+        if not unfit:
             return location
         last = [
             pointer
             for pointer, paths in paths_of.items()
-            if all(not dead.isdisjoint(branches) for branches in paths)
+            if all(not unfit.isdisjoint(branches) for branches in paths)
         ]
         first = [pointer for pointer in paths_of if pointer not in last]
         ordered = SchemaLocation((*first, *last), location.pointer, frozenset(last))
         self._branches[ordered] = paths_of
         return ordered
 
-    def _are_all_dead(self, pointer: str, dead: Collection[str]) -> bool:
-        """Whether no alternative beside one is left: then some were merged into one form, which fits none."""
+    def _is_one_of_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
+        """Whether no alternative in the same list fits: then the form was merged from several of them."""
         siblings = pointer.rpartition("/")[0]
         listed = self.at(siblings)
-        return isinstance(listed, list) and all(f"{siblings}/{i}" in dead for i in range(len(listed)))
+        return isinstance(listed, list) and all(f"{siblings}/{i}" in unfit for i in range(len(listed)))
 
     def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
         """The schemas under a keyword that apply to the same location as the one at `pointer`."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.frontend.keywords import transformed
+from compiler.frontend.keywords import transformed, without
 from compiler.report import ReportEntry, Verdict
 from toolspecs.schemas.dialects import dialect_of
 from toolspecs.schemas.drafts import DEFAULT_DRAFT, OPENAPI_3_0, SchemaDraft
@@ -40,5 +40,5 @@ def dialect_notes(document: Any, read: Any) -> tuple[ReportEntry, ...]:
 def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("nullable") is not True or not isinstance(schema.get("type"), str):
         return schema
-    others = {keyword: value for keyword, value in schema.items() if keyword != "nullable"}
+    others = without(schema, {"nullable"})
     return {**others, "type": [schema["type"], "null"]}

@@ -37,18 +37,18 @@ class Planner:
         self._builders.append(PathStateBuilder(pointer))
         return len(self._builders) - 1
 
-    def link(self, outer: int, step: PathStep, inner: Iterable[int]) -> None:
-        """Let `step` lead from one state to others; to none if a guard has nothing to do there."""
+    def link(self, outer: int, step: PathStep, inner: int) -> None:
+        """Let `step` lead from one state to another."""
         builder = self._builders[outer]
         match step:
             case KeyStep(key):
-                builder.keys.setdefault(key, set()).update(inner)
+                builder.keys.setdefault(key, set()).add(inner)
             case OtherKeyStep():
-                builder.other_keys.update(inner)
+                builder.other_keys.add(inner)
             case ItemStep(index):
-                builder.items.setdefault(index, set()).update(inner)
+                builder.items.setdefault(index, set()).add(inner)
             case None:
-                builder.same.update(inner)
+                builder.same.add(inner)
 
     def note_string(self, state: int, bound: LengthBound | None = None, *, is_plain: bool = False) -> None:
         """Note that there can be a string; a guard must keep it to `bound` if there is one.

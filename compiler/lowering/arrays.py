@@ -103,14 +103,16 @@ class _ItemRules:
     @cached_property
     def most(self) -> int | None:
         """`maxItems`, lowered to what `MAX_STATES` can count unless the array needs more items than that."""
-        most = self.constraint.max_items
-        countable = MAX_STATES // self.num_counts - 1
+        most, countable = self.constraint.max_items, self.most_countable
         if most is None or most <= countable or countable < self.fewest:
             return most
-        self.lowering.reporter.note(
-            self.context.location, "maxItems", Verdict.NARROWED, f"at most {countable} items"
-        )
+        self.lowering.reporter.note_narrowed(self.context.location, "maxItems", f"at most {countable} items")
         return countable
+
+    @property
+    def most_countable(self) -> int:
+        """The most items that `MAX_STATES` can count beside `contains`."""
+        return MAX_STATES // self.num_counts - 1
 
     def has_enough(self) -> bool:
         """Whether there are known to be enough distinct values for all items that the array must have."""
@@ -177,18 +179,13 @@ class _ItemRules:
         return members.between(low, None if high is None else high - index)
 
     def _counted_beside_contains(self) -> Expr | None:
-        num_states = (self.top + 1) * self.num_counts
-        if num_states > MAX_STATES:
-            keyword = "maxItems" if self.most == self.top else "minItems"
-            most = MAX_STATES // self.num_counts - 1
-            raise self.lowering.reporter.refusal(
-                self.context.location,
-                keyword if most > 0 else "contains",
-                "counts too many items for an array with `contains`",
-                f"Bound the array to at most {most} items."
-                if most > 0
-                else "Lower `minContains` and `maxContains`.",
-            )
+        if self.top > self.most_countable:
+            keyword, suggestion = "contains", "Lower `minContains` and `maxContains`."
+            if self.most_countable > 0:
+                keyword = "maxItems" if self.most == self.top else "minItems"
+                suggestion = f"Bound the array to at most {self.most_countable} items."
+            reason = "counts too many items for an array with `contains`"
+            raise self.lowering.reporter.refusal(self.context.location, keyword, reason, suggestion)
         pick: dict[_State, Expr | None] = {}
         after: dict[_State, Expr | None] = {}
         states = product(range(self.top + 1), product(*(range(cap + 1) for cap in self.caps)))

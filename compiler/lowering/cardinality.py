@@ -137,8 +137,9 @@ class Cardinality:
         if (names is not None and known is None) or constraint.violations or constraint.pattern_properties:
             return 0
         if names is None and not constraint.properties and not constraint.required:
-            is_alone = constraint.max_properties == 0 or not self.at_least(constraint.additional_properties)
-            return math.inf if not is_alone else 1 if constraint.min_properties == 0 else 0
+            if constraint.max_properties != 0 and self.at_least(constraint.additional_properties):
+                return math.inf
+            return 1 if constraint.min_properties == 0 else 0  # the empty object
         optional = constraint.properties.keys() - constraint.required
         if known is not None:
             optional &= known

@@ -1,4 +1,4 @@
-"""Alternatives that are objects and differ in one member only become one object.
+"""Alternatives that are objects and differ in only one member become one object.
 
 What fails `{"properties": {"a": A, "b": B}}` is an object with an `a` that fails A, or one with a `b` that
 fails B. Written one by one, `n` such alternatives of `n` keys take `n * n` members, and a mask reads all

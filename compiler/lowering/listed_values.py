@@ -1,15 +1,14 @@
 """Lowering of listed values, those of `const` and `enum`."""
 
-from collections.abc import Iterator
 from typing import Any
 
+from compiler.frontend.keywords import listed_values
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Expr, choice
 from compiler.guard.path_state_builder import ItemStep, KeyStep, PathStep
 from compiler.guard.planner import Planner
 from compiler.lowering.constraints import Context, without_key_order
 from compiler.lowering.lowering import Lowering
-from compiler.report import Verdict
 from toolspecs.schemas.drafts import SchemaDraft
 
 _NOT_ALIKE = "without numbers beyond 2**53 that validators may take for others of the schema"
@@ -25,13 +24,13 @@ def lower_listed(lowering: Lowering, values: list[Any], context: Context) -> Exp
         lowering.large_numbers.as_read(value) for value in values if _is_undisputed(lowering, value, context)
     ]
     if len(listed) < len(values):
-        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, _NOT_ALIKE)
+        lowering.reporter.note_narrowed(context.location, "enum", _NOT_ALIKE)
     if not listed:
         return None
     for value in listed:
         _note(lowering.planner, context.state, value)
     if any(map(_has_order, listed)):
-        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, "keys in one order")
+        lowering.reporter.note_narrowed(context.location, "enum", "keys in one order")
     order = _as_declared if context.is_distinct else _as_listed
     ordered = [order(lowering.source_map, value, context.location) for value in listed]
     return choice(*(lowering.formatting.text(value, is_unique=context.is_distinct) for value in ordered))
@@ -67,7 +66,7 @@ def _note(planner: Planner, state: int, value: Any) -> None:
     for step, item in inner:
         if isinstance(item, str | dict | list):
             target = planner.new_state()
-            planner.link(state, step, [target])
+            planner.link(state, step, target)
             _note(planner, target, item)
 
 
@@ -76,16 +75,8 @@ def _as_listed(source_map: SourceMap, value: Any, location: SchemaLocation) -> A
     if not isinstance(value, dict | list):
         return value
     unordered = without_key_order(value)
-    same = (listed for listed in _all_listed(source_map, location) if without_key_order(listed) == unordered)
-    return next(same, value)
-
-
-def _all_listed(source_map: SourceMap, location: SchemaLocation) -> Iterator[Any]:
-    """The values in `enum` and `const` of the schemas at a location."""
-    for _, schema in source_map.schemas(location):
-        if isinstance(schema.get("enum"), list):
-            yield from schema["enum"]
-        yield schema.get("const")
+    listed = (same for _, schema in source_map.schemas(location) for _, same in listed_values(schema))
+    return next((same for same in listed if without_key_order(same) == unordered), value)
 
 
 def _as_declared(source_map: SourceMap, value: Any, location: SchemaLocation) -> Any:

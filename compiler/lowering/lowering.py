@@ -9,14 +9,15 @@ these two for every canonical view.
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import cache, partial
 from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.expansion import Expander
-from compiler.frontend.keywords import NUMBERS
+from compiler.frontend.keywords import IN_PLACE_LISTS, NUMBERS, UNEVALUATED
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter, ReportPlace
 from compiler.frontend.source_map import SchemaLocation, SourceMap
@@ -30,7 +31,6 @@ from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import Context
 from compiler.lowering.json_text import JsonFormatting
-from compiler.report import Verdict
 from compiler.scalars.decimal_texts import DOUBLE_DIGITS
 from compiler.scalars.numbers import (
     IntegerConstraint,
@@ -40,17 +40,13 @@ from compiler.scalars.numbers import (
     without_doubles,
 )
 from compiler.scalars.string_constraint import StringConstraint
-from compiler.scalars.strings import LoweredString, lower_string
+from compiler.scalars.strings import lower_string
 from toolspecs.schemas.bundle import REFERENCES
 from toolspecs.schemas.drafts import draft_named
 from toolspecs.tool import KeyOrder
 
 WRITE_OUT = "Write the combined schema out."
-_COMBINING = (
-    *REFERENCES,
-    *("allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
-    *("unevaluatedItems", "unevaluatedProperties"),
-)
+_COMBINING = (*REFERENCES, *IN_PLACE_LISTS, "not", "if", "dependentSchemas", *UNEVALUATED)
 """Keywords that say something about a value together with what is beside them."""
 _NO_AMBIGUITIES = Ambiguities()
 _FEW_DIGITS = f"at most {DOUBLE_DIGITS} digits"
@@ -81,8 +77,7 @@ class Lowering(ABC):
     ) -> None:
         self.key_orders = KeyOrders(key_order)
         self.rules = RuleTable()
-        references = self.source_map.references
-        self.large_numbers = LargeNumbers.of((references.document, *references.documents.values()))
+        self.large_numbers = LargeNumbers.of(self.source_map.references.contents.values())
         self._expander = expander or Expander(self.schema)
         self.cardinality = Cardinality(self._expander, self.large_numbers)
         self.reporter = Reporter(self.source_map, self.schema.draft)
@@ -93,7 +88,7 @@ class Lowering(ABC):
         """The context of the whole text."""
         self._repeating: dict[int, ReportPlace] = {}
         """Arrays that may repeat items, by their states in the guards' plan."""
-        self._strings: dict[tuple[StringConstraint, frozenset[tuple[str, bool]]], LoweredString | None] = {}
+        self._lower_string = cache(partial(lower_string, rules=self.rules))
 
     def note_repeating(self, state: int, location: SchemaLocation) -> None:
         """Note that an array at a location may repeat items, as far as its schema is concerned."""
@@ -128,16 +123,14 @@ class Lowering(ABC):
         is_counted = context.location.pointer in self.ambiguities.counted
         is_guarded = not (is_key or is_counted) and (constraint.has_only_lengths or not context.is_distinct)
         in_container = is_key or not context.is_root
-        try:
-            lowered = self._string(
+        with self.reporter.refusing_at(context.location):
+            lowered = self._lower_string(
                 constraint,
                 in_container=in_container,
                 is_key=is_key,
                 is_guarded=is_guarded,
                 is_distinct=context.is_distinct,
             )
-        except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
         notes = lowered.notes
@@ -148,31 +141,22 @@ class Lowering(ABC):
             self.planner.note_string(context.state, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
 
-    def _string(self, constraint: StringConstraint, **options: bool) -> LoweredString | None:
-        """Equal constraints are lowered once; the options are those of `lower_string`."""
-        key = constraint, frozenset(options.items())
-        if key not in self._strings:
-            self._strings[key] = lower_string(constraint, self.rules, **options)
-        return self._strings[key]
-
     def number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
         """The admitted numbers that validators do not confuse with one another; None if there is none."""
         parts = without_doubles(constraint, self.large_numbers.confused)
         return union([self._number(part, context) for part in parts])
 
     def _number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
-        try:
+        with self.reporter.refusing_at(context.location):
             if isinstance(constraint, IntegerConstraint):
                 types: tuple[str, ...] = ("integer",)
                 lowered = lower_integer(constraint, self.rules, is_unique=context.is_distinct)
             else:
                 types = NUMBERS  # it may have absorbed integers
                 lowered = lower_number(constraint, self.rules, is_unique=context.is_distinct)
-        except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             if context.is_distinct:
-                self.reporter.note(context.location, "type", Verdict.NARROWED, _FEW_DIGITS, types=types)
+                self.reporter.note_narrowed(context.location, "type", _FEW_DIGITS, types=types)
             return None
         self.reporter.note_all(context.location, lowered.notes, types, constraint.values)
         return lowered.expr
@@ -194,7 +178,7 @@ class Lowering(ABC):
             raise self.reporter.refusal(location, "$ref", _NOT_EXPANDED, WRITE_OUT)
         if is_narrowed:
             note = "only values that are known to fail the schemas which must fail"
-            self.reporter.note(location, "oneOf", Verdict.NARROWED, note)
+            self.reporter.note_narrowed(location, "oneOf", note)
         return cases
 
     def _unmodeled(self, location: SchemaLocation, reason: canonical.RawReason) -> UnsupportedSchema:

@@ -23,7 +23,6 @@ from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Expr
 from compiler.lowering.constraints import ObjectConstraint
-from compiler.report import Verdict
 
 MAX_STATES = 4_000
 _NEEDING = ("dependentRequired", "dependencies")
@@ -149,9 +148,8 @@ class MemberChoices:
 
     def _following(self, index: int, states: list[MemberState]) -> Iterator[MemberState]:
         for state in states:
-            ways = (self.skipped, self.taken, self.decided)
-            for following in (way(index, state) for way in ways):
-                if following is not None:
+            for choose in (self.skipped, self.taken, self.decided):
+                if (following := choose(index, state)) is not None:
                     yield following
 
 
@@ -182,7 +180,7 @@ def choose_order(
     if choices.levels is None and not choices.are_independent:
         choices = MemberChoices(grouped(members, needed), needed, bounds)
         note = "keys beside those that they need, not in their declared order"
-        reporter.note_first(location, _NEEDING, Verdict.NARROWED, note)
+        reporter.note_first_narrowed(location, _NEEDING, note)
     if choices.levels is not None:
         return choices
     limit = f"{MAX_STATES} states at most"

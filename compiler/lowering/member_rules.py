@@ -1,8 +1,8 @@
 """The rules of an object's members: declared keys in their order or in any, then undeclared ones.
 
-Which members may follow one another becomes one of two forms, chosen by measurement: one
-flat rule where something is required and runs of optional keys are short, or one rule per suffix of the keys.
-Declared keys in any order are a third (`compiler.lowering.any_order`).
+The rules of keys in their order have one of two forms, chosen by measurement. Where something is required and
+runs of optional keys are short, there is one flat rule; otherwise one rule for each suffix of the keys. Keys
+in any order have a third form (`compiler.lowering.any_order`).
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,6 @@ from compiler.lowering.member_choices import (
 )
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, note_single
-from compiler.report import Verdict
 
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
@@ -49,28 +48,39 @@ class MemberRules:
         extra: UndeclaredMember | None,
     ) -> None:
         self.lowering = lowering
+        self.constraint = constraint
         self.location = context.location
+        self.members = members
         self.extra = extra.text if extra is not None else None
         self.is_extra_single = context.is_distinct
-        if extra is not None and self.is_extra_single:
-            note_single(lowering, self.location)
-        self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
         self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
-        if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):
-            raise lowering.reporter.refusal(
+        self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
+        self.bounds = MemberBounds(self.low, self.high, self._top, self.num_undeclared)
+        if extra is not None:
+            self._note_undeclared()
+
+    @property
+    def _top(self) -> int:
+        """The number of members from which on a higher one makes no difference."""
+        top = max(self.low, self.high or 0)
+        if self.extra is None or self.is_extra_single:
+            return top
+        return min(top, len(self.members))  # a quantifier counts undeclared ones
+
+    def _note_undeclared(self) -> None:
+        """Report which undeclared members are left out, and refuse the object if too few are left."""
+        if self.is_extra_single:
+            note_single(self.lowering, self.location)
+        if self.low > len(self.members) + min(self.num_undeclared, MOST_DISTINCT):
+            raise self.lowering.reporter.refusal(
                 self.location,
                 "minProperties",
                 "demands more keys than the object is known to admit",
                 "Lower it, or declare the keys in `properties`.",
             )
-        if extra is not None and self.low > self.num_undeclared:
+        if self.low > self.num_undeclared:
             note = f"at least {self.low - int(self.num_undeclared)} declared keys: few others are known"
-            lowering.reporter.note_first(self.location, ("minProperties",), Verdict.NARROWED, note)
-        top = max(self.low, self.high or 0)  # a higher count makes no difference
-        if extra is not None and not self.is_extra_single:
-            top = min(top, len(members))  # the quantifier counts undeclared ones
-        self.members, self.constraint = members, constraint
-        self.bounds = MemberBounds(self.low, self.high, top, self.num_undeclared)
+            self.lowering.reporter.note_first_narrowed(self.location, ("minProperties",), note)
 
     @cached_property
     def choices(self) -> MemberChoices:
@@ -178,22 +188,19 @@ class MemberRules:
         self, states: list[MemberState]
     ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
         """`pick` and `after` after the last declared key."""
-        first: dict[MemberState, Expr | None] = dict.fromkeys(states)
-        if self.extra is None:
-            return first, {s: self._after(None, can_end=self._can_end(s)) for s in states}
-        if not self.is_extra_single:
+        if self.extra is not None and not self.is_extra_single:
+            none: dict[MemberState, Expr | None] = dict.fromkeys(states)
             decided = [state for state in states if state.is_decided]
-            further = first | {s: self._further(s.num_members) for s in decided}
-            return first | {s: self._first(s.num_members) for s in decided}, further
-        for state in states:
-            can_end = state.is_decided and state.num_members + 1 >= self.low
-            last = concat(self.extra, self._after(None, can_end=can_end))
-            first[state] = None if self._is_over(state.num_members + 1) else last
+            further = none | {s: self._further(s.num_members) for s in decided}
+            return none | {s: self._first(s.num_members) for s in decided}, further
+        last = concat(self.extra, _CLOSE)
+        first = {s: last if self._can_end(s, num_undeclared=1) else None for s in states}
         return first, {s: self._after(first[s], can_end=self._can_end(s)) for s in states}
 
-    def _can_end(self, state: MemberState) -> bool:
-        """Whether the object can end after the last declared key."""
-        return state.is_decided and state.num_members >= self.low
+    def _can_end(self, state: MemberState, *, num_undeclared: int = 0) -> bool:
+        """Whether the object can end after the declared keys and so many undeclared ones."""
+        count = state.num_members + num_undeclared
+        return state.is_decided and count >= self.low and not self._is_over(count)
 
     def _is_over(self, count: int) -> bool:
         return self.high is not None and count > self.high

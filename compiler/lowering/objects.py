@@ -20,7 +20,6 @@ from compiler.lowering.lowering import Lowering
 from compiler.lowering.member_choices import Member, live_members
 from compiler.lowering.member_rules import MemberRules
 from compiler.lowering.undeclared import UndeclaredLowering
-from compiler.report import Verdict
 from compiler.vocabulary import KEY_MARK
 
 _MARK = optional(Literal(KEY_MARK))
@@ -158,7 +157,7 @@ class ObjectLowering:
         left_out = sorted(known.difference(self.keys))
         if left_out:
             note = f"keys that it may not admit are never written: {', '.join(left_out[:_MAX_LISTED])}"
-            self.lowering.reporter.note(self.location, "propertyNames", Verdict.NARROWED, note)
+            self.lowering.reporter.note_narrowed(self.location, "propertyNames", note)
         return left_out
 
     def _undeclared(self, spelled: list[str], failing: FailingMember | None = None) -> UndeclaredLowering:
@@ -196,7 +195,7 @@ class ObjectLowering:
         elif has_others and (is_declared or order.is_any):
             notes.append("undeclared keys after the declared ones")
         for note in notes:
-            self.lowering.reporter.note_first(self.location, _DECLARING, Verdict.NARROWED, note)
+            self.lowering.reporter.note_first_narrowed(self.location, _DECLARING, note)
 
 
 def declared_keys(

@@ -153,7 +153,7 @@ class SchemaLowering(Lowering):
         key = _ValueKey(schema, place, context.is_root, context.is_distinct, context.dependent_keys)
         if (known := self._values.get(key)) is None:
             return self._new_value(key, context, written_at, step)
-        self.planner.link(context.state, step, [known.context.state])
+        self.planner.link(context.state, step, known.context.state)
         self.reporter.use(known.part, location)
         if not known.is_open:
             return known.expr
@@ -169,7 +169,7 @@ class SchemaLowering(Lowering):
             reason = f"expands into more than {MAX_VALUES} distinct parts"
             raise UnsupportedSchema(location.pointer, "", reason, "Combine fewer alternatives.")
         state = self.planner.new_state(location.pointer)
-        self.planner.link(context.state, step, [state])
+        self.planner.link(context.state, step, state)
         with self.reporter.part(location) as part:
             self._values[key] = value = _Value(schema, replace(context, state=state), part)
             try:
@@ -277,7 +277,7 @@ class SchemaLowering(Lowering):
             parts += self._alternatives(group, context)
         for constraint, location in objects:
             state = self.planner.new_state(location.pointer)
-            self.planner.link(context.state, None, [state])
+            self.planner.link(context.state, None, state)
             inner = replace(context, location=location, state=state)
             parts.append(ObjectLowering(self, constraint, inner).lower())
         return union(parts)

@@ -14,9 +14,9 @@ from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.source_map import SchemaLocation
-from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
+from compiler.grammar.grammar import EMPTY, Choice, Expr, Literal, Rule, concat, union
 from compiler.guard.path_state_builder import KeyStep
 from compiler.guard.plan import GuardedTags
 from compiler.lowering.any_order import ChosenOrder, lower_in_any_order
@@ -32,7 +32,6 @@ from compiler.lowering.member_choices import (
 )
 from compiler.lowering.objects import declared_keys, value_schema
 from compiler.lowering.unconstrained import VALUE_TYPES
-from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
 from compiler.syntax import Syntax
@@ -89,11 +88,9 @@ class TaggedArguments:
         """
         location = self._lowering.root.location
         needed = self._lowering.root.dependent_keys
-        alternatives = [
-            (constraint, declared_keys(self._lowering, constraint, location)[0])
-            for alternative in list(self._alternatives(self._lowering.schema, location))
-            for constraint in [replace(alternative, dependent_keys=needed)]
-        ]
+        constraints = list(self._alternatives(self._lowering.schema, location))
+        constraints = [replace(constraint, dependent_keys=needed) for constraint in constraints]
+        alternatives = [(one, declared_keys(self._lowering, one, location)[0]) for one in constraints]
         self.types = self._types_of(alternatives)
         self._lowering.planner.tags = self._guarded_tags()
         self._lowering.reporter.vouch_for(location)
@@ -210,9 +207,11 @@ class TaggedArguments:
         return rest[choices.start]
 
     def _either(self, taken: Expr | None, left: Expr | None) -> Expr | None:
-        if taken is None or left is None:
-            return left if taken is None else taken
-        return self._lowering.rules.define("parameters", Rule(choice(taken, left)))
+        """Any of the two; a choice has a rule of its own, so that what stands before it can refer to it."""
+        either = union((taken, left))
+        if not isinstance(either, Choice):
+            return either
+        return self._lowering.rules.define("parameters", Rule(either))
 
     def _parameter(self, constraint: ObjectConstraint, key: str) -> Expr | None:
         """One parameter in its tags."""
@@ -261,16 +260,14 @@ class TaggedArguments:
     ) -> Expr | None:
         tags, misread = self._tags, json_patterns(types)
         constraint = replace(constraint, excluded_patterns=(*constraint.excluded_patterns, *misread))
-        try:
+        with self._lowering.reporter.refusing_at(location):
             lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
-        except UnsupportedKeyword as refusal:
-            raise self._lowering.reporter.refusal_of(location, refusal) from refusal
         if lowered is None:
             return None
         self._lowering.reporter.note_all(location, lowered.notes, ("string",), constraint.values)
         if misread:
             note = "no string that reads as another type"
-            self._lowering.reporter.note(location, "type", Verdict.NARROWED, note, types=("string",))
+            self._lowering.reporter.note_narrowed(location, "type", note, types=("string",))
         return lowered.expr
 
     def _literals(self, values: list[str], location: SchemaLocation, types: tuple[str, ...]) -> Expr | None:
@@ -280,7 +277,7 @@ class TaggedArguments:
         live = [text for text in texts if text is not None]
         if len(live) < len(values):
             note = "without texts that read as a tag or as another type"
-            self._lowering.reporter.note(location, "enum", Verdict.NARROWED, note)
+            self._lowering.reporter.note_narrowed(location, "enum", note)
         return union(live)
 
     def _guarded_tags(self) -> GuardedTags:
@@ -295,6 +292,6 @@ class TaggedArguments:
         notes = (
             [f"keys in their declared order{declared.because}"] if declared and len(self.types) > 1 else []
         )
-        self._lowering.reporter.note(
-            location, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
+        self._lowering.reporter.note_narrowed(
+            location, "properties", "; ".join([*notes, "undeclared keys never"])
         )

@@ -10,7 +10,6 @@ from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstr
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import ObjectLowering
 from compiler.lowering.undeclared import note_single
-from compiler.report import Verdict
 from compiler.scalars.numbers import DIGITS_OF_NUMBERS, IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 
@@ -28,25 +27,18 @@ class Unconstrained:
 
     def value(self, context: Context, step: PathStep) -> RuleRef:
         """Any JSON value inside a container; `step` leads to it from `context.state`."""
-        state = self._unknown_state(CONTAINERS, context.location)
-        if context.is_distinct:
-            note_single(self._lowering, context.location)
+        state = self._new_state(CONTAINERS, context, step)
         self._lowering.planner.note_string(state, is_plain=True)
-        self._lowering.planner.link(context.state, step, [state])
         return self._rules_of(
             "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in VALUE_TYPES))
         )
 
     def note(self, location: SchemaLocation, types: Collection[str] = ()) -> None:
         """Note what is left out of values inside which nothing is constrained."""
-        self._lowering.reporter.note(location, "", Verdict.NARROWED, DIGITS_OF_NUMBERS, types=types)
+        self._lowering.reporter.note_narrowed(location, "", DIGITS_OF_NUMBERS, types=types)
 
     def of_type(self, type_name: str, context: Context) -> Expr:  # noqa: PLR0911 - one case per type
-        """Any value of a type.
-
-        Raises:
-            UnsupportedSchema: JSON has no such type.
-        """
+        """Any value of a type."""
         lowering = self._lowering
         match type_name:
             case "null":
@@ -72,27 +64,26 @@ class Unconstrained:
                     lambda inner: ObjectLowering(lowering, ObjectConstraint(), inner).lower(),
                 )
             case _:
-                raise lowering.reporter.refusal(context.location, "type", f"unknown type {type_name!r}")
+                raise AssertionError(f"canonical forms have no type {type_name!r}")
 
     def _container(
         self, container: ContainerType, context: Context, lower: Callable[[Context], Expr | None]
     ) -> RuleRef:
         self.note(context.location, (container,))
-        if context.is_distinct:
-            note_single(self._lowering, context.location)
-        self._lowering.planner.link(
-            context.state, None, [self._unknown_state((container,), context.location)]
-        )
+        self._new_state((container,), context, None)
         return self._rules_of(f"any_{container}", context, lower)
 
-    def _unknown_state(self, containers: tuple[ContainerType, ...], location: SchemaLocation) -> int:
-        """A state of the guards' plan for containers of which nothing is known."""
+    def _new_state(self, containers: tuple[ContainerType, ...], context: Context, step: PathStep) -> int:
+        """A state of the guards' plan, to which `step` leads, for containers of which nothing is known."""
         planner = self._lowering.planner
         state = planner.new_state()
+        planner.link(context.state, step, state)
+        planner.note_unknown(state, containers)
         if "array" in containers:
             planner.note_array(state, 0, is_distinct=False)
-            self._lowering.note_repeating(state, location)
-        planner.note_unknown(state, containers)
+            self._lowering.note_repeating(state, context.location)
+        if context.is_distinct:
+            note_single(self._lowering, context.location)
         return state
 
     def _rules_of(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:

@@ -18,7 +18,6 @@ from compiler.guard.path_state_builder import OtherKeyStep
 from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint, intersection, strings_of
 from compiler.lowering.lowering import Lowering
 from compiler.regular.language import TooManyOverlaps, overlaps
-from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 
 MAX_CLASSES = 40
@@ -37,12 +36,12 @@ _NAMING = ("propertyNames", "patternProperties", "additionalProperties", "proper
 
 
 def note_single(lowering: Lowering, location: SchemaLocation) -> None:
-    """Note that objects there, which a guard compares, have at most one undeclared key."""
+    """Note that objects at a location, which a guard compares, have at most one undeclared key."""
     note = (
         "where items must be distinct, an object has at most one undeclared key:"
         " declare its keys in properties to have more of them"
     )
-    lowering.reporter.note_first(location, _NOTED_AT, Verdict.NARROWED, note)
+    lowering.reporter.note_first_narrowed(location, _NOTED_AT, note)
 
 
 @dataclass(frozen=True)
@@ -198,4 +197,4 @@ class UndeclaredLowering:
             self._note_narrowed(f"some undeclared keys never: {refusal.reason}")
 
     def _note_narrowed(self, note: str) -> None:
-        self.lowering.reporter.note_first(self.context.location, _NAMING, Verdict.NARROWED, note)
+        self.lowering.reporter.note_first_narrowed(self.context.location, _NAMING, note)

@@ -19,7 +19,6 @@ from compiler.lowering.constraints import Context, FailingMember, ObjectConstrai
 from compiler.lowering.joined_alternatives import PlacedObject, join_alternatives
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.objects import ObjectLowering, declared_keys, value_schema
-from compiler.report import Verdict
 
 MAX_CHOICES = 60
 _NUM_CHOSEN = 24
@@ -52,10 +51,10 @@ def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, cont
         reason = "demands that too many keys or values fail a schema"
         raise lowering.reporter.refusal(location, "not", reason, _TELL_APART)
     note = "one chosen member fails the schema, the others are free to"
-    lowering.reporter.note(location, "not", Verdict.NARROWED, note)
+    lowering.reporter.note_narrowed(location, "not", note)
     if not is_exhaustive:
         note = f"{_NUM_CHOSEN} of the many choices of members that fail schemas"
-        lowering.reporter.note(location, "not", Verdict.NARROWED, note)
+        lowering.reporter.note_narrowed(location, "not", note)
     return written
 
 

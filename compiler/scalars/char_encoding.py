@@ -17,6 +17,7 @@ ESCAPED = charset.complement(UNESCAPED)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SHORT_ESCAPE = CharClass.of(*'"\\/bfnrt')
 _HEX = CharClass.of((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
+_ZERO = CharClass.of("0")
 _D = CharClass.of("D", "d")
 _UNICODE_ESCAPES: tuple[tuple[Expr, ...], ...] = (
     (CharClass.of(*"0123456789ABCEFabcef"), _HEX, _HEX, _HEX),
@@ -65,39 +66,18 @@ def _escapes(ranges: Ranges) -> tuple[Expr, ...]:
     if letters:
         single = Literal("\\" + letters[0]) if len(letters) == 1 else None
         options.append(single or concat(Literal("\\"), CharClass.of(*letters)))
-    numbers = [digits for low, high in controls for digits in _aligned(low, high, 4)]
-    options += [concat(Literal("\\u"), _hexadecimal(digits)) for digits in numbers]
+    options += [escape for low, high in controls for escape in _control_escapes(low, high)]
     return tuple(options)
 
 
-HexRanges = tuple[tuple[int, int], ...]
-"""A range of values for each hexadecimal digit of a number."""
+def _control_escapes(low: int, high: int) -> list[Expr]:
+    """The escapes of the characters from `low` to `high`, all below 0x20, by their last two digits."""
+    if low < 0x10 <= high and (low, high) != (0, 0x1F):
+        return [*_control_escapes(low, 0x0F), *_control_escapes(0x10, high)]
+    sixteens, ones = _hex_digit(low // 16, high // 16), _hex_digit(low % 16, high % 16)
+    return [concat(Literal("\\u"), _ZERO, _ZERO, sixteens, ones)]
 
 
-def _aligned(low: int, high: int, num_digits: int) -> list[HexRanges]:
-    """The numbers from `low` to `high` with `num_digits` hexadecimal digits, as products of ranges of digits.
-
-    >>> _aligned(0x0E, 0x1F, 2)
-    [((0, 0), (14, 15)), ((1, 1), (0, 15))]
-    """
-    if num_digits == 0:
-        return [()]
-    unit = 16 ** (num_digits - 1)
-    first, last = low // unit, high // unit
-    if low % unit == 0 and high % unit == unit - 1:
-        return [((first, last), *(((0, 15),) * (num_digits - 1)))]
-    if first == last:
-        return [((first, first), *rest) for rest in _aligned(low % unit, high % unit, num_digits - 1)]
-    products = [((first, first), *rest) for rest in _aligned(low % unit, unit - 1, num_digits - 1)]
-    if last - first > 1:
-        products.append(((first + 1, last - 1), *(((0, 15),) * (num_digits - 1))))
-    return products + [((last, last), *rest) for rest in _aligned(0, high % unit, num_digits - 1)]
-
-
-def _hexadecimal(digits: HexRanges) -> Expr:
-    return concat(*(_hexadecimal_digit(low, high) for low, high in digits))
-
-
-def _hexadecimal_digit(low: int, high: int) -> CharClass:
+def _hex_digit(low: int, high: int) -> CharClass:
     digits = "0123456789abcdef"[low : high + 1]
     return CharClass.of(*dict.fromkeys(digits + digits.upper()))

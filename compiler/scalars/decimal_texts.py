@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple, Self
 
 from compiler.digraph import reverse_topological_order
@@ -142,6 +143,11 @@ def _texts_from(state: int, dfa: Dfa, texts: Mapping[int, Expr], rules: RuleTabl
     return body if isinstance(body, Literal | RuleRef) else rules.define("digits", Rule(body))
 
 
+def num_places(value: Fraction) -> int:
+    """The number of digits after the point of a finite decimal."""
+    return next(places for places in count() if (value * 10**places).denominator == 1)
+
+
 class _State(NamedTuple):
     """What matters of a text so far."""
 
@@ -161,12 +167,8 @@ class _End:
     """An end of an interval as digits, to which numbers are compared digit by digit from the left."""
 
     def __init__(self, value: Fraction) -> None:
-        scaled = Fraction(value)
-        places = 0
-        while scaled.denominator != 1:
-            scaled *= 10
-            places += 1
-        digits = str(scaled.numerator).rjust(places + 1, "0")
+        places = num_places(value)
+        digits = str((value * 10**places).numerator).rjust(places + 1, "0")
         self.whole = digits[: len(digits) - places].lstrip("0") or "0"
         self.fraction = digits[len(digits) - places :]
 

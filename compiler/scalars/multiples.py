@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from itertools import count
 from math import ceil, floor, lcm
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from compiler.scalars.decimal_texts import (
     DigitLimits,
     Interval,
     digit_rules,
+    num_places,
     without_trailing_zeros,
 )
 
@@ -171,7 +171,7 @@ class Multiples:
 
     def _limits(self, interval: Interval) -> DigitLimits:
         limits = DigitLimits.of(interval, self.places, is_counted=True, is_unique=self.is_unique)
-        return replace(limits, places=min(limits.places, _num_places(self.step)))
+        return replace(limits, places=min(limits.places, num_places(self.step)))
 
 
 def _continuations(interval: Interval, limits: DigitLimits, step: Fraction) -> Iterator[_Continuations]:
@@ -212,8 +212,3 @@ def common_multiple(values: Iterable[Fraction]) -> Fraction:
     values = list(values)
     denominator = lcm(*(value.denominator for value in values))
     return Fraction(lcm(*(int(value * denominator) for value in values)), denominator)
-
-
-def _num_places(value: Fraction) -> int:
-    """The number of digits after the point of a finite decimal."""
-    return next(places for places in count() if (value * 10**places).denominator == 1)

@@ -274,7 +274,7 @@ def _lower_interval(
             magnitude = lower_magnitudes(part, places, rules, is_unique=is_unique)
         else:
             magnitude, end = multiples.lower(part, rules)
-            notes += () if end is None else _largest_multiple_notes(multiples, end)
+            notes += _largest_multiple_notes(multiples, end)
         options.append(concat(Literal(sign), magnitude))
     expr = union(options)
     return None if expr is None else LoweredNumber(expr, notes)
@@ -285,7 +285,7 @@ def _lower_multiples_of_either_sign(
 ) -> LoweredNumber | None:
     """All integers among some multiples; one automaton is enough for both signs."""
     magnitude, end = multiples.lower(Interval(Fraction(0), None, is_low_strict=True), rules)
-    notes += () if end is None else _largest_multiple_notes(multiples, end)
+    notes += _largest_multiple_notes(multiples, end)
     zero = None if multiples.avoided else Literal("0")  # zero is a multiple of every number
     expr = union((zero, concat(_SIGN, magnitude)))
     return None if expr is None else LoweredNumber(expr, notes)
@@ -304,7 +304,10 @@ def _narrowed_note(keyword: str, note: str) -> Note:
     return keyword, Verdict.NARROWED, note
 
 
-def _largest_multiple_notes(multiples: Multiples, end: Fraction) -> tuple[Note, ...]:
+def _largest_multiple_notes(multiples: Multiples, end: Fraction | None) -> tuple[Note, ...]:
+    """The note on multiples that are all less than `end`; none if that is None."""
+    if end is None:
+        return ()
     distance = _EXACT.divide(Decimal(end.numerator), Decimal(end.denominator))
     keyword = "not" if multiples.avoided else "multipleOf"
     return (

@@ -21,8 +21,6 @@ _ASCII_WORDS = (
     r"\w is a letter, a digit or _ of ASCII, as ECMA-262 says; letters such as é are left out, which other "
     r"engines take for \w. To admit names of people, write [\p{L}\p{N}_]"
 )
-
-
 _DISPUTED = (
     "without texts beyond ASCII, or with line ends, on which engines disagree: they read {} differently"
 )

@@ -161,24 +161,23 @@ class StringLowering:
         """
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
             return self._lower_bounded(other_than(constraint.excluded))
-        attempts = _attempts(constraint)
-        for number, attempt in enumerate(attempts, start=1):
-            read = [
-                replace(condition, excludes_beginnings=attempt.excludes_beginnings)
-                for condition in conditions
-            ]
-            try:
-                lowered = self._lower_dfa(
-                    constraint.language(read, attempt.most), constraint, attempt.max_cost
-                )
-            except (TooManyStates, UnsupportedKeyword):
-                if number == len(attempts):
-                    raise
-                continue
-            if lowered is None and attempt.excludes_beginnings:
-                continue
-            return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
-        raise AssertionError("the last attempt returns or raises")
+        *attempts, last = _attempts(constraint)
+        for attempt in attempts:
+            with suppress(TooManyStates, UnsupportedKeyword):
+                lowered = self._try(attempt, conditions, constraint)
+                if lowered is not None or not attempt.excludes_beginnings:
+                    return lowered
+        return self._try(last, conditions, constraint)
+
+    def _try(
+        self, attempt: "_Attempt", conditions: list[PatternCondition], constraint: StringConstraint
+    ) -> LoweredString | None:
+        """Strings that meet every condition as one attempt reads it."""
+        read = [
+            replace(condition, excludes_beginnings=attempt.excludes_beginnings) for condition in conditions
+        ]
+        lowered = self._lower_dfa(constraint.language(read, attempt.most), constraint, attempt.max_cost)
+        return lowered and replace(lowered, notes=(*lowered.notes, *attempt.notes(constraint)))
 
     def _lower_guarded_lengths(self, constraint: StringConstraint) -> LoweredString | None:
         """Strings that only their length bounds restrict, if a guard counts them; None if rules do."""
@@ -260,14 +259,8 @@ class StringLowering:
             return None
         if automaton.distance[0] > bound.max_length or not (high is None or automaton.is_shortest_in_bytes):
             return None
-        key = "_".join([f"{self.name}_as_json", *(f"{low:x}_{high:x}" for low, high in automaton.characters)])
-        widened = CountedRepetition(
-            key,
-            lambda rest: choice(*(concat(char, rest) for char in as_json(automaton.characters))),
-            self.ahead,
-            self.rules,
-            self.close,
-        ).between(0, None)
+        characters = self._repetition(f"{self.name}_as_json", automaton.characters, as_json)
+        widened = characters.between(0, None)
         assert isinstance(widened, RuleRef), "a repetition without bounds is one rule"
         reason = "followed while the string is written"
         notes = tuple((keyword, Verdict.GUARDED, reason) for keyword in keywords)
@@ -311,17 +304,22 @@ class StringLowering:
     def _lower_suffix(self, suffix: Suffix) -> Expr:
         """The texts of a suffix, each followed by `close`."""
         ranges = charset.intersection(suffix.ranges, charset.complement(self.left_out))
-        return self._repetition(ranges).between(suffix.low, suffix.high) if ranges else self.close
-
-    def _repetition(self, ranges: Ranges) -> CountedRepetition:
-        key = "_".join([self.name, *(f"{low:x}_{high:x}" for low, high in ranges)])
-
-        def encode(rest: Expr) -> Expr:
-            return choice(*(concat(char, rest) for char in self.encode(ranges)))
-
+        if not ranges:
+            return self.close
         if ranges == charset.ALL:
-            return CountedRepetition("any_chars", any_json_char, self.ahead, self.rules, self.close)
-        return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
+            chars = CountedRepetition("any_chars", any_json_char, self.ahead, self.rules, self.close)
+        else:
+            chars = self._repetition(self.name, ranges, self.encode)
+        return chars.between(suffix.low, suffix.high)
+
+    def _repetition(self, name: str, ranges: Ranges, encode: CharEncoding) -> CountedRepetition:
+        """Texts of characters of a set; `name` begins the names of their rules."""
+        key = "_".join([name, *(f"{low:x}_{high:x}" for low, high in ranges)])
+
+        def one_and(rest: Expr) -> Expr:
+            return choice(*(concat(char, rest) for char in encode(ranges)))
+
+        return CountedRepetition(key, one_and, self.ahead, self.rules, self.close)
 
 
 class _Attempt(NamedTuple):

@@ -19,8 +19,8 @@ from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import Vocabulary
 
 _BYTES_TO_READ = 1 << 16
-"""Where completions are bounded, reading a grammar and finding its shortest sentence counts as so many bytes
-of them: a small grammar takes twenty milliseconds, once."""
+"""What it costs, once for each grammar, to read the grammar and to find its shortest sentence, in the bytes
+by which a search budget counts completions. A small grammar takes twenty milliseconds."""
 
 
 class CompiledGrammar:
@@ -85,7 +85,7 @@ class CompiledGrammar:
     def shortest_texts(self, budget: SearchBudget) -> Sequence[bytes]:
         """Its shortest sentence; empty if no search found one that the guard allows.
 
-        It is found once. Empty also if it is not known, and the budget has no room to find it.
+        It is searched for once. The result is also empty if the budget has no room for that search.
         """
         num_attempts = budget.num_left
         for num_tried, texts in list(self._shortest_texts.items()):

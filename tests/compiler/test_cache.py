@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
-KEYS = "3bcd67ebed60219738702622cf373fcb3f75044e56894a65f9a5d42f5da2b691"
+KEYS = "dc62f2bcae0a470d7003f6a3909b23995d231f25269caeb34160046f2d35664d"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -59,7 +59,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 37
+    assert LOWERING_VERSION == 38
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 

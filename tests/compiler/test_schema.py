@@ -9,6 +9,7 @@ from compiler.errors import UnsupportedSchema, UnsupportedToolset
 from compiler.report import ReportEntry, Verdict
 from compiler.schema import compile_schema, lower_schema
 from compiler.toolset_compiler import compile_toolset
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, OPENAPI_3_0
 from toolspecs.tool import Tool
 
 STRING = {"type": "string"}
@@ -272,9 +273,13 @@ def test_a_listed_value_is_not_taken_for_another_type():
     assert not compile_schema(integer).accepts('{"a": true}')
 
 
-def test_a_lone_surrogate_is_refused():
+@pytest.mark.parametrize(
+    "schema", [{"const": "\ud800"}, {"pattern": "\ud800", "minimum": 0, "exclusiveMinimum": True}]
+)
+def test_a_lone_surrogate_is_refused(schema):
+    """The second one is in an undeclared draft. It was a `UnicodeEncodeError`."""
     with pytest.raises(UnsupportedSchema, match="surrogate"):
-        compile_schema({"const": "\ud800"})
+        compile_schema(schema)
 
 
 @pytest.mark.parametrize(
@@ -293,10 +298,13 @@ def test_what_json_cannot_hold_is_refused_at_its_place(schema, pointer):
     assert refusal.value.pointer == pointer
 
 
-def test_hostile_depth_is_refused():
+@pytest.mark.parametrize("dialect", [DEFAULT_DRAFT, OPENAPI_3_0])
+def test_hostile_depth_is_refused(dialect):
+    """In OpenAPI's dialect it was a `RecursionError`."""
     schema = {}
     for _ in range(100_000):
         schema = {"type": "array", "items": schema}
+    schema["$schema"] = dialect
     with pytest.raises(UnsupportedSchema, match="deep"):
         compile_schema(schema)
     while schema:  # taken apart by hand: the interpreter would recurse

@@ -82,6 +82,11 @@ def draft_named(uri: Any) -> SchemaDraft | None:
     return _BY_NAME.get(name) if scheme in {"http", "https"} else None
 
 
+def declared_draft(document: Any) -> SchemaDraft | None:
+    """The draft that a document declares, the newest one if it declares none; None if it names no draft."""
+    return draft_named(document.get("$schema", DEFAULT_DRAFT)) if isinstance(document, dict) else NEWEST_DRAFT
+
+
 def identifier_keyword(document: Mapping[str, Any]) -> str:
     """The keyword by which schemas of a document name themselves: `id` in draft 4, `$id` since."""
     return "id" if "draft-04" in str(document.get("$schema")) else "$id"
