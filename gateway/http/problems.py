@@ -17,7 +17,7 @@ from typing import Any
 
 from litestar import Response
 from litestar.exceptions import HTTPException, ValidationException
-from litestar.types import Receive, Scope, Send
+from litestar.types import HTTPScope, Receive, Scope, Send
 
 from compiler import errors as compiler
 from gateway import errors as gateway
@@ -221,10 +221,15 @@ def problem_of(error: Exception) -> Problem:
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
 
+def note_error(scope: HTTPScope, error: Exception) -> None:
+    """Note the kind of a request's error, for its log line, its span and the metrics."""
+    scope[ERROR_TYPE] = type(error).__qualname__  # type: ignore[literal-required] # of our own
+
+
 def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route's API."""
     problem = problem_of(error)
-    request.scope[ERROR_TYPE] = type(error).__qualname__  # type: ignore[literal-required] # of our own
+    note_error(request.scope, error)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, path))

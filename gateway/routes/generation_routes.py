@@ -88,7 +88,7 @@ async def _answer(
     headers = ignored_header((*wire_request.ignored, *without_effect))
     writer = writer_of(generation)
     if turn.is_streamed:
-        return stream(generation, writer, headers)
+        return stream(request.scope, generation, writer, headers)
     try:
         return Response(await unless_gone(request, writer.answer()), headers=headers)
     finally:

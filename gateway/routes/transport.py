@@ -5,17 +5,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
+from litestar.types import HTTPScope
 
 from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
 from gateway.http.json_body import JsonBody
-from gateway.http.problems import Problem, problem_of
+from gateway.http.problems import Problem, note_error, problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
 from gateway.wire.turn_fields import TurnHeaders, timeout_in
@@ -127,10 +129,12 @@ def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
     return {"X-Callgate-Ignored": written} if written else {}
 
 
-def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]) -> Stream:
+def stream(
+    scope: HTTPScope, generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]
+) -> Stream:
     """Send a generation as server-sent events, in the writer's wire format."""
     return Stream(
-        _event_texts(generation, writer),
+        _event_texts(scope, generation, writer),
         media_type="text/event-stream",
         headers={**_HEADERS, **headers},
         # This also runs when the client has gone; it stops the runtime.
@@ -138,13 +142,15 @@ def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, s
     )
 
 
-async def _event_texts(generation: Generation, writer: AnswerWriter) -> AsyncIterator[str]:
+async def _event_texts(scope: HTTPScope, generation: Generation, writer: AnswerWriter) -> AsyncIterator[str]:
     try:
         async with aclosing(writer.events()) as events:
             async for event in events:
                 yield _event_text(event)
     except Exception as error:  # noqa: BLE001 - the status is sent, so any error goes into the stream
         problem = problem_of(error)
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            note_error(scope, error)
         _log.warning("stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_bug)
         yield _event_text(writer.failed(problem))
         return

@@ -24,6 +24,7 @@ from gateway.telemetry.metrics import (
     MODEL,
     PAGES,
     PREEMPTIONS,
+    REFUSED_TOKENS,
     SEQUENCES,
     STATE,
     STEPPED,
@@ -142,5 +143,8 @@ def _external_engine(state: ReplicaState) -> Iterator[Measured]:
     yield SEQUENCES, state.num_running, {**labels, STATE: "running"}
     yield ENGINE_REQUESTS, state.num_served, {**labels, STATE: "served"}
     yield ENGINE_REQUESTS, state.num_failed, {**labels, STATE: "failed"}
+    num_unexpected = state.num_refused_tokens - state.num_expected_refusals
+    yield REFUSED_TOKENS, num_unexpected, {**labels, STATE: "unexpected"}
+    yield REFUSED_TOKENS, state.num_expected_refusals, {**labels, STATE: "expected"}
     if state.canary_age_s is not None:
         yield CANARY_AGE, state.canary_age_s, labels

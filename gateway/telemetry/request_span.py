@@ -4,11 +4,12 @@ A request has a server span, which is a child of the caller's span if the caller
 """
 
 import time
+from http import HTTPStatus
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, Receive, Scope, Send
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway.http.headers import ERROR_TYPE, REQUEST_ID, noting_status
@@ -58,18 +59,26 @@ class RequestSpanMiddleware(ASGIMiddleware):
 
             def note(status: int) -> None:
                 labels["http.response.status_code"] = status
-                _record_status(span, status, scope.get(ERROR_TYPE))  # type: ignore[arg-type] # a name of a type
+                span.set_attribute("http.response.status_code", status)
 
             try:
                 await next_app(scope, receive, noting_status(send, note))
             finally:
                 # A client that left before the answer began got no status.
+                status = labels.get("http.response.status_code")
+                if isinstance(status, int) and (failure := _failure(scope, status)) is not None:
+                    labels[ERROR] = failure
+                    span.set_status(Status(StatusCode.ERROR))
+                    span.set_attribute(ERROR, failure)
                 self._metrics.record(HTTP_DURATION, time.perf_counter() - start, labels)
 
 
-def _record_status(span: Span, status: int, error_type: str | None) -> None:
-    """Record the status; by the HTTP conventions a 4xx is not an error of the server."""
-    span.set_attribute("http.response.status_code", status)
-    if status >= 500:
-        span.set_status(Status(StatusCode.ERROR))
-        span.set_attribute(ERROR, error_type or str(status))
+def _failure(scope: HTTPScope, status: int) -> str | None:
+    """The kind of error by which the server failed: from 500 on, or in a stream whose status was sent before.
+
+    By the HTTP conventions a 4xx is not an error of the server.
+    """
+    error_type: str | None = scope.get(ERROR_TYPE)  # type: ignore[assignment] # a name of a type
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return error_type or str(status)
+    return error_type if status < HTTPStatus.BAD_REQUEST else None

@@ -126,6 +126,15 @@ async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):
     assert found["POST /v1/chat/completions"].attributes["error.type"] == "GenerationFailed"
 
 
+async def test_a_stream_that_breaks_off_is_an_error_of_both_spans(client, runtime, spans):
+    """Its status was sent before: that of its server span was unset."""
+    runtime.script = [TextDelta(0, "x"), GenerationFailed("NaN logits")]
+    assert (await client.post(URL, json=body(stream=True))).status_code == 200
+    for span in (by_name(spans)[name] for name in ("chat tiny", "POST /v1/chat/completions")):
+        assert span.status.status_code is StatusCode.ERROR
+        assert span.attributes["error.type"] == "GenerationFailed"
+
+
 async def test_a_failure_before_the_turn_has_its_kind(client, runtime, spans):
     """While no engine took requests, traces showed 503 and not why: there was no span of a turn."""
     runtime.health_now = Health(is_ready=False, reason="the engine a:1 cannot be reached")
