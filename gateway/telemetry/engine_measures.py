@@ -43,6 +43,11 @@ FRESH_S = 0.2
 ANSWER_S = 5.0
 """How long the runtime may take to answer; after that, the reading has no such metrics."""
 
+STORE_S = 4.0
+"""How long the store may take for a write: less than `ANSWER_S`, so that a reading has the rest."""
+WRITTEN, WRITTEN_S = "metrics/written", 600.0
+"""The key that is written, and how long it stands."""
+
 Measured = tuple[Metric, float, Labels]
 
 
@@ -111,16 +116,18 @@ async def _measure(runtime: Runtime, grammars: GrammarCache, store: Store) -> tu
     return (
         (COMPILE_QUEUE, grammars.num_waiting, {}),
         (CACHE_BYTES, grammars.num_bytes, {}),
-        (STORE_READY, int(await _is_usable(store)), {}),
+        (STORE_READY, int(await _takes_writes(store)), {}),
         *(row for load in health.loads for row in _embedded(load)),
         *(row for state in health.engines for row in _external_engine(state)),
     )
 
 
-async def _is_usable(store: Store) -> bool:
+async def _takes_writes(store: Store) -> bool:
+    """Whether a small write succeeds: a full store answers, too, and so does one that became read-only."""
     try:
-        await store.ping()
-    except StoreError:
+        async with asyncio.timeout(STORE_S):
+            await store.set(WRITTEN, b"", WRITTEN_S)
+    except (StoreError, TimeoutError):
         return False
     return True
 

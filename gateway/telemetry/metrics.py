@@ -231,7 +231,7 @@ CACHE_BYTES = Metric(
     "callgate.grammar.cache.size", Kind.OBSERVABLE_GAUGE, "By", "Memory of the grammars in the cache."
 )
 STORE_READY = Metric(
-    "callgate.store.ready", Kind.OBSERVABLE_GAUGE, "{store}", "1 if the store can be used, else 0."
+    "callgate.store.ready", Kind.OBSERVABLE_GAUGE, "{store}", "1 if the store takes writes, else 0."
 )
 ENGINE_READY = Metric(
     "callgate.engine.ready",
