@@ -230,7 +230,7 @@ class GrammarNotStored(RuntimeFault):
 
     def __init__(self) -> None:
         super().__init__(
-            "external engines cannot read the grammar of this request, because the store does not answer;"
+            "external engines cannot read the grammar of this request, because the store does not take it;"
             f" try again in {self.retry_after_s:.0f} s, or send tools that were used before: their grammars"
             " are in the engines' memory"
         )

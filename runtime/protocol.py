@@ -70,6 +70,8 @@ class ReplicaState:
     canary_age_s: float | None
     is_untried: bool = False
     """Whether its first check has not ended yet."""
+    num_expected_refusals: int = 0
+    """The refused tokens that were expected, because the engine applies no guards."""
 
     @property
     def public_reason(self) -> str:

@@ -1,12 +1,13 @@
 """A turn when it has ended: its metrics, and its fields in the log."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from gateway.telemetry.metrics import (
     CACHED_TOKENS,
-    CLOSED_OUTPUTS,
+    CLOSED_BY,
     DRAFT_END,
     DRAFTS,
     ERROR,
@@ -16,9 +17,9 @@ from gateway.telemetry.metrics import (
     MASKS,
     MASS_REMOVED,
     MODEL,
+    OUTPUTS,
     PROMPT_TOKENS,
     QUEUE_DURATION,
-    REFUSED_TOKENS,
     REQUEST_DURATION,
     RESCUED_TOKENS,
     SLOWEST_FILL,
@@ -31,7 +32,7 @@ from gateway.telemetry.metrics import (
 )
 from gateway.telemetry.recent_requests import TurnTotals
 from runtime import events
-from runtime.events import Finished, GenerationStats, SelectionStats
+from runtime.events import ClosedBy, Finished, GenerationStats, SelectionStats
 from runtime.request import RequestTimes
 
 PROVIDER = "callgate"
@@ -174,6 +175,7 @@ class EndedTurn:
             metrics.record(TIME_TO_FIRST_TOKEN, first_s, labels)
         if self.finished:
             self._record_tokens(metrics, labels)
+            self._record_outputs(metrics, own)
             self._record_masks(metrics, own)
             self._record_drafts(metrics, own)
             self._record_queue(metrics, own)
@@ -185,16 +187,22 @@ class EndedTurn:
         if self.first_at is not None and longest > 1:
             metrics.record(TIME_PER_OUTPUT_TOKEN, (self.end - self.first_at) / (longest - 1), labels)
 
+    def _record_outputs(self, metrics: Metrics, labels: Labels) -> None:
+        closers = Counter(finished.closed_by for finished in self.finished)
+        for closer in (None, *get_args(ClosedBy)):
+            metrics.add(OUTPUTS, closers[closer], {**labels, CLOSED_BY: closer or "none"})
+
     def _record_masks(self, metrics: Metrics, labels: Labels) -> None:
         """Record what masks cost and changed, as far as the engine reports it."""
         stats = self.stats
         metrics.add(PROMPT_TOKENS, sum(choice.num_prompt_tokens for choice in stats), labels)
-        metrics.add(CACHED_TOKENS, sum(choice.num_cached_tokens for choice in stats), labels)
-        metrics.add(MASKED_TOKENS, sum(choice.num_masked_steps for choice in stats), labels)
         metrics.add(FORCED_TOKENS, self.num_forced_tokens, labels)
-        metrics.add(REFUSED_TOKENS, sum(choice.num_refused_tokens for choice in stats), labels)
-        metrics.add(CLOSED_OUTPUTS, sum(choice.closed_by is not None for choice in self.finished), labels)
-        metrics.add(RESCUED_TOKENS, self.num_rescued_tokens or 0, labels)
+        if num_cached := sum(choice.num_cached_tokens for choice in stats):
+            metrics.add(CACHED_TOKENS, num_cached, labels)
+        if num_masked := sum(choice.num_masked_steps for choice in stats):
+            metrics.add(MASKED_TOKENS, num_masked, labels)
+        if (num_rescued := self.num_rescued_tokens) is not None:
+            metrics.add(RESCUED_TOKENS, num_rescued, labels)
         if num_masks := sum(choice.num_masks for choice in stats):
             metrics.add(MASKS, num_masks, labels)
             metrics.add(FILL_TIME, sum(choice.mask_fill_us_sum for choice in stats) / 1e6, labels)

@@ -24,6 +24,7 @@ from gateway.telemetry.metrics import (
     MODEL,
     PAGES,
     PREEMPTIONS,
+    REFUSED_TOKENS,
     SEQUENCES,
     STATE,
     STEPPED,
@@ -41,6 +42,11 @@ FRESH_S = 0.2
 """Values that are not older than this are used again, so that one reading measures once."""
 ANSWER_S = 5.0
 """How long the runtime may take to answer; after that, the reading has no such metrics."""
+
+STORE_S = 4.0
+"""How long the store may take for a write: less than `ANSWER_S`, so that a reading has the rest."""
+WRITTEN, WRITTEN_S = "metrics/written", 600.0
+"""The key that is written, and how long it stands."""
 
 Measured = tuple[Metric, float, Labels]
 
@@ -110,16 +116,18 @@ async def _measure(runtime: Runtime, grammars: GrammarCache, store: Store) -> tu
     return (
         (COMPILE_QUEUE, grammars.num_waiting, {}),
         (CACHE_BYTES, grammars.num_bytes, {}),
-        (STORE_READY, int(await _is_usable(store)), {}),
+        (STORE_READY, int(await _takes_writes(store)), {}),
         *(row for load in health.loads for row in _embedded(load)),
         *(row for state in health.engines for row in _external_engine(state)),
     )
 
 
-async def _is_usable(store: Store) -> bool:
+async def _takes_writes(store: Store) -> bool:
+    """Whether a small write succeeds: a full store answers, too, and so does one that became read-only."""
     try:
-        await store.ping()
-    except StoreError:
+        async with asyncio.timeout(STORE_S):
+            await store.set(WRITTEN, b"", WRITTEN_S)
+    except (StoreError, TimeoutError):
         return False
     return True
 
@@ -142,5 +150,8 @@ def _external_engine(state: ReplicaState) -> Iterator[Measured]:
     yield SEQUENCES, state.num_running, {**labels, STATE: "running"}
     yield ENGINE_REQUESTS, state.num_served, {**labels, STATE: "served"}
     yield ENGINE_REQUESTS, state.num_failed, {**labels, STATE: "failed"}
+    num_unexpected = state.num_refused_tokens - state.num_expected_refusals
+    yield REFUSED_TOKENS, num_unexpected, {**labels, STATE: "unexpected"}
+    yield REFUSED_TOKENS, state.num_expected_refusals, {**labels, STATE: "expected"}
     if state.canary_age_s is not None:
         yield CANARY_AGE, state.canary_age_s, labels

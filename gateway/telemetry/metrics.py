@@ -47,14 +47,19 @@ class Metric:
 
 
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-_REQUEST_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+# Prometheus takes no quantile for more than the last bucket: these go on behind those of the conventions.
+_REQUEST_BUCKETS = (
+    *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    *(163.84, 327.68),
+)
 _FIRST_TOKEN_BUCKETS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
     *(2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0, 160.0, 320.0),
 )
 _OUTPUT_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _USAGE_BUCKETS = tuple(4.0**power for power in range(14))
-_COMPILE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_COMPILE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _FILL_BUCKETS = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 1)
 _SHARE_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
@@ -66,6 +71,7 @@ KEYWORD = "callgate.schema.keyword"
 GRAMMAR_KIND = "callgate.grammar.kind"
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - of a language model
 DRAFT_END = "callgate.draft.end"
+CLOSED_BY = "callgate.closed_by"
 STATE = "callgate.state"
 ENGINE = "callgate.engine"
 _CHAT = ("gen_ai.operation.name", "gen_ai.provider.name", MODEL, TOOLSET)
@@ -155,19 +161,13 @@ RESCUED_TOKENS = Metric(
     " tells, with log probabilities.",
     _MODEL,
 )
-REFUSED_TOKENS = Metric(
-    "callgate.tokens.refused",
-    Kind.COUNTER,
-    "{token}",
-    "Verification cuts: tokens of an external engine that the grammar refused.",
-    _MODEL,
-)
-CLOSED_OUTPUTS = Metric(
-    "callgate.outputs.closed",
+OUTPUTS = Metric(
+    "callgate.outputs",
     Kind.COUNTER,
     "{output}",
-    "Outputs that the budget closer completed.",
-    _MODEL,
+    "Outputs, by what completed them: the model (none), the budget closer, or the verifier of an external"
+    " engine.",
+    (*_MODEL, CLOSED_BY),
 )
 DRAFTS = Metric(
     "callgate.drafts",
@@ -231,7 +231,7 @@ CACHE_BYTES = Metric(
     "callgate.grammar.cache.size", Kind.OBSERVABLE_GAUGE, "By", "Memory of the grammars in the cache."
 )
 STORE_READY = Metric(
-    "callgate.store.ready", Kind.OBSERVABLE_GAUGE, "{store}", "1 if the store can be used, else 0."
+    "callgate.store.ready", Kind.OBSERVABLE_GAUGE, "{store}", "1 if the store takes writes, else 0."
 )
 ENGINE_READY = Metric(
     "callgate.engine.ready",
@@ -278,6 +278,14 @@ ENGINE_REQUESTS = Metric(
     "Requests to an external engine that were served or failed.",
     (MODEL, ENGINE, STATE),
 )
+REFUSED_TOKENS = Metric(
+    "callgate.engine.refused_tokens",
+    Kind.OBSERVABLE_COUNTER,
+    "{token}",
+    "Verification cuts: tokens of an external engine that the grammar refused; they are expected of an"
+    " engine without guards.",
+    (MODEL, ENGINE, STATE),
+)
 CANARY_AGE = Metric(
     "callgate.engine.canary.age",
     Kind.OBSERVABLE_GAUGE,
@@ -289,9 +297,10 @@ CANARY_AGE = Metric(
 METRICS = (
     *(HTTP_DURATION, REQUEST_DURATION, TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TOKEN_USAGE),
     *(QUEUE_DURATION, PROMPT_TOKENS, CACHED_TOKENS, MASKED_TOKENS, FORCED_TOKENS, RESCUED_TOKENS),
-    *(REFUSED_TOKENS, CLOSED_OUTPUTS, DRAFTS, MASS_REMOVED, MASKS, FILL_TIME, SLOWEST_FILL),
+    *(OUTPUTS, DRAFTS, MASS_REMOVED, MASKS, FILL_TIME, SLOWEST_FILL),
     *(UNITS, GRAMMAR_WAIT, COMPILE_DURATION, REFUSALS, COMPILE_QUEUE, CACHE_BYTES, STORE_READY),
-    *(ENGINE_READY, SEQUENCES, PAGES, STEPS, STEPPED, PREEMPTIONS, ENGINE_REQUESTS, CANARY_AGE),
+    *(ENGINE_READY, SEQUENCES, PAGES, STEPS, STEPPED, PREEMPTIONS, ENGINE_REQUESTS, REFUSED_TOKENS),
+    CANARY_AGE,
 )
 
 
@@ -323,11 +332,10 @@ class Metrics:
         self._toolsets: set[str] = set()
 
     def add(self, metric: Metric, value: float, labels: Labels) -> None:
-        """Add to a counter; adding 0 does nothing and creates no series."""
-        if value:
-            counted, key = self._counted[metric.name], frozenset(labels.items())
-            with self._lock:
-                counted[key] = counted.get(key, 0) + value
+        """Add to a counter. Adding 0 creates its series: Prometheus sees no increase in a first value."""
+        counted, key = self._counted[metric.name], frozenset(labels.items())
+        with self._lock:
+            counted[key] = counted.get(key, 0) + value
 
     def record(self, metric: Metric, value: float, labels: Labels) -> None:
         """Add a value to a histogram."""

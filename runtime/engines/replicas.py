@@ -99,6 +99,7 @@ class Replica:
         self.num_served = 0
         self.num_failed = 0
         self.num_refused_tokens = 0
+        self.num_expected_refusals = 0
         self._is_untried = True
         self._settings = settings
         self._running: set[StallClock] = set()
@@ -169,6 +170,7 @@ class Replica:
     def refused_token(self, *, is_expected: bool) -> None:
         """Count a refused token; `is_expected` if the engine applies no guards."""
         self.num_refused_tokens += 1
+        self.num_expected_refusals += is_expected
         if not is_expected:
             self.suspect()
 
@@ -206,6 +208,7 @@ class Replica:
             num_served=self.num_served,
             num_failed=self.num_failed,
             num_refused_tokens=self.num_refused_tokens,
+            num_expected_refusals=self.num_expected_refusals,
             canary_age_s=None if math.isinf(age_s) else age_s,
             is_untried=self._is_untried,
         )

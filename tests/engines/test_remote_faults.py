@@ -156,7 +156,7 @@ async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remembe
             assert_valid(await events_of(remote, request), request)
         num_asked = len(stand_in.requests)
         for _ in range(5):
-            with pytest.raises(GrammarNotStored, match="the store does not answer"):
+            with pytest.raises(GrammarNotStored, match="the store does not take it"):
                 await events_of(remote, remote.request(unknown))
         assert len(stand_in.requests) == num_asked
         assert (await remote.runtime.health()).is_ready

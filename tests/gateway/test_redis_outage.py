@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from fake_runtime import FakeRuntime
+from redis.asyncio import Redis
 from redis_server import running_redis
 from sample_tools import TIME, WEATHER
 from serving import client_of
@@ -83,6 +84,20 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert await source_of(client, tools=[fresh]) == "store"
         tools = (await client.get("/v1/toolsets/weather")).json()["tools"]
         assert [tool["function"]["name"] for tool in tools] == ["clock.now"]
+
+
+async def test_a_store_that_takes_no_writes_is_not_ready(gateway, server):
+    """A full Redis answered its pings: registrations failed, and no alert said why."""
+    async with gateway() as client, Redis.from_url(server.url) as redis:
+        assert "callgate_store_ready 1.0" in (await client.get("/metrics")).text
+        await redis.config_set("maxmemory", "100kb")
+        await asyncio.sleep(FRESH_S)
+        assert "callgate_store_ready 0.0" in (await client.get("/metrics")).text
+        assert (await client.put("/v1/toolsets/weather", json={"tools": [WEATHER]})).status_code == 507
+        assert await readiness(client) == (200, ""), "it still answers with what it has"
+        await redis.config_set("maxmemory", "0")
+        await asyncio.sleep(FRESH_S)
+        assert "callgate_store_ready 1.0" in (await client.get("/metrics")).text
 
 
 async def test_an_outage_is_told_even_where_nothing_is_cached(server, gateway, caplog):

@@ -124,6 +124,26 @@ async def test_every_query_of_the_dashboard_can_be_answered():
     assert unused == [], "every metric of our own has its panel"
 
 
+def test_the_dashboard_shows_no_other_service():
+    """Other services have some of these metrics too; all jobs are those of gateways, and not all of Prometheus'."""
+    for panel in panels():
+        for target in panel["targets"]:
+            for selector in selectors(parsed_of(target["expr"])):
+                of = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+                assert of.get("job") == "$job", target["expr"]
+    dashboard = json.loads((CHART / "dashboards" / "callgate.json").read_text("utf-8"))
+    [job] = [variable for variable in dashboard["templating"]["list"] if variable["name"] == "job"]
+    assert "allValue" not in job
+
+
+def test_grafana_takes_rates_over_more_than_two_scrapes():
+    """`$__rate_interval` is four times the interval of a query: by default 60 s, of scrapes every 30 s."""
+    scraped = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))["metrics"]["serviceMonitor"][
+        "interval"
+    ]
+    assert {target["interval"] for panel in panels() for target in panel["targets"]} == {scraped}
+
+
 def parsed_of(query):
     return promql_parser.parse(query.replace("$__rate_interval", "5m"))
 
@@ -148,7 +168,11 @@ async def test_every_alert_can_fire_and_says_what_to_do():
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"]["summary"].endswith(".")
         assert rule["annotations"]["description"].endswith((".", "?"))
-        assert 'namespace="here"' in rule["expr"], "the alerts of one release are not those of another"
+        for selector in selectors(promql_parser.parse(rule["expr"])):
+            of = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+            assert (of["namespace"], of["job"]) == ("here", "release-callgate"), (
+                "not those of another release"
+            )
 
 
 def test_every_alert_is_listed_and_has_its_section_of_the_runbook():
@@ -173,7 +197,7 @@ async def test_the_queries_by_which_engines_are_scaled_can_be_answered():
         [scaled] = [o for (kind, _), o in render(values).items() if kind == "ScaledObject"]
         [trigger] = scaled["spec"]["triggers"]
         check(trigger["metadata"]["query"], known)
-        assert 'namespace="here"' in trigger["metadata"]["query"]
+        assert '{namespace="here", job="release-callgate"}' in trigger["metadata"]["query"]
 
 
 @pytest.mark.parametrize(("values", "fewest"), [(SCALED_ENGINES, 2), (SGLANG, 1)], ids=["vllm", "sglang"])
@@ -194,6 +218,7 @@ def test_prometheus_finds_the_gateways_and_has_their_key():
     [service] = [o for o in services if wanted <= o["metadata"]["labels"].items()]
     [endpoint] = monitor["spec"]["endpoints"]
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert service["metadata"]["name"] == "release-callgate", "by which the operator names the job"
     credentials = endpoint["authorization"]["credentials"]
     assert credentials["key"] in objects["Secret", credentials["name"]]["data"]
     [pod] = [

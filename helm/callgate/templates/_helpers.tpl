@@ -77,6 +77,16 @@ topologySpreadConstraints:
 {{- default (printf "%s-metrics" (include "callgate.fullname" .)) .Values.metrics.existingSecret -}}
 {{- end -}}
 
+{{/* The job as which Prometheus knows the gateways: a ServiceMonitor calls it like the Service. */}}
+{{- define "callgate.job" -}}
+{{- default (include "callgate.fullname" .) .Values.metrics.job -}}
+{{- end -}}
+
+{{/* What selects the series of this release. Other services have some of these metrics, by OpenTelemetry's conventions. */}}
+{{- define "callgate.metricsOf" -}}
+{{- printf "namespace=%q, job=%q" .Release.Namespace (include "callgate.job" .) -}}
+{{- end -}}
+
 {{- define "callgate.redisSecret" -}}
 {{- default (printf "%s-redis" (include "callgate.fullname" .)) .Values.redis.existingSecret -}}
 {{- end -}}
