@@ -27,7 +27,7 @@ _OF_ARRAYS = (
     "maxItems",
     "uniqueItems",
 )
-TYPES_OF: Mapping[str, tuple[str, ...]] = {
+_TYPES_OF: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("pattern", "format", "minLength", "maxLength"), ("string",)),
     **dict.fromkeys(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), NUMBERS),
     **dict.fromkeys(_OF_ARRAYS, ("array",)),
@@ -141,7 +141,7 @@ class Reporter:
         """
         if location.is_anywhere:
             return
-        for pointer, name in self._noted(location, keyword, types or TYPES_OF.get(keyword, ()), values):
+        for pointer, name in self._noted(location, keyword, types or _TYPES_OF.get(keyword, ()), values):
             self._part.notes[PlacedNote(pointer, name, verdict, note)] = None
 
     def _noted(

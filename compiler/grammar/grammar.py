@@ -289,7 +289,7 @@ def _write_count(low: int, high: int | None) -> str:
     return f"{{{low},{'' if high is None else high}}}"
 
 
-@cached_if_small(maxsize=4096)
+@cached_if_small
 def _write_class(ranges: tuple[tuple[int, int], ...]) -> str:
     return "[" + "".join(map(_write_range, ranges)) + "]"
 

@@ -18,6 +18,7 @@ ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
 """Every Unicode scalar value. Lone surrogates are left out: no JSON text that we write holds one."""
 MAX_RANGES = 64
 """Most sets of real schemas have fewer; those of Unicode's properties have hundreds."""
+_MAX_CACHED = 4096
 
 
 def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
@@ -187,21 +188,17 @@ def category(name: str, *, is_outer: bool) -> Ranges | None:
     return intersection(ranges, complement(unassigned))
 
 
-def cached_if_small(maxsize: int) -> Callable[[Callable[[Ranges], T]], Callable[[Ranges], T]]:
-    """Cache `maxsize` results of a function, for sets of at most `MAX_RANGES` ranges.
+def cached_if_small(function: Callable[[Ranges], T]) -> Callable[[Ranges], T]:
+    """Cache `_MAX_CACHED` results of a function, for sets of at most `MAX_RANGES` ranges.
 
     Grammars of strangers have sets of any size. A thousand sets of 30,000 characters would hold 15 GB for as
     long as the process lives.
     """
+    cached: Any = lru_cache(_MAX_CACHED)(function)
 
-    def decorate(function: Callable[[Ranges], T]) -> Callable[[Ranges], T]:
-        cached: Any = lru_cache(maxsize)(function)
+    @wraps(function)
+    def call(ranges: Ranges) -> T:
+        result: T = cached(ranges) if len(ranges) <= MAX_RANGES else function(ranges)
+        return result
 
-        @wraps(function)
-        def call(ranges: Ranges) -> T:
-            result: T = cached(ranges) if len(ranges) <= MAX_RANGES else function(ranges)
-            return result
-
-        return call
-
-    return decorate
+    return call

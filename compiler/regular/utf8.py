@@ -12,7 +12,7 @@ _LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, charset.LAST)
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-@cached_if_small(maxsize=4096)
+@cached_if_small
 def byte_sequences(chars: charset.Ranges) -> tuple[tuple[ByteRange, ...], ...]:
     """A set of characters as sequences of one to four byte ranges; each character is in one sequence.
 

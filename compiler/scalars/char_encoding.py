@@ -33,7 +33,7 @@ def as_is(ranges: Ranges) -> Sequence[Expr]:
     return (Literal(chr(ranges[0][0])) if is_single else CharClass(ranges),)
 
 
-@cached_if_small(maxsize=4096)
+@cached_if_small
 def as_json(ranges: Ranges) -> Sequence[Expr]:
     r"""The encodings of one character of a set in a JSON string; only characters that must be are escaped.
 
