@@ -20,7 +20,7 @@ from toolspecs.errors import DamagedEntry, ToolspecsError
 from toolspecs.fairness.fair_turns import FairTurns
 from toolspecs.fairness.thread_time import in_thread
 from toolspecs.json_scan import ContentLimits, scan
-from toolspecs.json_value import Limits
+from toolspecs.json_value import DEFAULT_LIMITS, Limits
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import SourceFields
@@ -36,7 +36,6 @@ STAMP_AFTER_S = 15 * 60
 """A stamp that is younger is not renewed, so that equal writes in a row do not write a content each time."""
 _STAMP_MARK, _STAMP_BYTES = b"used", 16
 
-DEFAULT_LIMITS = Limits()
 ROOM_BYTES = 4 * 2**20
 """A stored content may have so many bytes more than a toolset that is registered now."""
 COUNTED_VALUES = 4

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import pointer_keys
-from toolspecs.json_value import Limits, own_size
+from toolspecs.json_value import DEFAULT_LIMITS, Limits, own_size
 from toolspecs.schemas.dialects import dialect_of
 from toolspecs.schemas.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.tool import Tool
@@ -28,7 +28,6 @@ from toolspecs.tool import Tool
 Documents = Mapping[str, Any]
 _Keys = tuple[str, ...]
 
-DEFAULT_LIMITS = Limits()
 MAX_URI = 1000
 """Characters of a base or of a reference before its `#`. Longer ones lead to nothing: joining takes time in
 proportion to the length, and a schema may have a reference every 15 bytes."""

@@ -18,7 +18,7 @@ import jsonschema_rs
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw
+from toolspecs.json_value import Flaw, Limits, Path, find_flaw, type_name
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.schemas.bundle import absolute, objects_in
 from toolspecs.schemas.dialects import dialect_of, normal_uri
@@ -66,7 +66,7 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
     if flaw := find_flaw(schema, limits):
         return (flaw,)
     if not isinstance(schema, dict):
-        message = f"the parameters of a tool are an object schema, not {TYPE_NAMES[type(schema)]}"
+        message = f"the parameters of a tool are an object schema, not {type_name(schema)}"
         return (
             Flaw((), "", message, 'for a tool without arguments write {"type": "object", "properties": {}}'),
         )
@@ -83,7 +83,7 @@ def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
     if isinstance(document, bool):
         return ()
     if not isinstance(document, dict):
-        message = f"a document is a schema, an object or a boolean, not {TYPE_NAMES[type(document)]}"
+        message = f"a document is a schema, an object or a boolean, not {type_name(document)}"
         return (Flaw((), "", message),)
     if flaw := _draft_flaw(document):
         return (flaw,)
@@ -101,7 +101,7 @@ def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
     if dialect_of(schema) in {*DRAFT_URIS, OPENAPI_3_0}:
         return None
     draft = schema["$schema"]
-    shown = shorten(repr(draft), 100) if isinstance(draft, str) else TYPE_NAMES[type(draft)]
+    shown = shorten(repr(draft), 100) if isinstance(draft, str) else type_name(draft)
     known = ", ".join(f"{uri}#" if "draft-0" in uri else uri for uri in DRAFT_URIS)
     suggestion = f"leave it out for 2020-12, or use one of {known}"
     return Flaw(("$schema",), "$schema", f"unknown draft {shown}", suggestion)
@@ -208,8 +208,7 @@ def check_documents(documents: Any, *, limits: Limits) -> None:
         LimitExceeded: there are more documents than `limits` allows.
     """
     if not isinstance(documents, dict):
-        type_name = TYPE_NAMES.get(type(documents), type(documents).__name__)
-        message = f"documents are an object of schemas by URI, not {type_name}"
+        message = f"documents are an object of schemas by URI, not {type_name(documents)}"
         raise InvalidTools([Fault(None, _DOCUMENTS, "", message, 'write {"https://example.com/money": {…}}')])
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))
