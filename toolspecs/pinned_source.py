@@ -135,15 +135,7 @@ class SourceFields(msgspec.Struct):
 
     def pinned(self, offered: Iterable[Tool]) -> PinnedSource:
         """The source, which offers these tools."""
-        return PinnedSource(
-            kind=self.kind,
-            location=self.location,
-            selection=self.selection,
-            accepted=self.accepted,
-            offered=tuple(offered),
-            removed=self.removed,
-            declined=self.declined,
-        )
+        return PinnedSource(**msgspec.structs.asdict(self), offered=tuple(offered))
 
 
 def selection_of(

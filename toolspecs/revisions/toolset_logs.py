@@ -174,23 +174,13 @@ class ToolsetLogs:
     async def readable(self, name: str, numbers: Sequence[int]) -> list[Record]:
         """The records with these numbers, without missing ones; a damaged record is logged and left out."""
         keys = [record_key(name, number) for number in numbers]
-        records = []
-        for key, content in zip(keys, await self._store.get_many(keys), strict=True):
-            try:
-                record = _decode(key, name, content)
-            except DamagedEntry as error:
-                _log.warning("%s", error)
-            else:
-                records += [record] if record else []
-        return records
+        contents = await self._store.get_many(keys)
+        read = (_readable(key, name, content) for key, content in zip(keys, contents, strict=True))
+        return [record for record in read if record is not None]
 
     async def readable_head(self, name: str) -> Record | None:
-        """The copy of the last record; None if it is not there or damaged."""
-        try:
-            return _decode(HEADS + name, name, await self._store.get(HEADS + name))
-        except DamagedEntry as error:
-            _log.warning("%s", error)
-            return None
+        """The copy of the last record; None if it is not there, or damaged, which is logged."""
+        return _readable(HEADS + name, name, await self._store.get(HEADS + name))
 
     async def first_kept(self, name: str) -> int:
         """The number from which on all records are kept. Raises `DamagedEntry`."""
@@ -266,6 +256,15 @@ def _decode(key: str, name: str, content: bytes | None) -> Record | None:
     if record.summary.name != name:
         raise DamagedEntry(key, f"it is a record of {record.summary.name!r}")
     return record
+
+
+def _readable(key: str, name: str, content: bytes | None) -> Record | None:
+    """As `_decode`, but logs that a record is damaged, and returns None."""
+    try:
+        return _decode(key, name, content)
+    except DamagedEntry as error:
+        _log.warning("%s", error)
+        return None
 
 
 def record_key(name: str, number: int) -> str:
