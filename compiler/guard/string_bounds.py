@@ -76,8 +76,8 @@ class RemainingLength(NamedTuple):
         """Whether the closing quote may follow; also True where rules decide, and not the guard."""
         return self.automaton is None or self.automaton.may_end(self.state)
 
-    def can_end(self, escape: bytes = b"") -> bool:
-        """Whether the string can still end within its bound; `escape` is an incomplete escape."""
+    def can_end(self, escape: bytes) -> bool:
+        """Whether the string can still end within its bound; `escape` is an incomplete escape, or nothing."""
         if self.automaton is None:
             return self.num_left >= 0
         return self.num_left >= self.automaton.distance_within(self.state, escape or self.partial)

@@ -126,9 +126,7 @@ class ToolsetRecords:
             raise UnknownRevision(name, number, head.summary.number)
         return record
 
-    async def list(
-        self, after: str | None = None, limit: int = 100, search: str = ""
-    ) -> Page[RevisionSummary]:
+    async def list(self, after: str | None, limit: int, search: str) -> Page[RevisionSummary]:
         """The current revisions of the toolsets whose names come after `after`, sorted by name.
 
         With `search`, only of those whose names contain this text, in upper or lower case.
@@ -147,9 +145,7 @@ class ToolsetRecords:
                 items.append(head.summary)
         return Page(tuple(items))
 
-    async def revisions(
-        self, name: str, before: int | None = None, limit: int = 100
-    ) -> Page[RevisionSummary]:
+    async def revisions(self, name: str, before: int | None, limit: int) -> Page[RevisionSummary]:
         """The revisions with numbers below `before`, the newest first; also those of a deleted toolset."""
         head = await self._head(name)
         if head is None:
