@@ -158,7 +158,7 @@ class GrammarCache:
         keys = [(tool.name, lookup.key) for tool, lookup in zip(tools, found, strict=True)]
         answer = None
         if response_format is not None and tool_choice.mode is ChoiceMode.AUTO:
-            job = CompileJob.format(response_format, key_order or "declared")
+            job = CompileJob.format(response_format, key_order)
             found.append(await self._find_format_entry(job, prepared, budget))
             answer = FormatKey(response_format.kind, found[-1].key)
         recipe = GrammarRecipe.of_tools(
@@ -177,7 +177,7 @@ class GrammarCache:
         *,
         prepared: PreparedVocabulary,
         syntax: str | None = None,
-        key_order: KeyOrder = "declared",
+        key_order: KeyOrder | None = None,
         client_id: str = "",
     ) -> GrammarLookup:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
