@@ -117,6 +117,18 @@ def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw 
             path = path[:-1]
 
 
+def objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value, in no particular order."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
+
+
 def count_values(value: Any) -> int:
     """The number of JSON values in a value, including itself but not its keys.
 

@@ -13,14 +13,14 @@ it never refers to, nor on a document that another toolset registered under the 
 reference, the compiler cannot resolve it and refuses the schema.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import pointer_keys
-from toolspecs.json_value import DEFAULT_LIMITS, Limits, own_size
+from toolspecs.json_value import DEFAULT_LIMITS, Limits, objects_in, own_size
 from toolspecs.schemas.dialects import dialect_of
 from toolspecs.schemas.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.tool import Tool
@@ -187,18 +187,6 @@ class Bundler:
                 return "", ""
             self._joined[base, uri] = absolute(base, uri)[0]
         return self._joined[base, uri], unquote(fragment)
-
-
-def objects_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value, in no particular order."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield item
-            stack += item.values()
-        elif isinstance(item, list):
-            stack += item
 
 
 def _identity(schema: Mapping[str, Any], keyword: str) -> str:

@@ -10,7 +10,7 @@ repeat that URI, and no schema inside the document may have another `$id`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -18,9 +18,9 @@ import jsonschema_rs
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_value import Flaw, Limits, Path, find_flaw, type_name
+from toolspecs.json_value import Flaw, Limits, Path, find_flaw, objects_in, type_name
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
-from toolspecs.schemas.bundle import absolute, objects_in
+from toolspecs.schemas.bundle import absolute
 from toolspecs.schemas.dialects import dialect_of, normal_uri
 from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, OPENAPI_3_0, identifier_keyword
 from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME, metaschema_errors
@@ -207,18 +207,22 @@ def check_documents(documents: Any, *, limits: Limits) -> None:
         InvalidTools: with every fault of every document.
         LimitExceeded: there are more documents than `limits` allows.
     """
+    if faults := document_faults(documents, limits):
+        raise InvalidTools(faults)
+
+
+def document_faults(documents: Any, limits: Limits) -> Sequence[Fault]:
+    """Every fault of every document of a toolset; raises `LimitExceeded` as `check_documents` does."""
     if not isinstance(documents, dict):
         message = f"documents are an object of schemas by URI, not {type_name(documents)}"
-        raise InvalidTools([Fault(None, _DOCUMENTS, "", message, 'write {"https://example.com/money": {…}}')])
+        return [Fault(None, _DOCUMENTS, "", message, 'write {"https://example.com/money": {…}}')]
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))
-    faults = [
+    return [
         fault_of(flaw, None, shown_pointer(_DOCUMENTS, (uri,)))
         for uri, document in documents.items()
         for flaw in _flaws(uri, document, limits)
     ]
-    if faults:
-        raise InvalidTools(faults)
 
 
 def _flaws(uri: str, document: Any, limits: Limits) -> Iterator[Flaw]:
