@@ -76,7 +76,7 @@ _PLACES = (
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|$)|/(?:\\.|[^/\\])+(?:/|$)|(?://|#).*')
 """Texts, patterns and comments: no name in them is one of the grammar's."""
 
-_ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 """Characters after a backslash, and classes: no parenthesis or bar in them is syntax."""
 _MADE_BY = re.compile(f"_star_|_plus_|_repeat_a|{PART}")
 """What stands in the name of a rule that was made for a part of another one, after the other's name."""
@@ -334,7 +334,7 @@ def _alternatives_of(part: Tree[Any]) -> str:
     while part.data in {"expansions", "expansion", "value"} and len(part.children) == 1:
         part = part.children[0]
     written = str(part.children[0]) if part.data == "literal" else ""
-    syntax = _ATOMS.sub("", written) if written.startswith("/") else ""
+    syntax = ATOMS.sub("", written) if written.startswith("/") else ""
     depths = accumulate((character == "(") - (character == ")") for character in syntax)
     is_split = any(character == "|" and depth == 0 for character, depth in zip(syntax, depths, strict=True))
     return written if is_split else ""
