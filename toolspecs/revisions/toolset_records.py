@@ -25,7 +25,7 @@ from toolspecs.errors import (
 )
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import near_matches
-from toolspecs.revisions.toolset_logs import Record, RestrictedLogs, ToolsetLogs
+from toolspecs.revisions.toolset_logs import Record, ToolsetLogs
 from toolspecs.store import Store
 from toolspecs.toolset import TOOLSET_NAME, Page, RevisionSummary, ToolsetReference
 
@@ -72,7 +72,7 @@ class ToolsetRecords:
     def restricted_to(self, names: Collection[str]) -> "ToolsetRecords":
         """A view of only the toolsets with these names; of others, it raises `ForbiddenToolset`."""
         view = copy.copy(self)
-        view._logs = RestrictedLogs(self._store, names)  # noqa: SLF001 - of this class
+        view._logs = ToolsetLogs(self._store, names)  # noqa: SLF001 - of this class
         view._names = _Names(view._logs)  # noqa: SLF001
         return view
 
