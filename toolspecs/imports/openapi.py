@@ -21,7 +21,7 @@ body is the argument `body`, whatever its schema, so that nothing of that schema
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
@@ -58,6 +58,11 @@ class OperationFilter:
     tags: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
+
+    @property
+    def by_kind(self) -> dict[str, tuple[str, ...]]:
+        """The patterns by kind; a kind without patterns is left out."""
+        return {kind: patterns for kind, patterns in asdict(self).items() if patterns}
 
 
 EVERYTHING = OperationFilter()
