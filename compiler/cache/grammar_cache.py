@@ -199,15 +199,14 @@ class GrammarCache:
         *,
         prepared: PreparedVocabulary,
         syntax: str,
-        budget: CompileBudget | None = None,
+        budget: CompileBudget,
     ) -> list[ToolReport]:
         """Compile every tool ahead of its first request, and report on it.
 
         A request that checks several toolsets passes one `budget` for all of them. Raises the errors of
         `find_toolset`.
         """
-        wanted = ToolsToFind(tools, syntax, prepared)
-        found = await self._find_entries(wanted, budget or self.compile_budget())
+        found = await self._find_entries(ToolsToFind(tools, syntax, prepared), budget)
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, entry in zip(tools, (lookup.entry for lookup in found), strict=True)
@@ -258,7 +257,7 @@ class GrammarCache:
         )
 
     async def covers(
-        self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None
+        self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> bool:
         """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long.
 
@@ -267,12 +266,12 @@ class GrammarCache:
         """
         if outer.custom and outer.custom.syntax == "lark":  # its schema admits more than its grammar
             return outer.custom == inner.custom
-        job, client_id = CompileJob.covers(outer, inner), budget.client_id if budget else ""
+        job, client_id = CompileJob.covers(outer, inner), budget.client_id
         try:
             key = job.key(prepared.vocabulary)
             covers = self._containments.get(key)
             if covers is None:
-                if budget and budget.is_over:
+                if budget.is_over:
                     return False
                 covers = await self._comparing.join(
                     f"{client_id} {key}", lambda: self._compare(key, job, prepared, client_id)

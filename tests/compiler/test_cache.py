@@ -112,8 +112,9 @@ async def test_every_bad_tool_is_named(vocabulary):
     item = {"anyOf": [{"type": "null"}, {"$ref": "#/properties/p"}]}
     bad = {"type": "array", "uniqueItems": True, "items": item, "minItems": 2}
     tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
+    cache = GrammarCache(None, secret=SECRET)
     with pytest.raises(UnsupportedToolset) as refused:
-        await GrammarCache(None, secret=SECRET).check(tools, prepared=prepare(vocabulary), syntax="hermes")
+        await cache.check(tools, prepared=prepare(vocabulary), syntax="hermes", budget=cache.compile_budget())
     assert [(name, error.keyword) for name, error in refused.value.refusals] == [
         ("bad", "uniqueItems"),
         ("worse", "$ref"),
@@ -160,9 +161,9 @@ async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, ca
 
 
 async def test_reports_carry_size_and_time(vocabulary):
-    (report,) = await GrammarCache(None, secret=SECRET).check(
-        [tool("f")], prepared=prepare(vocabulary), syntax="hermes"
-    )
+    cache = GrammarCache(None, secret=SECRET)
+    budget = cache.compile_budget()
+    (report,) = await cache.check([tool("f")], prepared=prepare(vocabulary), syntax="hermes", budget=budget)
     assert report.name == "f"
     assert report.grammar_bytes > 0
     assert report.compile_ms > 0
