@@ -117,6 +117,17 @@ def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw 
             path = path[:-1]
 
 
+def value_at(value: Any, path: Path) -> Any:
+    """The value to which a path leads, which must be there.
+
+    >>> value_at({"enum": [1, 2]}, ("enum", 1))
+    2
+    """
+    for key in path:
+        value = value[key]
+    return value
+
+
 def objects_in(value: Any) -> Iterator[dict[str, Any]]:
     """Every object in a JSON value, in no particular order."""
     stack = [value]

@@ -270,7 +270,7 @@ def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ..
             ]
     by_name = {name: rules for name, rules in by_name.items() if not name.startswith(_ALTERNATIVE)}
     right_recursive = {
-        name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in by_name.items()
+        name: _right_recursive(name, tuple(dict.fromkeys(expansions))) for name, expansions in by_name.items()
     }
     places = count(1)
     return {

@@ -34,14 +34,14 @@ def completions_after(
     if closing is not None:
         yield closing
     headers = state.headers_after(text)
-    is_each_open = all(_is_open(target) for _, target in headers)
+    are_all_open = all(_is_open(target) for _, target in headers)
     for header, target in sorted(headers, key=lambda each: len(each[0])):
         if isinstance(target, str):
             for call in dispatcher.units[target].shortest_texts(budget):
                 yield header + call + dispatcher.shortest_closing
         elif isinstance(target, CompiledFormat):
             yield from (header + answer for answer in target.shortest_texts(budget))
-        elif target.may_stop or is_each_open:
+        elif target.may_stop or are_all_open:
             rests = completions_of_text(dispatcher, target, 0, budget)
             yield from (header + rest for rest in rests)
 

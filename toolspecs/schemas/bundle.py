@@ -20,7 +20,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import pointer_keys
-from toolspecs.json_value import DEFAULT_LIMITS, Limits, objects_in, own_size
+from toolspecs.json_value import DEFAULT_LIMITS, Limits, objects_in, own_size, value_at
 from toolspecs.schemas.dialects import dialect_of
 from toolspecs.schemas.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.tool import Tool
@@ -124,7 +124,7 @@ class Bundler:
     def _part(self, uri: str, keys: _Keys) -> tuple[int, frozenset[tuple[str, str]]]:
         """The size of a part in bytes, and the URIs and fragments that it refers to."""
         if (uri, keys) not in self._read:
-            self._read[uri, keys] = self._references(_at(self._documents[uri], keys), uri)
+            self._read[uri, keys] = self._references(value_at(self._documents[uri], keys), uri)
         return self._read[uri, keys]
 
     def _keys(self, uri: str, fragment: str) -> _Keys | None:
@@ -195,12 +195,6 @@ def _identity(schema: Mapping[str, Any], keyword: str) -> str:
     return name if isinstance(name, str) and name[:1] != "#" else ""
 
 
-def _at(document: Any, keys: _Keys) -> Any:
-    for key in keys:
-        document = document[key]
-    return document
-
-
 def _pruned(document: Any, parts: set[_Keys]) -> Any:
     """The document with only some of its parts, and with its own `$schema` and identifier."""
     if _WHOLE in parts or not isinstance(document, dict):
@@ -212,7 +206,7 @@ def _pruned(document: Any, parts: set[_Keys]) -> Any:
         holder: dict[str, Any] = pruned
         for key in keys[:-1]:
             holder = holder.setdefault(key, {})
-        holder[keys[-1]] = _at(document, keys)
+        holder[keys[-1]] = value_at(document, keys)
     return pruned
 
 

@@ -18,7 +18,7 @@ import jsonschema_rs
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_value import Flaw, Limits, Path, find_flaw, objects_in, type_name
+from toolspecs.json_value import Flaw, Limits, Path, find_flaw, objects_in, type_name, value_at
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.schemas.bundle import absolute
 from toolspecs.schemas.dialects import dialect_of, normal_uri
@@ -120,7 +120,7 @@ def _metaschema_flaws(schema: dict[str, Any], maximum: int, dialect: str) -> Ite
 
 def _flaw(schema: dict[str, Any], path: Path, message: str) -> Flaw:
     keyword = keyword_at(path)
-    value = _resolve(schema, path)
+    value = value_at(schema, path)
     if keyword == "type" and isinstance(value, str):
         shown = shorten(repr(value), 60)
         return Flaw(path, keyword, f"unknown type {shown}", _type_suggestion(value))
@@ -177,12 +177,6 @@ def keyword_at(path: Path) -> str:
         keyword = token
         is_name = token in SCHEMAS_BY_NAME
     return keyword
-
-
-def _resolve(value: Any, path: Path) -> Any:
-    for token in path:
-        value = value[token]
-    return value
 
 
 def _root_flaws(schema: dict[str, Any]) -> Iterator[Flaw]:
