@@ -211,16 +211,16 @@ def _tool(name: str, operation: _Operation, schemas: ToolSchemas) -> Tool:
     names = UniqueNames()
     parameters = _parameters(operation, schemas)
     for parameter, place in parameters:
-        carrier = parameter["in"]
-        if carrier == "header" and parameter["name"].lower() in _CLIENT_HEADERS:
+        location = parameter["in"]
+        if location == "header" and parameter["name"].lower() in _CLIENT_HEADERS:
             continue
-        argument = names.name(parameter["name"], carrier)
+        argument = names.name(parameter["name"], location)
         schema, media_type = _parameter_schema(parameter, place, schemas)
         properties[argument] = _described(schema, parameter)
-        arguments[argument] = {"in": carrier, "name": parameter["name"], **_serialization(parameter)}
+        arguments[argument] = {"in": location, "name": parameter["name"], **_serialization(parameter)}
         if media_type:
             arguments[argument]["type"] = media_type
-        if parameter.get("required") is True or carrier == "path":
+        if parameter.get("required") is True or location == "path":
             required.append(argument)
     _check_route(operation, {parameter["name"] for parameter, _ in parameters if parameter["in"] == "path"})
     if body := _body(operation, schemas):
