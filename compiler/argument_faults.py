@@ -22,7 +22,7 @@ from compiler.frontend.keywords import short_pointer
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.lark.lark_source import load
 from toolspecs.json_pointer import child
-from toolspecs.json_value import TYPE_NAMES
+from toolspecs.json_value import type_name
 from toolspecs.nearest import shorten
 from toolspecs.schemas.drafts import NEWEST_DRAFT, draft_named
 from toolspecs.schemas.metaschemas import deepest_error
@@ -59,8 +59,8 @@ def _schema_faults(
     parameters: Mapping[str, Any], documents: Mapping[str, Any], arguments: Any
 ) -> Iterator[ArgumentFault]:
     if not isinstance(arguments, dict):
-        type_name = TYPE_NAMES.get(type(arguments), type(arguments).__name__)
-        yield ArgumentFault("", "type", f"the arguments of a call are an object, not {type_name}")
+        message = f"the arguments of a call are an object, not {type_name(arguments)}"
+        yield ArgumentFault("", "type", message)
         return
     defined = with_definitions(in_declared_dialect(dict(parameters), documents), documents)
     schema, draft = defined.document, draft_named(defined.document.get("$schema")) or NEWEST_DRAFT

@@ -67,7 +67,7 @@ async def collect_all(store: Store, retention: Retention, *, is_dry_run: bool = 
     total, num_failed = Collected(), 0
     for part in parts:
         try:
-            total += await Collector(part, retention, lambda: started).collect(is_dry_run=is_dry_run)
+            total += await Collector(part, retention, started, is_dry_run=is_dry_run).collect()
         except StoreError as error:
             num_failed += 1
             if num_failed == len(parts):

@@ -120,7 +120,7 @@ class TooDeep(TooManyValues):
 class UnknownToolset(ToolspecsError):
     """No toolset has that name; `near` are similar names, `known` some of the names that exist."""
 
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         known = tuple(known)
         self.near = near_matches(name, known)
@@ -156,7 +156,7 @@ class UnknownTool(ToolspecsError):
 
     kind = "tool"
 
-    def __init__(self, toolset: str, name: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, toolset: str, name: str, known: Iterable[str]) -> None:
         self.toolset = toolset
         self.name = name
         known = tuple(known)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from toolspecs.errors import TooDeep, TooManyValues
 from toolspecs.json_pointer import shown_pointer
+from toolspecs.json_value import objects_in
 from toolspecs.nearest import MAX_NAME, shorten
 
 _MAX_PLACE = 1_000
@@ -102,15 +103,7 @@ def has_repeated_key(text: bytes, value: Any) -> bool:
 
 def count_keys(value: Any) -> int:
     """The number of keys of the objects in a JSON value; a text of it with more has one of them twice."""
-    num_keys, values = 0, [value]
-    while values:
-        inner = values.pop()
-        if isinstance(inner, dict):
-            num_keys += len(inner)
-            values.extend(inner.values())
-        elif isinstance(inner, list):
-            values.extend(inner)
-    return num_keys
+    return sum(map(len, objects_in(value)))
 
 
 def repeated_key(text: bytes) -> RepeatedMember | None:

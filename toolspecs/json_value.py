@@ -7,7 +7,7 @@ that passed.
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 JSON = dict[str, Any]
@@ -58,6 +58,9 @@ class Limits:
     """Faults of all tools; no tool is read after them."""
 
 
+DEFAULT_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Flaw:
     """What is wrong with a value, at `path` from its root."""
@@ -66,6 +69,15 @@ class Flaw:
     keyword: str
     message: str
     suggestion: str = ""
+
+    def inside(self, *path: str | int) -> "Flaw":
+        """The flaw of a value that has this one's value at a path."""
+        return replace(self, path=(*path, *self.path))
+
+
+def type_name(value: Any) -> str:
+    """What a message calls the type of a value: `a list`, or by Python's name if JSON has no such type."""
+    return TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
 
 
 def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw | None:
@@ -103,6 +115,29 @@ def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw 
                 return None
             pending = levels.pop()
             path = path[:-1]
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """The value to which a path leads, which must be there.
+
+    >>> value_at({"enum": [1, 2]}, ("enum", 1))
+    2
+    """
+    for key in path:
+        value = value[key]
+    return value
+
+
+def objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value, in no particular order."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
 
 
 def count_values(value: Any) -> int:
@@ -144,7 +179,7 @@ def _text_size(text: str) -> int:
 def _own_flaw(item: Any, path: Path, key: object, limits: Limits) -> Flaw | None:
     keyword = key if isinstance(key, str) else ""
     if type(item) not in TYPE_NAMES:
-        return Flaw(path, keyword, f"a {type(item).__name__} is not a JSON value")
+        return Flaw(path, keyword, f"{type_name(item)} is not a JSON value")
     if isinstance(item, str):
         return _text_flaw(item, path, keyword)
     if isinstance(item, dict):

@@ -41,8 +41,8 @@ class PinnedSource:
     """A source of tools, as it was last read.
 
     `location` is the source's URL, or else its title. `selection` says which operations of an OpenAPI
-    document are imported: patterns by kind (`selection_of`). `accepted` maps the names of accepted tools to
-    their digests at that time. `offered` are the tools that now differ from those, or are new; `removed` are
+    document are imported (`OperationFilter.by_kind`). `accepted` maps the names of accepted tools to their
+    digests at that time. `offered` are the tools that now differ from those, or are new; `removed` are
     accepted tools that are gone. `declined` maps the names of declined differences to the offered digest, or
     to None for a removal.
     """
@@ -135,23 +135,7 @@ class SourceFields(msgspec.Struct):
 
     def pinned(self, offered: Iterable[Tool]) -> PinnedSource:
         """The source, which offers these tools."""
-        return PinnedSource(
-            kind=self.kind,
-            location=self.location,
-            selection=self.selection,
-            accepted=self.accepted,
-            offered=tuple(offered),
-            removed=self.removed,
-            declined=self.declined,
-        )
-
-
-def selection_of(
-    tags: Iterable[str] = (), paths: Iterable[str] = (), operations: Iterable[str] = ()
-) -> dict[str, tuple[str, ...]]:
-    """A selection of operations, as patterns by kind; a kind without patterns selects all and is left out."""
-    kinds = {"tags": tuple(tags), "paths": tuple(paths), "operations": tuple(operations)}
-    return {kind: patterns for kind, patterns in kinds.items() if patterns}
+        return PinnedSource(**msgspec.structs.asdict(self), offered=tuple(offered))
 
 
 def _still_offered(

@@ -14,7 +14,7 @@ import msgspec
 from toolspecs.custom_shapes import definition_path, flaw_of, is_custom, read_custom, read_input
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw
+from toolspecs.json_value import DEFAULT_LIMITS, TYPE_NAMES, Flaw, Limits, find_flaw, type_name
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.schemas.schema_check import check_schema, fault_of
 from toolspecs.shapes import EXTRAS, KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow, detect_shape, write_tool
@@ -25,7 +25,6 @@ OWN_OPTIONS = ("key_order", "input")
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
-DEFAULT_LIMITS = Limits()
 _MAX_LABEL = 1_000
 
 
@@ -76,7 +75,7 @@ def read_tools(
         LimitExceeded: there are more tools than `limits` allows.
     """
     if not isinstance(documents, list):
-        raise InvalidTools([Fault(None, base, "", f"tools are a list, not {_type_name(documents)}")])
+        raise InvalidTools([Fault(None, base, "", f"tools are a list, not {type_name(documents)}")])
     if len(documents) > limits.num_tools:
         raise LimitExceeded("num_tools", limits.num_tools, len(documents))
     parsers: list[_ToolParser] = []
@@ -132,7 +131,7 @@ class _ToolParser:
             yield flaw
             return
         if not isinstance(document, dict):
-            yield Flaw((), "", f"a tool is an object, not {_type_name(document)}")
+            yield Flaw((), "", f"a tool is an object, not {type_name(document)}")
             return
         if is_custom(document):
             yield from self._read_custom(document)
@@ -146,7 +145,7 @@ class _ToolParser:
         path = (row.wrapper,) if row.wrapper else ()
         self.schema_pointer = shown_pointer(self.base, (*path, row.schema_field))
         for flaw in self._read_fields(fields, shape):
-            yield Flaw((*path, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+            yield flaw.inside(*path)
 
     def _read_custom(self, document: dict[str, Any]) -> Iterator[Flaw]:
         try:
@@ -159,7 +158,7 @@ class _ToolParser:
             *_name_flaws(tool.name, self.limits),
             *_description_flaws(tool.description, self.limits),
         ):
-            yield Flaw((*outer, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+            yield flaw.inside(*outer)
         self.schema_pointer = shown_pointer(self.base, definition_path(document))
         self.name, self.tool = _label_of(tool.name), tool
 
@@ -178,8 +177,7 @@ class _ToolParser:
         if parameters is None:
             parameters = dict(NO_ARGUMENTS)
         for flaw in check_schema(parameters, self.limits):
-            keyword = flaw.keyword or row.schema_field
-            yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
+            yield replace(flaw.inside(row.schema_field), keyword=flaw.keyword or row.schema_field)
         if not isinstance(name, str):
             return
         self.name = _label_of(name)
@@ -196,8 +194,8 @@ class _ToolParser:
         try:
             custom = read_input(written)
         except msgspec.ValidationError as error:
-            flaw = flaw_of(error)
-            yield Flaw((*path, *flaw.path), "input", flaw.message, 'write {"syntax", "definition"}')
+            suggestion = 'write {"syntax", "definition"}'
+            yield replace(flaw_of(error).inside(*path), keyword="input", suggestion=suggestion)
             return
         tool = custom_tool(self.tool.name, self.tool.description, custom)
         if schema is not None and schema != tool.parameters:
@@ -225,15 +223,11 @@ def _label_of(name: str) -> str | None:
     return name if len(name) <= _MAX_LABEL else None
 
 
-def _type_name(value: Any) -> str:
-    return TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
-
-
 def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
     """What is wrong with `type` and with fields outside the wrapper."""
     tag = document.get("type")
     if tag is not None and tag != row.tag:
-        shown = shorten(repr(tag), 60) if isinstance(tag, str) else _type_name(tag)
+        shown = shorten(repr(tag), 60) if isinstance(tag, str) else type_name(tag)
         suggestion = 'use "function" (OpenAI), "custom" (Anthropic), or leave it out'
         yield Flaw(("type",), "type", f"a tool of type {shown} is not a function", suggestion)
     if not row.wrapper:
@@ -271,7 +265,7 @@ def _name_flaws(name: Any, limits: Limits) -> Iterator[Flaw]:
     if name is None:
         yield Flaw((), "name", "a tool needs a name")
     elif not isinstance(name, str):
-        yield Flaw(("name",), "name", f"a name is a string, not {_type_name(name)}")
+        yield Flaw(("name",), "name", f"a name is a string, not {type_name(name)}")
     elif not name or len(name) > limits.tool_name_length:
         message = f"a name of {len(name)} characters; 1 to {limits.tool_name_length} are allowed"
         yield Flaw(("name",), "name", message)
@@ -283,7 +277,7 @@ def _description_flaws(description: Any, limits: Limits) -> Iterator[Flaw]:
     if description is None:
         return
     if not isinstance(description, str):
-        message = f"a description is a string, not {_type_name(description)}"
+        message = f"a description is a string, not {type_name(description)}"
         yield Flaw(("description",), "description", message)
     elif len(description) > limits.description_length:
         message = f"{len(description)} characters; at most {limits.description_length} are allowed"
@@ -293,7 +287,7 @@ def _description_flaws(description: Any, limits: Limits) -> Iterator[Flaw]:
 def _extra_flaws(extra_fields: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
     for field, value in extra_fields.items():
         if not isinstance(value, extras[field]):
-            message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {_type_name(value)}"
+            message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {type_name(value)}"
             yield Flaw((field,), field, message)
 
 
@@ -302,7 +296,7 @@ def _own_flaws(own: Any) -> Iterator[Flaw]:
     if own is None:
         return
     if not isinstance(own, dict):
-        yield Flaw((OWN_FIELD,), OWN_FIELD, f"{OWN_FIELD!r} is an object, not {_type_name(own)}")
+        yield Flaw((OWN_FIELD,), OWN_FIELD, f"{OWN_FIELD!r} is an object, not {type_name(own)}")
         return
     for option, value in own.items():
         if option not in OWN_OPTIONS:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from toolspecs.errors import Fault, InvalidName, InvalidTools, NoDifference, UnknownTool
@@ -121,18 +121,20 @@ class Toolset:
     @cached_property
     def num_values(self) -> int:
         """How many JSON values its tools and documents are made of."""
-        offered = [tool for source in self.sources for tool in source.offered]
         of_sources = count_values([source.fields() for source in self.sources]) if self.sources else 0
-        return sum(tool.num_values for tool in (*self.tools, *offered)) + (
-            count_values(self.documents) + of_sources
-        )
+        of_tools = sum(tool.num_values for tool in self._served_and_offered)
+        return of_tools + count_values(self.documents) + of_sources
 
     @cached_property
     def num_bytes(self) -> int:
         """The size of its tools with their bundles, its documents and its sources, as compact JSON."""
-        offered = [tool for source in self.sources for tool in source.offered]
         others = [self.documents, *(source.fields() for source in self.sources)]
-        return sum(tool.num_bytes for tool in (*self.tools, *offered)) + json_size(others)
+        return sum(tool.num_bytes for tool in self._served_and_offered) + json_size(others)
+
+    @property
+    def _served_and_offered(self) -> Iterator[Tool]:
+        """Its tools, and those that its sources offer instead."""
+        return chain(self.tools, *(source.offered for source in self.sources))
 
     def measure(self) -> None:
         """Compute its sizes and those of its tools, which are cached; takes time, so call it in a thread."""

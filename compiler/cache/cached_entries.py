@@ -44,6 +44,20 @@ class EntryLookup:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class _WantedEntry:
+    """An entry that a request needs, the job that compiles it, and what that may cost the request."""
+
+    key: str
+    job: CompileJob
+    prepared: PreparedVocabulary
+    budget: CompileBudget
+
+    @property
+    def client_id(self) -> str:
+        return self.budget.client_id
+
+
 class CachedEntries:
     """Entries by key: from an LRU cache in memory, else from the store, else from the pool that compiles.
 
@@ -67,8 +81,8 @@ class CachedEntries:
         self._observer = observer
         self._on_kept = on_kept
         # What one client waits for is never queued among the jobs of another; only what runs is shared.
-        self._wanted: SingleFlight[tuple[CacheEntry, str]] = SingleFlight(stops_unwanted=True)
-        self._running: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
+        self._wanted: SingleFlight[EntryLookup] = SingleFlight(stops_unwanted=True)
+        self._running: SingleFlight[EntryLookup] = SingleFlight()
         self._refusals = RecentRefusals()
         self._preparing: set[asyncio.Task[None]] = set()
         self._slow = CompileQueue(1, pool.limits)
@@ -104,7 +118,7 @@ class CachedEntries:
             key: entry for key, entry in entries.items() if entry.can_compile_lazily or _is_quick_unit(entry)
         }
         for key, entry in quick.items():
-            self._keep(key, entry)
+            self._keep(key, entry, "store")
         self._prepare_later([entry for entry in quick.values() if not entry.can_compile_lazily], client_id)
         return quick
 
@@ -122,95 +136,73 @@ class CachedEntries:
                 async with self._slow.turn(client_id):
                     await asyncio.to_thread(entry.prepare)
 
-    async def find(
-        self,
-        job: CompileJob,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-        stored: Mapping[str, CacheEntry] | None = None,
-    ) -> EntryLookup:
-        """The entry of a job, and where it came from; `stored` is what `load_stored` has just loaded.
+    def known(
+        self, job: CompileJob, prepared: PreparedVocabulary, stored: Mapping[str, CacheEntry]
+    ) -> EntryLookup | None:
+        """The entry of a job if it is in memory or among those that `load_stored` has just loaded.
+
+        None where `find` has to wait, or raises. Much cheaper for many jobs.
+        """
+        try:
+            key = job.key(prepared.vocabulary)
+        except UnsupportedSchema:
+            return None
+        return EntryLookup(key, stored[key], "store") if key in stored else self.in_memory(key)
+
+    def in_memory(self, key: str) -> EntryLookup | None:
+        """The entry of a key if it is in memory."""
+        entry = self.memory.get(key)
+        return None if entry is None else EntryLookup(key, entry, "memory")
+
+    async def find(self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget) -> EntryLookup:
+        """The entry of a job, and where it came from.
 
         Raises:
             UnsupportedSchema: the job's schema is refused.
         """
         try:
-            return await self._look_up(job, prepared, budget, stored or {})
+            key = job.key(prepared.vocabulary)
+            return self.in_memory(key) or await self._join(_WantedEntry(key, job, prepared, budget))
         except NotTried:
             raise  # nothing is known about the schema
         except UnsupportedSchema as refusal:
             self._observer.refused(refusal)
             raise
 
-    def known(
-        self, job: CompileJob, prepared: PreparedVocabulary, stored: Mapping[str, CacheEntry]
-    ) -> EntryLookup | None:
-        """What `find` returns at once; None if it has to wait, or raises. Much cheaper for many jobs."""
-        try:
-            return self._known(job.key(prepared.vocabulary), stored)
-        except (UnsupportedSchema, RecursionError):
-            return None
-
-    def _known(self, key: str, stored: Mapping[str, CacheEntry]) -> EntryLookup | None:
-        if key in stored:
-            return EntryLookup(key, stored[key], "store")
-        cached = self.memory.get(key)
-        return None if cached is None else EntryLookup(key, cached, "memory")
-
-    async def _look_up(
-        self,
-        job: CompileJob,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-        stored: Mapping[str, CacheEntry],
-    ) -> EntryLookup:
-        key = job.key(prepared.vocabulary)
-        if (known := self._known(key, stored)) is not None:
-            return known
-        flight = _flight_key(budget.client_id, key)
+    async def _join(self, wanted: _WantedEntry) -> EntryLookup:
+        """Fetch an entry, or wait for another request of the client that fetches it."""
+        flight = _flight_key(wanted.client_id, wanted.key)
         while True:
             is_own = flight not in self._wanted
             try:
-                with nullcontext() if is_own else self._observer.joining(key):
-                    entry_and_source = await self._wanted.join(
-                        flight, lambda: self._fetch(key, job, prepared, budget)
-                    )
-                return EntryLookup(key, *entry_and_source)
+                with nullcontext() if is_own else self._observer.joining(wanted.key):
+                    return await self._wanted.join(flight, lambda: self._fetch(wanted))
             except NotTried:
                 if is_own:
                     raise  # otherwise the budget of another request is used up, not this one's
 
-    async def _fetch(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
-    ) -> tuple[CacheEntry, str]:
-        """Load an entry from the store or, when the client's turn has come, compile it; with its source."""
-        async with budget.loads:
-            entry = await self._load(key, job, prepared, budget.client_id)
+    async def _fetch(self, wanted: _WantedEntry) -> EntryLookup:
+        """Load an entry from the store or, when the client's turn has come, compile it."""
+        async with wanted.budget.loads:
+            entry = await self._load(wanted)
         if entry is not None:
-            self._keep(key, entry)
-            return entry, "store"
-        self._refusals.check(budget.client_id, key)
-        budget.check()
-        async with budget.workers, self.queue.turn(budget.client_id) as turn:
-            return await self._compile_in(turn, key, job, prepared, budget)
+            return self._keep(wanted.key, entry, "store")
+        self._refusals.check(wanted.client_id, wanted.key)
+        wanted.budget.check()
+        async with wanted.budget.workers, self.queue.turn(wanted.client_id) as turn:
+            return await self._compile_in(turn, wanted)
 
-    async def _compile_in(
-        self,
-        turn: CompileTurn,
-        key: str,
-        job: CompileJob,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-    ) -> tuple[CacheEntry, str]:
-        """Compile a job in its turn, unless it was compiled for another client in the meantime."""
+    async def _compile_in(self, turn: CompileTurn, wanted: _WantedEntry) -> EntryLookup:
+        """Compile an entry in its turn, unless it was compiled for another client in the meantime."""
+        key = wanted.key
         for is_long in (False, True):
             if is_long:
                 await turn.lengthen()
-            budget.check()
+            wanted.budget.check()
             cached = self.memory.get(key)
             if cached is not None:
-                return cached, "compiled"
-            work = partial(self._compile, key, job, prepared, budget.client_id, is_long=is_long)
+                return EntryLookup(key, cached, "compiled")
+            work = partial(self._compile, wanted, is_long=is_long)
             flight = f"{key} {is_long}"
             try:
                 with self._observer.joining(key) if flight in self._running else nullcontext():
@@ -218,55 +210,52 @@ class CachedEntries:
             except TakesLonger:
                 continue
             except LimitReached as refusal:
-                budget.count_limit_reached()
-                self._refusals.add(budget.client_id, key, refusal)
+                wanted.budget.count_limit_reached()
+                self._refusals.add(wanted.client_id, key, refusal)
                 raise
         raise AssertionError("a long job never takes longer")
 
-    async def _compile(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, client_id: str, *, is_long: bool
-    ) -> tuple[CacheEntry, str]:
+    async def _compile(self, wanted: _WantedEntry, *, is_long: bool) -> EntryLookup:
+        key, job, client_id = wanted.key, wanted.job, wanted.client_id
         async with self._store.lease(key):
             # Another replica may have compiled it while this one waited for the lease.
-            entry = await self._load(key, job, prepared, client_id)
+            entry = await self._load(wanted)
             source = "store"
             if entry is None:
                 with self._observer.compiling(key, job.task):
-                    content = await self._pool.run(job, prepared, is_long=is_long, client_id=client_id)
-                    entry = await self._read(content, job, prepared, client_id)
+                    content = await self._pool.run(job, wanted.prepared, is_long=is_long, client_id=client_id)
+                    entry = await self._read(content, wanted)
                 source = "compiled"
                 with suppress(StoreFull):
                     await self._store.save(key, content, client_id)
-        self._keep(key, entry)
-        return entry, source
+        return self._keep(key, entry, source)
 
-    async def _load(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, client_id: str
-    ) -> CacheEntry | None:
-        content = await self._store.load(key)
+    async def _load(self, wanted: _WantedEntry) -> CacheEntry | None:
+        content = await self._store.load(wanted.key)
         if content is None:
             return None
         try:
-            return await self._read(content, job, prepared, client_id)
+            return await self._read(content, wanted)
         except CorruptUnit as error:
-            self._store.log_rejected(key, error)
+            self._store.log_rejected(wanted.key, error)
             return None
 
-    async def _read(
-        self, content: bytes, job: CompileJob, prepared: PreparedVocabulary, client_id: str
-    ) -> CacheEntry:
+    async def _read(self, content: bytes, wanted: _WantedEntry) -> CacheEntry:
         """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
-        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
+        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, wanted.prepared, wanted.job.task)
         if not entry.can_compile_lazily:
             is_slow = entry.compile_ms > _SLOW_MS
-            turn: AbstractAsyncContextManager[Any] = self._slow.turn(client_id) if is_slow else nullcontext()
+            turn: AbstractAsyncContextManager[Any] = (
+                self._slow.turn(wanted.client_id) if is_slow else nullcontext()
+            )
             async with turn:
                 await asyncio.to_thread(entry.prepare)
         return entry
 
-    def _keep(self, key: str, entry: CacheEntry) -> None:
+    def _keep(self, key: str, entry: CacheEntry, source: str) -> EntryLookup:
         self.memory.put(key, entry, entry.num_bytes + entry.report.num_characters)
         self._on_kept(key, entry)
+        return EntryLookup(key, entry, source)
 
 
 def _read_many(

@@ -154,13 +154,13 @@ class GrammarCache:
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
         budget = self.compile_budget(client_id)
-        entries = await self._find_entries(ToolsToFind(tools, syntax, prepared, key_order), budget)
-        keys = [(tool.name, entry.key) for tool, entry in zip(tools, entries, strict=True)]
+        found = await self._find_entries(ToolsToFind(tools, syntax, prepared, key_order), budget)
+        keys = [(tool.name, lookup.key) for tool, lookup in zip(tools, found, strict=True)]
         answer = None
         if response_format is not None and tool_choice.mode is ChoiceMode.AUTO:
-            job = CompileJob.format(response_format, key_order or "declared")
-            entries.append(await self._find_format_entry(job, prepared, budget))
-            answer = FormatKey(response_format.kind, entries[-1].key)
+            job = CompileJob.format(response_format, key_order)
+            found.append(await self._find_format_entry(job, prepared, budget))
+            answer = FormatKey(response_format.kind, found[-1].key)
         recipe = GrammarRecipe.of_tools(
             keys,
             vocabulary=prepared.vocabulary.digest,
@@ -169,7 +169,7 @@ class GrammarCache:
             is_parallel=is_parallel,
             answer=answer,
         )
-        return self._link(recipe, entries, prepared, start, client_id)
+        return self._link(recipe, found, prepared, start, client_id)
 
     async def find_format(
         self,
@@ -177,7 +177,7 @@ class GrammarCache:
         *,
         prepared: PreparedVocabulary,
         syntax: str | None = None,
-        key_order: KeyOrder = "declared",
+        key_order: KeyOrder | None = None,
         client_id: str = "",
     ) -> GrammarLookup:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
@@ -188,10 +188,10 @@ class GrammarCache:
         """
         start = time.perf_counter()
         budget = self.compile_budget(client_id)
-        entry = await self._find_format_entry(CompileJob.format(response_format, key_order), prepared, budget)
-        answer = FormatKey(response_format.kind, entry.key)
+        found = await self._find_format_entry(CompileJob.format(response_format, key_order), prepared, budget)
+        answer = FormatKey(response_format.kind, found.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
-        return self._link(recipe, [entry], prepared, start, client_id)
+        return self._link(recipe, [found], prepared, start, client_id)
 
     async def check(
         self,
@@ -199,18 +199,17 @@ class GrammarCache:
         *,
         prepared: PreparedVocabulary,
         syntax: str,
-        budget: CompileBudget | None = None,
+        budget: CompileBudget,
     ) -> list[ToolReport]:
         """Compile every tool ahead of its first request, and report on it.
 
         A request that checks several toolsets passes one `budget` for all of them. Raises the errors of
         `find_toolset`.
         """
-        wanted = ToolsToFind(tools, syntax, prepared)
-        entries = await self._find_entries(wanted, budget or self.compile_budget())
+        found = await self._find_entries(ToolsToFind(tools, syntax, prepared), budget)
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
-            for tool, entry in zip(tools, (lookup.entry for lookup in entries), strict=True)
+            for tool, entry in zip(tools, (lookup.entry for lookup in found), strict=True)
         ]
 
     async def publish(self, keys: Sequence[str], client_id: str | None) -> bool:
@@ -258,7 +257,7 @@ class GrammarCache:
         )
 
     async def covers(
-        self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None
+        self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> bool:
         """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long.
 
@@ -267,12 +266,12 @@ class GrammarCache:
         """
         if outer.custom and outer.custom.syntax == "lark":  # its schema admits more than its grammar
             return outer.custom == inner.custom
-        job, client_id = CompileJob.covers(outer, inner), budget.client_id if budget else ""
+        job, client_id = CompileJob.covers(outer, inner), budget.client_id
         try:
             key = job.key(prepared.vocabulary)
             covers = self._containments.get(key)
             if covers is None:
-                if budget and budget.is_over:
+                if budget.is_over:
                     return False
                 covers = await self._comparing.join(
                     f"{client_id} {key}", lambda: self._compare(key, job, prepared, client_id)
@@ -317,12 +316,12 @@ class GrammarCache:
         jobs = await self._known_keys.jobs(wanted)
         stored = await self._entries.load_stored(jobs, wanted.prepared, budget.client_id)
         known = [self._entries.known(job, wanted.prepared, stored) for job in jobs]
-        lookups = [
-            self._entries.find(job, wanted.prepared, budget, stored)
+        searches = [
+            self._entries.find(job, wanted.prepared, budget)
             for job, lookup in zip(jobs, known, strict=True)
             if lookup is None
         ]
-        found = iter(await asyncio.gather(*lookups, return_exceptions=True))
+        found = iter(await asyncio.gather(*searches, return_exceptions=True))
         results = [next(found) if lookup is None else lookup for lookup in known]
         self._count(results)
         refusals = [
@@ -337,45 +336,44 @@ class GrammarCache:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        entries = [result for result in results if not isinstance(result, BaseException)]
-        self._known_keys.remember(wanted, tuple(entry.key for entry in entries))
-        return entries
+        lookups = [result for result in results if not isinstance(result, BaseException)]
+        self._known_keys.remember(wanted, tuple(lookup.key for lookup in lookups))
+        return lookups
 
     def _entries_in_memory(self, wanted: ToolsToFind) -> list[EntryLookup] | None:
         """The entries of tools that were found together before, if all are in memory."""
         keys = self._known_keys.together(wanted)
         if keys is None:
             return None
-        memory = self._entries.memory
-        entries = [(key, memory.get(key)) for key in keys]
-        found = [EntryLookup(key, entry, "memory") for key, entry in entries if entry is not None]
+        found = [lookup for key in keys if (lookup := self._entries.in_memory(key)) is not None]
         return found if len(found) == len(keys) else None
 
     async def _find_format_entry(
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> EntryLookup:
         job.check_length(MAX_FORMAT_BYTES)
-        entry = await self._entries.find(job, prepared, budget)
-        self._count([entry])
-        return entry
+        found = await self._entries.find(job, prepared, budget)
+        self._count([found])
+        return found
 
     def _link(
         self,
         recipe: GrammarRecipe,
-        entries: Sequence[EntryLookup],
+        found: Sequence[EntryLookup],
         prepared: PreparedVocabulary,
         start: float,
         client_id: str,
     ) -> GrammarLookup:
-        sizes = {entry.key: entry.entry.num_bytes for entry in entries}
+        entries = {lookup.key: lookup.entry for lookup in found}
+        sizes = {key: entry.num_bytes for key, entry in entries.items()}
         self._held.check(client_id, sizes)
         grammar = self._linked.get(recipe)
         if grammar is None:
-            grammar = recipe.link({entry.key: entry.entry for entry in entries}, prepared)
+            grammar = recipe.link(entries, prepared)
             self._linked[recipe] = grammar
         self._index.add_recipe(grammar.digest, recipe)
-        source = max((entry.source for entry in entries), key=_SOURCES.index, default="memory")
-        ignored = {entry.key: entry.entry.report.ignored for entry in entries if entry.entry.report.ignored}
+        source = max((lookup.source for lookup in found), key=_SOURCES.index, default="memory")
+        ignored = {key: entry.report.ignored for key, entry in entries.items() if entry.report.ignored}
         lookup = GrammarLookup(grammar, source, milliseconds_since(start), recipe, ignored)
         self._held.hold(client_id, sizes, lookup)
         return lookup

@@ -97,7 +97,7 @@ class GrammarStore:
         if self._store is not None and self._reachable() is None:
             raise StoreUnavailable("of grammars", "it does not answer")
 
-    async def save(self, key: str, content: bytes, client_id: str | None = "") -> bool:
+    async def save(self, key: str, content: bytes, client_id: str | None) -> bool:
         """Store a content, and return whether the client may add so much; if the store fails, log a warning.
 
         The client None is the gateway itself, which has no limit. Raises StoreFull.

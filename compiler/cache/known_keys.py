@@ -39,12 +39,7 @@ class ToolsToFind:
 
     def jobs(self) -> list[CompileJob]:
         """What compiles each of the tools."""
-        return [
-            CompileJob.tool(
-                tool.parameters, self.syntax, tool.documents, tool.custom, self.key_order or tool.key_order
-            )
-            for tool in self.tools
-        ]
+        return [CompileJob.tool(tool, self.syntax, self.key_order) for tool in self.tools]
 
 
 class KnownKeys:

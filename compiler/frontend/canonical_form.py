@@ -46,7 +46,8 @@ from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.reference_targets import check_reference_targets
 from compiler.frontend.symbolic_forms import form_of
 from toolspecs.json_pointer import child
-from toolspecs.schemas.bundle import Bundler, objects_in
+from toolspecs.json_value import objects_in
+from toolspecs.schemas.bundle import Bundler
 from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, SchemaDraft, declared_draft
 
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DRAFT_URIS)}."

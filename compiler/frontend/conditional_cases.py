@@ -36,7 +36,7 @@ from compiler.frontend.keywords import (
     without,
 )
 from compiler.frontend.symbolic_forms import form_of
-from toolspecs.schemas.bundle import objects_in
+from toolspecs.json_value import objects_in
 from toolspecs.schemas.drafts import FIRST_WITH_IF, LAST_WITH_REF_ALONE
 
 MAX_CHARS = 1_000_000

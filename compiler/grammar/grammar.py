@@ -35,7 +35,7 @@ class Literal:
 class CharClass:
     """One character from inclusive ranges of code points: sorted, disjoint, without surrogates, not empty."""
 
-    ranges: tuple[tuple[int, int], ...]
+    ranges: Ranges
 
     @classmethod
     def of(cls, *ranges: tuple[int, int] | str) -> "CharClass":
@@ -174,7 +174,7 @@ def concat(*items: Expr | None) -> Expr | None:
     for item in items:
         if item is None:
             return None
-        for part in item.items if isinstance(item, Concatenation) else (item,):
+        for part in items_of(item):
             if not isinstance(part, Literal):
                 flat.append(part)
             elif flat and isinstance(before := flat[-1], Literal):
@@ -194,11 +194,20 @@ def choice(*options: Expr) -> Expr:
     """
     flat: dict[Expr, None] = {}
     for option in options:
-        for part in option.options if isinstance(option, Choice) else (option,):
-            flat[part] = None
+        flat |= dict.fromkeys(options_of(option))
     if not flat:
         raise ValueError("a choice needs at least one option")
     return next(iter(flat)) if len(flat) == 1 else Choice(tuple(flat))
+
+
+def items_of(expr: Expr) -> tuple[Expr, ...]:
+    """The items of a concatenation; any other expression is its only item."""
+    return expr.items if isinstance(expr, Concatenation) else (expr,)
+
+
+def options_of(expr: Expr) -> tuple[Expr, ...]:
+    """The options of a choice; any other expression is its only option."""
+    return expr.options if isinstance(expr, Choice) else (expr,)
 
 
 def optional(item: Expr) -> Expr:
@@ -290,7 +299,7 @@ def _write_count(low: int, high: int | None) -> str:
 
 
 @cached_if_small
-def _write_class(ranges: tuple[tuple[int, int], ...]) -> str:
+def _write_class(ranges: Ranges) -> str:
     return "[" + "".join(map(_write_range, ranges)) + "]"
 
 

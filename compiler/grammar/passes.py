@@ -21,6 +21,7 @@ from compiler.grammar.grammar import (
     RuleRef,
     choice,
     concat,
+    options_of,
     subexpressions,
 )
 
@@ -154,7 +155,7 @@ def inline_loops(grammar: Grammar) -> Grammar:
 def _loop_inlined(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
     again = RuleRef(name)
     options: list[Expr] = []
-    for option in body.options if isinstance(body, Choice) else (body,):
+    for option in options_of(body):
         match option:
             case Concatenation((RuleRef() as item, RuleRef() as last)) if last == again != item:
                 parts = islice(_alternatives(item, rules, _MAX_DEPTH), _MAX_OPTIONS + 1)

@@ -14,12 +14,12 @@ stands at the start, or there are several of them, and the rule has no hash eith
 tests/compiler/test_rule_cache.py shows the fault, and compares masks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count
 
-from compiler.digraph import reachable, strongly_connected_components
+from compiler.digraph import coreachable, strongly_connected_components
 from compiler.grammar.grammar import (
     Choice,
     Concatenation,
@@ -31,6 +31,8 @@ from compiler.grammar.grammar import (
     RuleRef,
     choice,
     concat,
+    items_of,
+    options_of,
 )
 
 _MAX_DEPTH = 30
@@ -70,7 +72,7 @@ class _NamedChoices:
 
     def _named(self, body: Expr, name: str) -> Expr:
         """The body of a rule with references to the choices inside it."""
-        return choice(*(self._option(option, name) for option in _options(body)))
+        return choice(*(self._option(option, name) for option in options_of(body)))
 
     def _option(self, option: Expr, name: str) -> Expr:
         if not isinstance(option, Concatenation):
@@ -109,15 +111,15 @@ class _Rewriting:
 
         References to the rule itself do not count.
         """
-        options = list(_options(body))
+        options = list(options_of(body))
         for _ in range(_MAX_DEPTH):
-            leading = [i for i, option in enumerate(options) if self._is_unhashed(_items(option)[0])]
-            inner = (item for option in options for item in _items(option)[1:] if item != itself)
+            leading = [i for i, option in enumerate(options) if self._is_unhashed(items_of(option)[0])]
+            inner = (item for option in options for item in items_of(option)[1:] if item != itself)
             if len(leading) != 1 or any(map(self._is_unhashed, inner)):
                 break
-            first, *rest = _items(options[leading[0]])
+            first, *rest = items_of(options[leading[0]])
             options[leading[0] : leading[0] + 1] = [
-                concat(part, *rest) for part in _options(self._body(first))
+                concat(part, *rest) for part in options_of(self._body(first))
             ]
         return choice(*options)
 
@@ -132,14 +134,6 @@ class _Rewriting:
         return False
 
 
-def _options(expr: Expr) -> Sequence[Expr]:
-    return expr.options if isinstance(expr, Choice) else (expr,)
-
-
-def _items(expr: Expr) -> Sequence[Expr]:
-    return expr.items if isinstance(expr, Concatenation) else (expr,)
-
-
 def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
     """The rules that xgrammar cannot hash as a whole, and those that refer to them.
 
@@ -151,11 +145,7 @@ def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
     for component in strongly_connected_components(references):
         if len(component) > 1 and any(len(component & references[node]) > 1 for node in component):
             starts |= component
-    referrers: dict[_Node, list[_Node]] = {node: [] for node in references}
-    for node, targets in references.items():
-        for target in targets:
-            referrers[target].append(node)
-    return reachable(starts, lambda node: referrers[node])
+    return coreachable(starts, references.items())
 
 
 def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
@@ -164,8 +154,8 @@ def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
     pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
     while pending:
         node, body = pending.pop()
-        for option in _options(body):
-            for item in _items(option):
+        for option in options_of(body):
+            for item in items_of(option):
                 match item:
                     case RuleRef():
                         references[node].add(item.name)

@@ -13,6 +13,7 @@ from compiler.grammar.grammar import (
     Prose,
     Repeat,
     RuleRef,
+    options_of,
     subexpressions,
 )
 
@@ -63,7 +64,7 @@ class ShortestSentences:
         users: dict[str, list[tuple[str, Expr]]] = {name: [] for name in grammar.rules}
         """The options of rules that refer to a rule: only these get cheaper when its cost is found."""
         for name, rule in grammar.rules.items():
-            for option in rule.body.options if isinstance(rule.body, Choice) else (rule.body,):
+            for option in options_of(rule.body):
                 for used in {part.name for part in subexpressions(option) if isinstance(part, RuleRef)}:
                     users[used].append((name, option))
         sentences = [(self.of(rule.body), name) for name, rule in grammar.rules.items()]

@@ -190,11 +190,13 @@ class JsonCursor(NamedTuple):
                 return self._replace(scalar=_NOTHING + byte, expects_element=False), at + 1
 
     def _open_string(self) -> "JsonCursor":
-        is_key = self.expects_element and self.container is not None and self.container.is_object
-        bound = None if is_key or not self.plan.bounds else self.plan.bound_at(self._value_states())
-        remaining = bound and bound.start
+        bound = self.bound_of_value
         return self._replace(
-            scalar=_QUOTE, in_string=True, is_key=is_key, remaining=remaining, expects_element=False
+            scalar=_QUOTE,
+            in_string=True,
+            is_key=self._is_before_key,
+            remaining=bound and bound.start,
+            expects_element=False,
         )
 
     def _open(self, *, is_object: bool) -> "JsonCursor":
@@ -273,8 +275,12 @@ class JsonCursor(NamedTuple):
         """The bound of the string that would begin here as a value; None if none may, or it has none."""
         if not self.plan.bounds or self.scalar is not None or self.is_complete:
             return None
-        is_at_key = self.expects_element and self.container is not None and self.container.is_object
-        return None if is_at_key else self.plan.bound_at(self._value_states())
+        return None if self._is_before_key else self.plan.bound_at(self._value_states())
+
+    @property
+    def _is_before_key(self) -> bool:
+        """Whether a string that begins here is a key."""
+        return self.expects_element and self.container is not None and self.container.is_object
 
     @property
     def is_in_plain_string(self) -> bool:

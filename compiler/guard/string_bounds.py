@@ -72,12 +72,19 @@ class RemainingLength(NamedTuple):
         return self._replace(state=self.automaton.after(self.state, [ord(char)]))
 
     @property
+    def num_safe(self) -> int:
+        """How many more characters fit, whichever they are; -1 where the guard enforces the whole pattern."""
+        if self.automaton is None:
+            return self.num_left
+        return -1 if self.automaton.enforces_pattern else self.num_left - self.automaton.max_distance
+
+    @property
     def is_end(self) -> bool:
         """Whether the closing quote may follow; also True where rules decide, and not the guard."""
         return self.automaton is None or self.automaton.may_end(self.state)
 
-    def can_end(self, escape: bytes = b"") -> bool:
-        """Whether the string can still end within its bound; `escape` is an incomplete escape."""
+    def can_end(self, escape: bytes) -> bool:
+        """Whether the string can still end within its bound; `escape` is an incomplete escape, or nothing."""
         if self.automaton is None:
             return self.num_left >= 0
         return self.num_left >= self.automaton.distance_within(self.state, escape or self.partial)

@@ -105,8 +105,8 @@ class TokenLengths:
 
     def _keep_opening(self, row: Row, bound: LengthBound | None) -> None:
         """Keep in a row what may open the string whose whole pattern the guard enforces."""
-        if bound is not None and bound.automaton is not None and bound.enforces_pattern:
-            row &= self._row(bound.automaton, 0, QUOTE, bound.max_length)
+        if bound is not None and bound.enforces_pattern:
+            row &= self._row(bound.start, QUOTE)
 
     def _keep_fitting(self, row: Row, cursor: Cursor, remaining: RemainingLength) -> None:
         """Keep in a row the tokens that the string at the cursor has room for.
@@ -114,19 +114,15 @@ class TokenLengths:
         Short tokens always fit. If the row allows few long ones, each is tried; if it allows many, the needs
         of the whole vocabulary are looked up.
         """
-        automaton, lead = remaining.automaton, cursor.json.escape or remaining.partial
-        num_safe = remaining.num_left if automaton is None else remaining.num_left - automaton.max_distance
-        if automaton is not None and automaton.enforces_pattern:
-            num_safe = -1
-        if num_safe >= self._max_bytes:
+        if remaining.num_safe >= self._max_bytes:
             return
-        num_long = self._num_longer(num_safe)
-        if lead in _LEADS and (automaton is None or num_long > _MAX_LONG_TOKENS):
-            row &= self._row(automaton, remaining.state, lead, remaining.num_left)
+        lead, num_long = cursor.json.escape or remaining.partial, self._num_longer(remaining.num_safe)
+        if lead in _LEADS and (remaining.automaton is None or num_long > _MAX_LONG_TOKENS):
+            row &= self._row(remaining, lead)
             return
         allowed = self._ids[:num_long][row[self._words[:num_long]] & self._bits[:num_long] != 0].tolist()
         if lead in _LEADS and len(allowed) > _MAX_TRIED:
-            row &= self._row(automaton, remaining.state, lead, remaining.num_left)
+            row &= self._row(remaining, lead)
         else:
             self._try(allowed, row, cursor)
 
@@ -139,10 +135,11 @@ class TokenLengths:
             if cursor.advance(self._tokens[token_id]) is None:
                 forbid(row, token_id)
 
-    def _row(self, automaton: StringAutomaton | None, state: int, lead: bytes, num_left: int) -> Row:
-        """The row of the tokens that need at most `num_left` characters; no token needs more than `most`."""
+    def _row(self, remaining: RemainingLength, lead: bytes) -> Row:
+        """The row of the tokens that a string has room for after `lead`; none needs more than `most`."""
+        automaton = remaining.automaton
         most = self._max_bytes + (0 if automaton is None else automaton.max_distance)
-        return self._fitting_row(automaton, state, lead, min(num_left, most))
+        return self._fitting_row(automaton, remaining.state, lead, min(remaining.num_left, most))
 
     def _find_fitting_row(
         self, automaton: StringAutomaton | None, state: int, lead: bytes, num_left: int

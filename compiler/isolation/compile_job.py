@@ -53,32 +53,26 @@ class CompileJob:
     arguments: tuple[Any, ...]
 
     @classmethod
-    def tool(
-        cls,
-        parameters: Mapping[str, Any],
-        syntax: str,
-        documents: Mapping[str, Any] = NO_DOCUMENTS,
-        custom: CustomInput | None = None,
-        key_order: KeyOrder = "declared",
-    ) -> "CompileJob":
+    def tool(cls, tool: Tool, syntax: str, key_order: KeyOrder | None = None) -> "CompileJob":
         """Compile a tool's parameters in a call syntax; the result is a `CacheEntry` with a `Unit`.
 
-        `documents` must be those that the parameters refer to and no others, since they are part of the key.
-        `custom` is that of a custom tool, which has one key and so one order.
+        Without a `key_order`, the tool says its own; a custom tool has one key and so one order. The key of
+        the job covers the documents that the tool refers to.
         """
-        if custom:
-            return cls("tool", (parameters, syntax, documents, [custom.syntax, custom.definition]))
+        key_order = key_order or tool.key_order
+        if tool.custom:
+            return cls("tool", (tool.parameters, syntax, tool.documents, _custom_arguments(tool)))
         if key_order != "declared":
-            return cls("tool", (parameters, syntax, dict(documents), None, key_order))
-        return cls("tool", (parameters, syntax, *([documents] if documents else ())))
+            return cls("tool", (tool.parameters, syntax, tool.documents, None, key_order))
+        return cls("tool", (tool.parameters, syntax, *([tool.documents] if tool.documents else ())))
 
     @classmethod
-    def format(cls, response_format: ResponseFormat, key_order: KeyOrder = "declared") -> "CompileJob":
+    def format(cls, response_format: ResponseFormat, key_order: KeyOrder | None = None) -> "CompileJob":
         """Compile a response format; the result is a `CacheEntry` with a `CompiledFormat`.
 
         Only schemas have keys, so `key_order` is left out of the jobs of other formats.
         """
-        has_order = response_format.kind == SCHEMA and key_order != "declared"
+        has_order = response_format.kind == SCHEMA and key_order not in {None, "declared"}
         return cls(response_format.kind, (response_format.content, *([key_order] if has_order else ())))
 
     @classmethod
@@ -89,8 +83,7 @@ class CompileJob:
     @classmethod
     def judge(cls, tool: Tool, arguments: Any) -> "CompileJob":
         """What is wrong with the arguments of a call; `read_faults` reads the result."""
-        custom = [tool.custom.syntax, tool.custom.definition] if tool.custom else None
-        return cls("judge", (tool.parameters, tool.documents, custom, arguments))
+        return cls("judge", (tool.parameters, tool.documents, _custom_arguments(tool), arguments))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "CompileJob":
@@ -224,6 +217,11 @@ class CompilePool(Protocol):
         """Stop."""
 
 
+def _custom_arguments(tool: Tool) -> list[str] | None:
+    """The syntax and definition of a custom tool's input; None for other tools."""
+    return [tool.custom.syntax, tool.custom.definition] if tool.custom else None
+
+
 @lru_cache
 def _rules(syntax: str | None) -> str:
     """The rules that a result depends on, on one line: the version of the lowering and the row of a syntax.
@@ -263,7 +261,7 @@ def _tool(  # noqa: PLR0917 - the arguments of a job, in their order
     custom: Sequence[Any] | None = None,
     key_order: KeyOrder = "declared",
 ) -> bytes:
-    """Compile a tool; `custom` are the syntax and definition of a custom one."""
+    """Compile a tool; `custom` are its `_custom_arguments`."""
     defined = CustomInput(*custom) if custom else None
     tool = Tool("", "", parameters, documents=documents, custom=defined, key_order=key_order)
     return _stored(CacheEntry.of_tool(tool, find_syntax(syntax), prepared), limits)

@@ -54,11 +54,8 @@ def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> G
     """
     source = read_source(definition)
     lowering = _LarkLowering(source, write)
-    body = lowering.text()
-    grammar = (
-        None if body is None else lowering.rules.grammar(Rule(concat(Literal(before), body, Literal(after))))
-    )
-    pruned = None if grammar is None else prune(inline_loops(grammar))
+    text = concat(Literal(before), lowering.text(), Literal(after))
+    pruned = None if text is None else prune(inline_loops(lowering.rules.grammar(Rule(text))))
     if pruned is None:
         raise refusal("no text can be written that a lexer reads as the rules say", "Separate the terminals.")
     _check(source, pruned, lowering.names)

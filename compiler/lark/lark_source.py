@@ -76,7 +76,7 @@ _PLACES = (
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*(?:"|$)|/(?:\\.|[^/\\])+(?:/|$)|(?://|#).*')
 """Texts, patterns and comments: no name in them is one of the grammar's."""
 
-_ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 """Characters after a backslash, and classes: no parenthesis or bar in them is syntax."""
 _MADE_BY = re.compile(f"_star_|_plus_|_repeat_a|{PART}")
 """What stands in the name of a rule that was made for a part of another one, after the other's name."""
@@ -270,7 +270,7 @@ def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ..
             ]
     by_name = {name: rules for name, rules in by_name.items() if not name.startswith(_ALTERNATIVE)}
     right_recursive = {
-        name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in by_name.items()
+        name: _right_recursive(name, tuple(dict.fromkeys(expansions))) for name, expansions in by_name.items()
     }
     places = count(1)
     return {
@@ -334,7 +334,7 @@ def _alternatives_of(part: Tree[Any]) -> str:
     while part.data in {"expansions", "expansion", "value"} and len(part.children) == 1:
         part = part.children[0]
     written = str(part.children[0]) if part.data == "literal" else ""
-    syntax = _ATOMS.sub("", written) if written.startswith("/") else ""
+    syntax = ATOMS.sub("", written) if written.startswith("/") else ""
     depths = accumulate((character == "(") - (character == ")") for character in syntax)
     is_split = any(character == "|" and depth == 0 for character, depth in zip(syntax, depths, strict=True))
     return written if is_split else ""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from compiler.lark.lark_source import LarkSource
+from compiler.lark.lark_source import ATOMS, LarkSource
 from compiler.regular import charset
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import (
@@ -27,7 +27,6 @@ from compiler.regular.ecma import (
 from compiler.regular.language import whole_texts
 from compiler.regular.leftmost_first import taken_in_part
 
-_ATOMS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _LAZY = re.compile(r"[*+?}]\?")
 _FOLDED = re.compile(r"\(\?i:((?:\\.|[^\\()\[\]{}|*+?.^$])*)\)", re.DOTALL)
 _FLAGS = re.compile(r"\(\?([a-zL]+)[:)]")
@@ -63,11 +62,11 @@ def read_terminals(source: LarkSource) -> dict[str, Terminal]:
 def _read(source: LarkSource, name: str) -> Terminal:
     pattern = source.terminals[name].pattern
     text = pattern.to_regexp()
-    if _LAZY.search(_ATOMS.sub("x", text)):
+    if _LAZY.search(ATOMS.sub("x", text)):
         raise source.refusal(name, "has a lazy quantifier", "Say what may be in it, as in [^x]*x.")
     try:
         inner, outer = (_FOLDED.sub(spell, text) for spell in (_in_both_cases, _in_any_case))
-        if flags := sorted(set("".join(_FLAGS.findall(_ATOMS.sub("x", inner))))):
+        if flags := sorted(set("".join(_FLAGS.findall(ATOMS.sub("x", inner))))):
             instead = [_INSTEAD_OF_FLAG.get(flag, f"Leave out {flag}.") for flag in flags]
             named = f"has the flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
             raise source.refusal(name, named, " ".join(instead))

@@ -29,8 +29,8 @@ class FreeText:
         index: TokenIndex,
         pattern: bytes,
         *,
+        may_stop: bool,
         marker_id: int | None = None,
-        may_stop: bool = True,
         is_thought: bool = False,
     ) -> None:
         assert pattern, "every syntax has a trigger"
@@ -127,7 +127,7 @@ class Headers:
     that arguments start with shows where the name ends.
     """
 
-    def __init__(self, spelled: Iterable[tuple[bytes, HeaderTarget]], *, num_lookahead: int = 0) -> None:
+    def __init__(self, spelled: Iterable[tuple[bytes, HeaderTarget]], *, num_lookahead: int) -> None:
         """Take (spelling, target) pairs.
 
         Raises:

@@ -298,7 +298,7 @@ class _DispatchBuilder:
         text.exit = first
         return text
 
-    def messages(self, *, has_last: bool, answer: CompiledFormat | None = None) -> DispatchState:
+    def messages(self, *, has_last: bool, answer: CompiledFormat | None) -> DispatchState:
         """An output is messages, and in the end a call or (`has_last`) a last message.
 
         With an `answer` that is the last message's text, and the others are thoughts.

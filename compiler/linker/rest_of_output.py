@@ -34,14 +34,14 @@ def completions_after(
     if closing is not None:
         yield closing
     headers = state.headers_after(text)
-    is_each_open = all(_is_open(target) for _, target in headers)
+    are_all_open = all(_is_open(target) for _, target in headers)
     for header, target in sorted(headers, key=lambda each: len(each[0])):
         if isinstance(target, str):
             for call in dispatcher.units[target].shortest_texts(budget):
                 yield header + call + dispatcher.shortest_closing
         elif isinstance(target, CompiledFormat):
             yield from (header + answer for answer in target.shortest_texts(budget))
-        elif target.may_stop or is_each_open:
+        elif target.may_stop or are_all_open:
             rests = completions_of_text(dispatcher, target, 0, budget)
             yield from (header + rest for rest in rests)
 
@@ -49,13 +49,13 @@ def completions_after(
 def rest_of_text(dispatcher: Dispatcher, text: FreeText, state: int, rules: RestRules) -> Expr | None:
     """Free text and what follows it, `state` bytes into what ends the text."""
     options: list[Expr | None] = [EMPTY] if text.may_stop else []
-    if (leads_to := text.exit) is not None:
-        options.append(rules.rule(leads_to, lambda: rest_after(dispatcher, leads_to, b"", rules)))
+    if text.exit is not None:
+        options.append(_rest_from(dispatcher, text.exit, rules))
     prose = concat(_prose(text, rules), union(options))
     held_back = text.held_back(state)
-    if not held_back or leads_to is None:
+    if not held_back or text.exit is None:
         return prose
-    return union([rest_after(dispatcher, leads_to, held_back, rules), prose])
+    return union([rest_after(dispatcher, text.exit, held_back, rules), prose])
 
 
 def rest_of_thought(dispatcher: Dispatcher, thought: Thought, rules: RestRules) -> Expr | None:
@@ -80,15 +80,18 @@ def rest_after(dispatcher: Dispatcher, state: DispatchState, text: bytes, rules:
     return union(options)
 
 
+def _rest_from(dispatcher: Dispatcher, state: DispatchState, rules: RestRules) -> Expr | None:
+    """What follows from the beginning of a state on: a rule, since it may lead back there."""
+    return rules.rule(state, lambda: rest_after(dispatcher, state, b"", rules))
+
+
 def _rest_of_target(dispatcher: Dispatcher, target: HeaderTarget, rules: RestRules) -> Expr | None:
     """What a header leads to."""
     if isinstance(target, FreeText):
         return rules.rule(target, lambda: rest_of_text(dispatcher, target, 0, rules))
     if isinstance(target, CompiledFormat):
         return rules.whole(target.network)
-    after = rules.rule(
-        dispatcher.after_call, lambda: rest_after(dispatcher, dispatcher.after_call, b"", rules)
-    )
+    after = _rest_from(dispatcher, dispatcher.after_call, rules)
     return concat(rules.whole(dispatcher.units[target].network), after)
 
 

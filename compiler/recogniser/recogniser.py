@@ -26,7 +26,8 @@ class Recogniser:
     """Reads one text as bytes of UTF-8; it may be inside a character."""
 
     def __init__(self, state: ParserState, cursor: Cursor | None, planned: PlannedText | None = None) -> None:
-        self._state = state
+        self.state = state
+        """What the grammar alone knows of the text."""
         self._cursor = cursor
         self._planned = planned
         """The completion that was found last, at a point before this one."""
@@ -38,18 +39,13 @@ class Recogniser:
         return cls(initial_state(network), None if plan is None else start_cursor(plan))
 
     @property
-    def state(self) -> ParserState:
-        """What the grammar alone knows of the text."""
-        return self._state
-
-    @property
     def is_complete(self) -> bool:
         """Whether the text may end here."""
-        return self._state.is_complete
+        return self.state.is_complete
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as `completion` has, known without searching for it."""
-        longest = self._state.max_cost
+        longest = self.state.max_cost
         if self._cursor is None or not self._cursor.plan.forbids_repeats:
             return longest
         return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)
@@ -59,27 +55,27 @@ class Recogniser:
 
         The cost also counts calls of rules, a millionth of a byte each, and a byte takes fewer than 2,000.
         """
-        cost = self._state.cost
+        cost = self.state.cost
         return max(0, cost - cost // 512 - 1)
 
     def fork(self) -> "Recogniser":
         """Another recogniser at the same point."""
-        return Recogniser(self._state, self._cursor, self._planned)
+        return Recogniser(self.state, self._cursor, self._planned)
 
     def advance(self, text: bytes) -> bool:
         """Read more text; False, and no change, if the grammar or the guard does not allow it."""
-        state = self._state.advance(text)
+        state = self.state.advance(text)
         if state is None:  # the cursor reads only what the grammar reads
             return False
         if self._cursor is not None:
             marked, cursor = marked_text(self._cursor, text), self._cursor.advance(text)
             if marked != text:
-                state = self._state.advance(marked)
+                state = self.state.advance(marked)
             if cursor is None or state is None:
                 return False
             self._planned = self._planned and self._planned.after(text, cursor)
             self._cursor = cursor
-        self._state = state
+        self.state = state
         return True
 
     def _remember(self, text: bytes) -> bytes:
@@ -97,8 +93,8 @@ class Recogniser:
             UnsupportedGrammar: a guard lets no text complete it, or the search for one used up its budget.
         """
         if self._cursor is None:
-            return self._state.completion()
-        return guarded_completion(self._state, self._cursor, budget or SearchBudget())
+            return self.state.completion()
+        return guarded_completion(self.state, self._cursor, budget or SearchBudget())
 
     def completions(
         self, budget: SearchBudget, shortest: Callable[[SearchBudget], Sequence[bytes]] | None = None
@@ -112,7 +108,7 @@ class Recogniser:
             if not budget.allows_guarded(max(num_planned, self.min_completion_bytes())):
                 return
         if self._planned and self._cursor:
-            text = with_exchanged_item(self._state, self._cursor, self._planned)
+            text = with_exchanged_item(self.state, self._cursor, self._planned)
             if text is not None:
                 yield self._remember(text)
         if shortest is not None:

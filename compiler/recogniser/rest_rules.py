@@ -9,6 +9,7 @@ gets the grammar of the rest.
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 
 from compiler.grammar.grammar import (
     EMPTY,
@@ -55,9 +56,7 @@ class RestRules:
     def __init__(self) -> None:
         self._table = RuleTable()
         self._refs: dict[Hashable, RuleRef] = {}
-        """References to rules, by network and name, by choice or frame, or by the arguments of `rule`."""
-        self._widened: dict[Network, Mapping[StringAutomaton, RuleRef]] = {}
-        self._pending: list[tuple[RuleRef, Network, Expr | ChoiceState | StackFrame]] = []
+        self._copies: dict[Network, _CopiedRules] = {}
 
     def grammar(self, root: Expr | None) -> Grammar | None:
         """The grammar of `root`, which refers to rules of this table."""
@@ -74,66 +73,88 @@ class RestRules:
 
     def prose(self, *excludes: str) -> RuleRef:
         """Text that contains none of some texts."""
-        return self._table.define("text", Rule(Prose(excludes)))
+        return _prose(self._table, excludes)
 
     def whole(self, network: Network) -> Expr:
         """A sentence of a grammar."""
-        ref = self._named(network, network.grammar.root)
+        return self._of(network).whole()
+
+    def rest(self, state: ParserState) -> Expr | None:
+        """What completes a text."""
+        return self._of(state.network).rest(state)
+
+    def _of(self, network: Network) -> "_CopiedRules":
+        if network not in self._copies:
+            self._copies[network] = _CopiedRules(network, self._table)
+        return self._copies[network]
+
+
+class _CopiedRules:
+    """The rules of one grammar, and rests of its texts, as they are copied into a table."""
+
+    def __init__(self, network: Network, table: RuleTable) -> None:
+        self._network = network
+        self._table = table
+        self._refs: dict[str | ChoiceState | StackFrame, RuleRef] = {}
+        """References to rules: by name, or by the choice or the frame that they are made of."""
+        self._pending: list[tuple[RuleRef, Expr | ChoiceState | StackFrame]] = []
+
+    def whole(self) -> Expr:
+        """A sentence of the grammar."""
+        ref = self._named(self._network.grammar.root)
         self._fill_pending()
         return ref
 
     def rest(self, state: ParserState) -> Expr | None:
-        """What completes a text."""
-        network = state.network
+        """What completes a text; None if the text ends inside a character."""
         if any(_is_in_character(inner) for states in state.live.values() for inner in states.consuming):
             return None
         body = union(
-            concat(self._live(network, states, is_bottom=frame is state.bottom), self._after(network, frame))
+            concat(self._live(states, is_bottom=frame is state.bottom), self._after(frame))
             for frame, states in state.live.items()
         )
         self._fill_pending()
         return body
 
-    def _live(self, network: Network, states: StateSet, *, is_bottom: bool) -> Expr | None:
+    def _live(self, states: StateSet, *, is_bottom: bool) -> Expr | None:
         """What completes the rule; what it calls is live in a frame of its own."""
-        options = [self._sequence(network, inner) for inner in states.consuming]
+        options = [self._sequence(inner) for inner in states.consuming]
         return union([*options, EMPTY] if states.is_end and is_bottom else options)
 
-    def _after(self, network: Network, frame: StackFrame) -> Expr:
+    def _after(self, frame: StackFrame) -> Expr:
         """What follows the rule of a frame."""
-        return self._deferred(network, frame, frame, "after") if frame.callers else EMPTY
+        return self._deferred(frame, frame, "after") if frame.callers else EMPTY
 
-    def _named(self, network: Network, name: str) -> RuleRef:
-        """A rule of a grammar."""
-        return self._deferred(network, (network, name), network.grammar.rules[name].body, name)
+    def _named(self, name: str) -> RuleRef:
+        """A rule of the grammar."""
+        return self._deferred(name, self._network.grammar.rules[name].body, name)
 
     def _deferred(
-        self, network: Network, key: Hashable, source: Expr | ChoiceState | StackFrame, hint: str
+        self, key: str | ChoiceState | StackFrame, source: Expr | ChoiceState | StackFrame, hint: str
     ) -> RuleRef:
         """A rule that is filled later, since it may lead back to itself or be nested deeply."""
         if key not in self._refs:
             self._refs[key] = ref = self._table.reserve(hint)
-            self._pending.append((ref, network, source))
+            self._pending.append((ref, source))
         return self._refs[key]
 
     def _fill_pending(self) -> None:
         while self._pending:
-            ref, network, source = self._pending.pop()
+            ref, source = self._pending.pop()
             match source:
                 case ChoiceState(options):
-                    body = choice(*(self._sequence(network, option) for option in options))
+                    body = choice(*map(self._sequence, options))
                 case StackFrame():
-                    body = choice(*(self._returned(network, *caller) for caller in source.callers))
+                    body = choice(*(self._returned(*caller) for caller in source.callers))
                 case _:
-                    body = self._copied(network, source)
+                    body = self._copied(source)
             self._table.fill(ref, Rule(body))
 
-    def _returned(self, network: Network, states: StateSet, caller: StackFrame) -> Expr:
+    def _returned(self, states: StateSet, caller: StackFrame) -> Expr:
         """What follows a call: the states that it returns to, and what follows its caller."""
-        options = choice(*(self._sequence(network, state) for state in states.states))
-        return concat(options, self._after(network, caller))
+        return concat(choice(*map(self._sequence, states.states)), self._after(caller))
 
-    def _sequence(self, network: Network, state: NetworkState) -> Expr:
+    def _sequence(self, state: NetworkState) -> Expr:
         """What completes a rule from a state on."""
         items: list[Expr] = []
         while not isinstance(state, EndState):
@@ -145,41 +166,44 @@ class RestRules:
                 case RepeatState(repeat):
                     items.append(repeat)
                 case CallState(name):
-                    items.append(self._named(network, name))
+                    items.append(self._named(name))
                 case ProseState(forbidden):
-                    items.append(self.prose(*(text.decode() for text in forbidden.texts)))
+                    items.append(_prose(self._table, tuple(text.decode() for text in forbidden.texts)))
                 case TextState(automaton):
-                    items.append(self._named(network, self._widened_of(network)[automaton].name))
+                    items.append(self._named(self._widened[automaton].name))
                     state = state.after  # the quote, which the widened rule reads
                     assert isinstance(state, LiteralState), "a guarded text ends with a quote"
                 case ChoiceState():  # a rule, since many states may lead to it
-                    return concat(*items, self._deferred(network, state, state, "rest"))
+                    return concat(*items, self._deferred(state, state, "rest"))
                 case CharTailState():
                     raise AssertionError("a rule is inside a character only after what was read")
             state = state.after
         return concat(*items)
 
-    def _copied(self, network: Network, expr: Expr) -> Expr:
+    def _copied(self, expr: Expr) -> Expr:
         match expr:
             case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                return self._named(network, name)
+                return self._named(name)
             case Concatenation(items):
-                return concat(*(self._copied(network, item) for item in items))
+                return concat(*map(self._copied, items))
             case Choice(options):
-                return choice(*(self._copied(network, option) for option in options))
+                return choice(*map(self._copied, options))
             case _:
                 return expr
 
-    def _widened_of(self, network: Network) -> Mapping[StringAutomaton, RuleRef]:
+    @cached_property
+    def _widened(self) -> Mapping[StringAutomaton, RuleRef]:
         """The rule that is compiled for each guarded text, by its automaton."""
-        if network not in self._widened:
-            self._widened[network] = {
-                part.automaton: part.widened
-                for rule in network.grammar.rules.values()
-                for part in subexpressions(rule.body)
-                if isinstance(part, GuardedText)
-            }
-        return self._widened[network]
+        return {
+            part.automaton: part.widened
+            for rule in self._network.grammar.rules.values()
+            for part in subexpressions(rule.body)
+            if isinstance(part, GuardedText)
+        }
+
+
+def _prose(table: RuleTable, excludes: tuple[str, ...]) -> RuleRef:
+    return table.define("text", Rule(Prose(excludes)))
 
 
 def _is_in_character(state: NetworkState) -> bool:

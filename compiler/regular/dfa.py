@@ -6,6 +6,7 @@ A symbol is a set of characters between which no pattern at hand distinguishes, 
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from itertools import pairwise
@@ -188,16 +189,8 @@ class Dfa:
         return _minimise(self.alphabet, rows, accepting)
 
     def intersect(self, other: "Dfa") -> "Dfa":
-        """The product automaton: texts in both languages. Both automata must have the same alphabet."""
-
-        def successors(pair: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
-            both = zip(self.table[pair[0]], other.table[pair[1]], strict=True)
-            return (None if DEAD in targets else targets for targets in both)
-
-        def is_accepting(pair: tuple[int, int]) -> bool:
-            return pair[0] in self.accepting and pair[1] in other.accepting
-
-        return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
+        """The automaton of the texts in both languages. Both automata must have the same alphabet."""
+        return _product((self, other), MAX_STATES)
 
     def without(self, other: "Dfa") -> "Dfa":
         """The automaton of the texts of this language that the other one does not have."""
@@ -245,8 +238,14 @@ def intersection(automata: Sequence[Dfa]) -> Dfa:
     Raises:
         TooManyStates: a product is too large.
     """
-    if len(automata) <= 2:
-        return reduce(Dfa.intersect, automata)
+    if len(automata) > 2:
+        with suppress(TooManyStates):
+            return _product(automata, _MOST_AT_ONCE)
+    return reduce(Dfa.intersect, automata)
+
+
+def _product(automata: Sequence[Dfa], most: int) -> Dfa:
+    """The product of automata, which accepts what all of them accept; it may have `most` states."""
 
     def successors(states: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
         columns = zip(*(dfa.table[s] for dfa, s in zip(automata, states, strict=True)), strict=True)
@@ -255,11 +254,7 @@ def intersection(automata: Sequence[Dfa]) -> Dfa:
     def is_accepting(states: tuple[int, ...]) -> bool:
         return all(state in dfa.accepting for dfa, state in zip(automata, states, strict=True))
 
-    start = (0,) * len(automata)
-    try:
-        return build_dfa(automata[0].alphabet, start, successors, is_accepting, _MOST_AT_ONCE)
-    except TooManyStates:
-        return reduce(Dfa.intersect, automata)
+    return build_dfa(automata[0].alphabet, (0,) * len(automata), successors, is_accepting, most)
 
 
 def build_dfa(

@@ -37,7 +37,7 @@ class PatternCondition:
     is_counted: bool = True
     excludes_beginnings: bool = False
 
-    def node(self, most: int = MAX_COUNT) -> PatternNode:
+    def node(self, most: int) -> PatternNode:
         """The syntax tree of the pattern: read inner if it must match, outer if it must not.
 
         Bounds of repetitions beyond `most` are changed so that the condition admits less (see `parse`).

@@ -34,7 +34,6 @@ from gateway.sources.source_readers import from_mcp, from_openapi, from_python
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, toolset_name
 from toolspecs.imports.openapi import EVERYTHING, OperationFilter
-from toolspecs.pinned_source import selection_of
 from toolspecs.shapes import Shape, write_tool
 
 HeaderOption = Annotated[
@@ -125,7 +124,7 @@ def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]
         "location": imported.location,
         "tools": [write_tool(tool, Shape.MCP) for tool in imported.tools],
         "unread": [str(fault.tool) for fault in imported.faults],
-        **selection_of(selection.tags, selection.paths, selection.operations),
+        **selection.by_kind,
     }
 
 

@@ -212,7 +212,7 @@ class Completions:
                     turn.response_format,
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
-                    key_order=turn.key_order or "declared",
+                    key_order=turn.key_order,
                     client_id=turn.client_id,
                 )
             else:

@@ -33,10 +33,10 @@ from gateway.sources.outbound import OWN_HEADERS
 from gateway.sources.source_process import SourceOrder
 from gateway.toolsets.tool_imports import Offer
 from toolspecs.imports.documents import LIMITS
+from toolspecs.imports.openapi import OperationFilter
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import find_flaw
 from toolspecs.nearest import shorten
-from toolspecs.pinned_source import selection_of
 
 SourceURL = Annotated[str, Meta(pattern=SOURCE_URL_PATTERN, max_length=2000)]
 HeaderName = Annotated[str, Meta(pattern=HEADER_NAME_PATTERN)]
@@ -215,8 +215,8 @@ async def _read_decision(context: RequestContext) -> DecisionBody:
 async def _read_source(context: RequestContext, body: ImportBody) -> Offer:
     """The tools that the source in the body has now; raises what `SourceProcesses.read` raises."""
     if body.listing:
-        selection = selection_of(body.listing.tags, body.listing.paths, body.listing.operations)
         listing = body.listing
+        selection = OperationFilter(listing.tags, listing.paths, listing.operations).by_kind
         return Offer(
             listing.kind, listing.location, listing.tools, unread=listing.unread, selection=selection
         )
@@ -236,7 +236,7 @@ async def _read_source(context: RequestContext, body: ImportBody) -> Offer:
             operations=body.openapi.operations,
         )
     imported = await context.services.sources.read(order, context.principal.client_id)
-    selection = selection_of(order.tags, order.paths, order.operations)
+    selection = OperationFilter(order.tags, order.paths, order.operations).by_kind
     return Offer(
         imported.kind, imported.location, imported.tools, imported.found_faults(), selection=selection
     )

@@ -22,6 +22,7 @@ from compiler.units import stored
 from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
+from toolspecs.tool import Tool
 
 KEYS = "dc62f2bcae0a470d7003f6a3909b23995d231f25269caeb34160046f2d35664d"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
@@ -58,7 +59,8 @@ async def test_many_requests_compile_once(store, vocabulary):
 
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
-    keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
+    plain = Tool("f", "", {"type": "object"})
+    keys = "".join(CompileJob.tool(plain, name).key(vocabulary) for name in sorted(SYNTAXES))
     assert LOWERING_VERSION == 38
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
@@ -110,8 +112,9 @@ async def test_every_bad_tool_is_named(vocabulary):
     item = {"anyOf": [{"type": "null"}, {"$ref": "#/properties/p"}]}
     bad = {"type": "array", "uniqueItems": True, "items": item, "minItems": 2}
     tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
+    cache = GrammarCache(None, secret=SECRET)
     with pytest.raises(UnsupportedToolset) as refused:
-        await GrammarCache(None, secret=SECRET).check(tools, prepared=prepare(vocabulary), syntax="hermes")
+        await cache.check(tools, prepared=prepare(vocabulary), syntax="hermes", budget=cache.compile_budget())
     assert [(name, error.keyword) for name, error in refused.value.refusals] == [
         ("bad", "uniqueItems"),
         ("worse", "$ref"),
@@ -158,9 +161,9 @@ async def test_a_full_store_gives_what_it_has(vocabulary, store, monkeypatch, ca
 
 
 async def test_reports_carry_size_and_time(vocabulary):
-    (report,) = await GrammarCache(None, secret=SECRET).check(
-        [tool("f")], prepared=prepare(vocabulary), syntax="hermes"
-    )
+    cache = GrammarCache(None, secret=SECRET)
+    budget = cache.compile_budget()
+    (report,) = await cache.check([tool("f")], prepared=prepare(vocabulary), syntax="hermes", budget=budget)
     assert report.name == "f"
     assert report.grammar_bytes > 0
     assert report.compile_ms > 0
@@ -173,14 +176,14 @@ def accepts(grammar, text: str) -> bool:
 
 
 async def test_the_lease_of_one_that_died_is_taken_over(store, vocabulary):
-    key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
+    key = CompileJob.tool(tool("f"), "json").key(vocabulary)
     assert await store.acquire(f"lock:{key}", "a replica that died", 0.3)
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
 
 
 async def test_a_lease_that_does_not_end_is_not_waited_for_forever(store, vocabulary, monkeypatch):
     monkeypatch.setattr(grammar_store, "LEASE_S", 0.2)
-    key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
+    key = CompileJob.tool(tool("f"), "json").key(vocabulary)
     assert await store.acquire(f"lock:{key}", "another replica", 60)
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
 
@@ -209,7 +212,7 @@ async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, cap
     """An entry signed for another key is not authentic; one that was stored under the wrong key is not used."""
     cache = GrammarCache(store, secret=SECRET)
     await find(cache, [tool("f")], vocabulary)
-    key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
+    key = CompileJob.tool(tool("f"), "json").key(vocabulary)
     content = verify(await store.get(f"unit:{key}"), key, SECRET)
     other = CompileJob.format(ResponseFormat("schema", {"type": "integer"})).key(vocabulary)
     for kind in (content, content.replace(b"tool", b"schema", 1)):
@@ -236,7 +239,7 @@ async def test_an_entry_moved_to_another_vocabularys_key_is_a_miss(store, vocabu
     """Even if it was signed with the secret: the bytes name their vocabulary."""
     other = Vocabulary.from_tokens(vocabulary.tokens[:-1], stop_ids=(0,), width=257)
     await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
-    keys = [CompileJob.tool(tool("f").parameters, "json").key(v) for v in (vocabulary, other)]
+    keys = [CompileJob.tool(tool("f"), "json").key(v) for v in (vocabulary, other)]
     content = verify(await store.get(f"unit:{keys[0]}"), keys[0], SECRET)
     await store.set(f"unit:{keys[1]}", sign(content, keys[1], SECRET))
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], other)).source == "compiled"
@@ -275,7 +278,7 @@ async def test_tools_are_compiled_when_they_are_first_called(store, vocabulary):
     await find(GrammarCache(store, secret=SECRET), tools, vocabulary)
     async for key in store.scan("unit:"):
         await store.set(key, timed(await store.get(key), key.removeprefix("unit:"), 1.0))
-    slow = CompileJob.tool(tools[4].parameters, "json").key(vocabulary)
+    slow = CompileJob.tool(tools[4], "json").key(vocabulary)
     await store.set(f"unit:{slow}", timed(await store.get(f"unit:{slow}"), slow, 300.0))
     grammar = (await find(GrammarCache(store, secret=SECRET), tools, vocabulary)).grammar
     assert compiled_names(grammar) == {"t4"}

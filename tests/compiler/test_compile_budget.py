@@ -128,7 +128,9 @@ async def test_what_is_asked_many_times_at_once_is_compared_once(vocabulary):
     compile_pool = Counting()
     cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
     number, whole, prepared = tool("t", a={"type": "number"}), tool("t"), prepare(vocabulary)
-    assert all(await asyncio.gather(*(cache.covers(number, whole, prepared=prepared) for _ in range(20))))
+    budget = cache.compile_budget()
+    compared = (cache.covers(number, whole, prepared=prepared, budget=budget) for _ in range(20))
+    assert all(await asyncio.gather(*compared))
     assert len(compile_pool.jobs) == 1
 
 
@@ -138,7 +140,9 @@ async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
             raise LimitReached("", "", "takes long")
 
     whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))
-    assert await GrammarCache(None, secret=SECRET).covers(number, whole, prepared=prepare(vocabulary))
-    assert not await GrammarCache(None, secret=SECRET).covers(whole, number, prepared=prepare(vocabulary))
+    cache = GrammarCache(None, secret=SECRET)
+    budget = cache.compile_budget()
+    assert await cache.covers(number, whole, prepared=prepare(vocabulary), budget=budget)
+    assert not await cache.covers(whole, number, prepared=prepare(vocabulary), budget=budget)
     too_slow = GrammarCache(None, secret=SECRET, compile_pool=TooSlow())
-    assert not await too_slow.covers(number, whole, prepared=prepare(vocabulary))
+    assert not await too_slow.covers(number, whole, prepared=prepare(vocabulary), budget=budget)

@@ -30,7 +30,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIMITS = CompileLimits(seconds=1.0, memory_bytes=128 * 2**20)
 PR_SET_CHILD_SUBREAPER = 36
 VOCABULARY = prepare(Vocabulary.of_bytes())
-FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
+
+
+def job_of(parameters):
+    return CompileJob.tool(Tool("t", "", parameters), "json")
+
+
+FINE = job_of({"type": "object", "properties": {"a": {"type": "integer"}}})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -80,7 +86,7 @@ async def test_a_result_is_what_compiling_here_gives(workers):
 
 
 async def test_a_refusal_comes_back_whole(workers):
-    job = CompileJob.tool({"type": "object", "properties": {"p": {"$ref": "#/nowhere"}}}, "json")
+    job = job_of({"type": "object", "properties": {"p": {"$ref": "#/nowhere"}}})
     with pytest.raises(UnsupportedSchema) as refused:
         await workers.run(job, VOCABULARY)
     with pytest.raises(UnsupportedSchema) as refused_here:
@@ -91,7 +97,7 @@ async def test_a_refusal_comes_back_whole(workers):
 
 async def test_one_that_takes_too_long_is_refused_and_the_next_is_compiled(workers):
     with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
-        await workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY)
+        await workers.run(job_of(laborious()), VOCABULARY)
     assert await is_fine(workers)
 
 
@@ -99,9 +105,7 @@ async def test_judging_arguments_has_the_limits_of_compiling(workers):
     """A schema that compiles in 0.2 s, and on which a validator takes seconds for every two levels more."""
     levels = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i - 1}"}] * 2} for i in range(1, 30)}
     parameters = {"$defs": {"a0": {"type": "string"}, **levels}, "properties": {"v": {"$ref": "#/$defs/a29"}}}
-    assert CacheEntry.from_bytes(
-        await workers.run(CompileJob.tool(parameters, "json"), VOCABULARY), VOCABULARY, "tool"
-    )
+    assert CacheEntry.from_bytes(await workers.run(job_of(parameters), VOCABULARY), VOCABULARY, "tool")
     with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
         await workers.run(CompileJob.judge(Tool("t", "", parameters), {"v": 1}), VOCABULARY)
     good = await workers.run(CompileJob.judge(Tool("t", "", {"required": ["v"]}), {}), VOCABULARY)
@@ -110,12 +114,12 @@ async def test_judging_arguments_has_the_limits_of_compiling(workers):
 
 async def test_one_that_takes_too_much_memory_is_refused(workers):
     with pytest.raises(LimitReached):
-        await workers.run(CompileJob.tool(greedy(), "json"), VOCABULARY)
+        await workers.run(job_of(greedy()), VOCABULARY)
     assert await is_fine(workers)
 
 
 async def test_others_are_compiled_while_one_takes_long(workers):
-    long = asyncio.create_task(workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY))
+    long = asyncio.create_task(workers.run(job_of(laborious()), VOCABULARY))
     await asyncio.sleep(0)
     assert await is_fine(workers)
     assert not long.done()
@@ -126,7 +130,7 @@ async def test_others_are_compiled_while_one_takes_long(workers):
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
 async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     assert await is_fine(workers)
-    running = asyncio.create_task(workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY))
+    running = asyncio.create_task(workers.run(job_of(laborious()), VOCABULARY))
     await asyncio.sleep(0.2)
     for pid in children(zygote_pid(workers)):
         os.kill(pid, number)
@@ -139,9 +143,7 @@ async def test_a_worker_that_crashes_is_one_refusal(workers, number):
 async def test_a_first_try_whose_worker_is_killed_is_followed_by_another(workers):
     """The system kills workers first when memory runs out. The schema was refused, for five minutes."""
     assert await is_fine(workers)
-    running = asyncio.create_task(
-        workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY, is_long=False)
-    )
+    running = asyncio.create_task(workers.run(job_of(laborious()), VOCABULARY, is_long=False))
     await asyncio.sleep(0.2)
     for pid in children(zygote_pid(workers)):
         os.kill(pid, signal.SIGKILL)

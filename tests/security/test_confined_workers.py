@@ -17,9 +17,10 @@ from compiler.isolation.pools import WorkerPool
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.setting_sources import library_environment
+from toolspecs.tool import Tool
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
-FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
+FINE = CompileJob.tool(Tool("t", "", {"properties": {"a": {"type": "integer"}}}), "json")
 
 PROBE = """
 import ctypes, json, os, resource, signal, socket, sys

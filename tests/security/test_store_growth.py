@@ -1,6 +1,7 @@
 """The store does not grow without bound: revisions are dropped, quotas hold, and a full store says so."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -173,7 +174,7 @@ async def test_a_full_redis_says_so_and_loses_nothing(tmp_path):
             await until_full(lambda number: store.set(f"unit:{number}", b"x" * 1000))
             with pytest.raises(StoreFull, match="raise maxmemory"):
                 await store.set("more", b"x" * 1000)
-            collected = await Collector(store, NO_GRACE).collect()
+            collected = await Collector(store, NO_GRACE, time.time()).collect()
             assert collected.num_bytes > 10_000
             assert (await Catalog(store).put(toolset("t", 101))).number == stored + 1
             with pytest.raises(DroppedRevision):
@@ -303,7 +304,9 @@ async def test_very_many_revisions_are_collected_piece_by_piece(monkeypatch):
         get_many = store.get_many
         monkeypatch.setattr(store, "get_many", lambda keys: sizes.append(len(keys)) or get_many(keys))
         monkeypatch.setattr(Record, "__eq__", compared)
-        assert (await Collector(store, Retention(revisions=2)).collect()).num_revisions == number - 2
+        assert (
+            await Collector(store, Retention(revisions=2), time.time()).collect()
+        ).num_revisions == number - 2
         assert max(sizes) == READ_AT_ONCE
         assert len([key async for key in store.scan(RECORDS)]) == 2
 

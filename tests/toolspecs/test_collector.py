@@ -44,16 +44,13 @@ def large(content):
 
 
 class Clock:
-    """A clock that tests move. The catalog reads it as a date, the collector in seconds."""
+    """A clock that tests move."""
 
     def __init__(self):
         self.now = START
 
     def __call__(self):
         return self.now
-
-    def seconds(self):
-        return self.now.timestamp()
 
     def pass_by(self, **time):
         self.now += timedelta(**time)
@@ -68,8 +65,8 @@ def catalog_of(store, clock, **options):
     return Catalog(store, clock=clock, **options)
 
 
-def collector_of(store, clock, **retention):
-    return Collector(store, Retention(**retention), clock.seconds)
+def collector_of(store, clock, *, is_dry_run=False, **retention):
+    return Collector(store, Retention(**retention), clock.now.timestamp(), is_dry_run=is_dry_run)
 
 
 async def keys(store, prefix):
@@ -108,12 +105,11 @@ async def test_a_dry_run_removes_nothing_and_says_the_same(store, clock):
         await catalog.put(toolset("t", number))
     clock.pass_by(hours=2)
     before = await keys(store, "")
-    collector = collector_of(store, clock, revisions=3)
-    planned = await collector.collect(is_dry_run=True)
+    planned = await collector_of(store, clock, is_dry_run=True, revisions=3).collect()
     assert await keys(store, "") == before
     assert planned.num_bytes > 9 * 100
-    assert await collector.collect() == planned
-    assert await collector.collect() == Collected()
+    assert await collector_of(store, clock, revisions=3).collect() == planned
+    assert await collector_of(store, clock, revisions=3).collect() == Collected()
 
 
 async def test_shared_contents_stay_while_anybody_has_them(store, clock):

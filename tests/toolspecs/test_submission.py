@@ -111,7 +111,7 @@ async def test_each_tool_is_read_and_bundled_once_on_its_way_into_the_store(monk
         monkeypatch.setattr(module, name, call)
 
     counted(tool_parser, "check_schema")
-    counted(submission, "check_documents")
+    counted(submission, "document_faults")
     counted(submission, "encode_toolset")
     counted(bundling.Bundler, "bundle")
     async with opened(f"sqlite://{tmp_path}/store.db") as store:
@@ -120,4 +120,4 @@ async def test_each_tool_is_read_and_bundled_once_on_its_way_into_the_store(monk
         write = await catalog.put_checked(checked)
         assert (await catalog.get("t")).toolset is checked.toolset
     assert write.is_created
-    assert sorted(calls) == ["bundle"] * 2 + ["check_documents"] + ["check_schema"] * 2 + ["encode_toolset"]
+    assert sorted(calls) == ["bundle"] * 2 + ["check_schema"] * 2 + ["document_faults", "encode_toolset"]

@@ -77,8 +77,8 @@ def test_any_tools_and_any_text_have_scores_from_0_to_1(names, text):
 @pytest.fixture
 def read(monkeypatch):
     """How long each text was of which words were read."""
-    lengths, split = [], tool_index._split
-    monkeypatch.setattr(tool_index, "_split", lambda text: lengths.append(len(text)) or split(text))
+    lengths, words = [], tool_index._words
+    monkeypatch.setattr(tool_index, "_words", lambda text: lengths.append(len(text)) or words(text))
     return lengths
 
 

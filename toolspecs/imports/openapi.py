@@ -20,18 +20,18 @@ body is the argument `body`, whatever its schema, so that nothing of that schema
 {'id': {'in': 'path', 'name': 'id'}, 'body': {'in': 'body', 'type': 'application/json'}}
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 from toolspecs.errors import Fault, UnreadableSource
 from toolspecs.imports.documents import LinkedDocuments, Retrieve
 from toolspecs.imports.imported import Imported, UniqueNames, valid_name, with_source_note
-from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported
-from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_value import Flaw
+from toolspecs.imports.openapi_schemas import DocumentPlace, ToolSchemas, Unsupported
+from toolspecs.json_value import Flaw, Path
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
+from toolspecs.schemas.schema_check import fault_of
 from toolspecs.tool import Tool
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
@@ -45,7 +45,6 @@ _WRITTEN = ("contentType", "style", "explode", "allowReserved")
 """The fields that say how a property of a form is written."""
 _CLIENT_HEADERS = frozenset({"accept", "content-type", "authorization"})
 """Headers that OpenAPI does not let parameters describe."""
-_Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,11 @@ class OperationFilter:
     paths: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
 
+    @property
+    def by_kind(self) -> dict[str, tuple[str, ...]]:
+        """The patterns by kind; a kind without patterns is left out."""
+        return {kind: patterns for kind, patterns in asdict(self).items() if patterns}
+
 
 EVERYTHING = OperationFilter()
 
@@ -69,16 +73,14 @@ class _Operation:
     """An operation of an OpenAPI document.
 
     `items` are its Path Item and those that this one refers to, each with the URI of its document. `fields`
-    is the Operation Object itself, and `base` the URI of its document. `path` leads to the operation from
-    the root document, for errors.
+    is the Operation Object itself, and `place` is where it stands.
     """
 
     method: str
     route: str
     items: tuple[tuple[str, dict[str, Any]], ...]
     fields: dict[str, Any]
-    base: str
-    path: _Path
+    place: DocumentPlace
 
     @property
     def title(self) -> str:
@@ -127,18 +129,16 @@ def import_openapi(
         raise UnreadableSource(uri, _nothing_selected(operations, selection))
     # Names do not depend on the selection, or a selection would rename the tools of another.
     unique = UniqueNames()
-    names = {operation.path: unique.name(operation.title) for operation in operations}
-    tools, faults = [], []
+    names = {operation.place.path: unique.name(operation.title) for operation in operations}
+    tools: list[Tool] = []
+    faults: list[Fault] = []
     for operation in selected:
-        name = names[operation.path]
+        name = names[operation.place.path]
         schemas = ToolSchemas(documents, is_3_0=version == "3.0")
         try:
-            tools.append(_tool(name, operation, documents, schemas))
+            tools.append(_tool(name, operation, schemas))
         except Unsupported as error:
-            flaw = error.flaw
-            faults.append(
-                Fault(name, shown_pointer("", flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-            )
+            faults.append(fault_of(error.flaw, name, ""))
     info = document.get("info")
     title = info.get("title") if isinstance(info, dict) else None
     return Imported("openapi", title if isinstance(title, str) else "", tuple(tools), tuple(faults))
@@ -171,18 +171,19 @@ def _operations(documents: LinkedDocuments) -> Iterator[_Operation]:
             items = tuple((base, item) for base, item in chain if isinstance(item, dict))
         except LookupError as error:
             raise UnreadableSource(documents.uri, f"at the path {route}: {error.args[0]}") from None
-        found: dict[_Path, tuple[str, dict[str, Any]]] = {}
+        found: dict[Path, tuple[str, dict[str, Any]]] = {}
         for base, item in items:
-            for place, fields in _operation_fields(item):
-                found.setdefault(place, (base, fields))
+            for path, fields in _operation_fields(item):
+                found.setdefault(path, (base, fields))
         order = [*((method,) for method in _METHODS if (method,) in found), *found]
-        for place in dict.fromkeys(order):
-            base, fields = found[place]
-            yield _Operation(str(place[-1]), route, items, fields, base, ("paths", route, *place))
+        for path in dict.fromkeys(order):
+            base, fields = found[path]
+            place = DocumentPlace(base, ("paths", route, *path))
+            yield _Operation(str(path[-1]), route, items, fields, place)
 
 
-def _operation_fields(item: dict[str, Any]) -> Iterator[tuple[_Path, dict[str, Any]]]:
-    """Each Operation Object that a Path Item has itself, with its place there."""
+def _operation_fields(item: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Each Operation Object that a Path Item has itself, with its path there."""
     for method in _METHODS:
         if isinstance(item.get(method), dict):
             yield (method,), item[method]
@@ -203,26 +204,26 @@ def _nothing_selected(operations: list[_Operation], selection: OperationFilter) 
     return f"none of its {len(operations)} operations is selected; the first is {operations[0].title!r}"
 
 
-def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas: ToolSchemas) -> Tool:
+def _tool(name: str, operation: _Operation, schemas: ToolSchemas) -> Tool:
     properties: dict[str, Any] = {}
     required: list[str] = []
     arguments: dict[str, Any] = {}
     names = UniqueNames()
-    parameters = list(_parameters(operation, documents))
-    for parameter, base, path in parameters:
-        place = parameter["in"]
-        if place == "header" and parameter["name"].lower() in _CLIENT_HEADERS:
+    parameters = _parameters(operation, schemas)
+    for parameter, place in parameters:
+        location = parameter["in"]
+        if location == "header" and parameter["name"].lower() in _CLIENT_HEADERS:
             continue
-        argument = names.name(parameter["name"], place)
-        schema, media_type = _parameter_schema(parameter, base, path, documents, schemas)
+        argument = names.name(parameter["name"], location)
+        schema, media_type = _parameter_schema(parameter, place, schemas)
         properties[argument] = _described(schema, parameter)
-        arguments[argument] = {"in": place, "name": parameter["name"], **_serialization(parameter)}
+        arguments[argument] = {"in": location, "name": parameter["name"], **_serialization(parameter)}
         if media_type:
             arguments[argument]["type"] = media_type
-        if parameter.get("required") is True or place == "path":
+        if parameter.get("required") is True or location == "path":
             required.append(argument)
-    _check_route(operation, {parameter["name"] for parameter, *_ in parameters if parameter["in"] == "path"})
-    if body := _body(operation, documents, schemas):
+    _check_route(operation, {parameter["name"] for parameter, _ in parameters if parameter["in"] == "path"})
+    if body := _body(operation, schemas):
         argument = names.name("body")
         media_type, properties[argument], encoding, is_required = body
         arguments[argument] = {"in": "body", "type": media_type, **encoding}
@@ -243,48 +244,37 @@ def _description(fields: dict[str, Any]) -> str:
 
 
 def _parameters(
-    operation: _Operation, documents: LinkedDocuments
-) -> Iterator[tuple[dict[str, Any], str, _Path]]:
+    operation: _Operation, schemas: ToolSchemas
+) -> Collection[tuple[dict[str, Any], DocumentPlace]]:
     """Each parameter of an operation, with its place; its own replace those of the path."""
-    parameters: dict[tuple[str, str], tuple[dict[str, Any], str, _Path]] = {}
-    items = [(base, item, operation.path[:2]) for base, item in reversed(operation.items)]
-    for owner, fields, path in (*items, (operation.base, operation.fields, operation.path)):
+    parameters: dict[tuple[str, str], tuple[dict[str, Any], DocumentPlace]] = {}
+    route = operation.place.path[:2]
+    items = [(item, DocumentPlace(base, route)) for base, item in reversed(operation.items)]
+    for fields, owner in (*items, (operation.fields, operation.place)):
         references = fields.get("parameters")
         for index, reference in enumerate(references if isinstance(references, list) else ()):
-            here = (*path, "parameters", index)
-            base, parameter = _follow(documents, owner, reference, here)
+            parameter, place = schemas.follow(reference, owner.at("parameters", index))
             is_whole = isinstance(parameter.get("name"), str) and parameter.get("in") in _PLACES
             if not is_whole:
                 message = "a parameter has a name, and is in " + ", ".join(_PLACES)
-                raise Unsupported(Flaw(here, "in", message))
-            parameters[parameter["name"], parameter["in"]] = parameter, base, here
-    yield from parameters.values()
-
-
-def _follow(documents: LinkedDocuments, base: str, value: Any, path: _Path) -> tuple[str, dict[str, Any]]:
-    try:
-        uri, target = documents.follow(base, value)
-    except LookupError as error:
-        raise Unsupported(Flaw((*path, "$ref"), "$ref", str(error.args[0]))) from None
-    if not isinstance(target, dict):
-        raise Unsupported(Flaw(path, "", "this is an object"))
-    return uri, target
+                raise Unsupported(Flaw(place.path, "in", message))
+            parameters[parameter["name"], parameter["in"]] = parameter, place
+    return parameters.values()
 
 
 def _parameter_schema(
-    parameter: dict[str, Any], base: str, path: _Path, documents: LinkedDocuments, schemas: ToolSchemas
+    parameter: dict[str, Any], place: DocumentPlace, schemas: ToolSchemas
 ) -> tuple[Any, str]:
     """The schema of a parameter, and the media type of its `content` if the schema stands there."""
     if "schema" in parameter:
-        return _annotated(schemas.copy(parameter["schema"], base, (*path, "schema")), parameter), ""
+        return _annotated(schemas.copy(parameter["schema"], place.at("schema")), parameter), ""
     content = parameter.get("content")
     for media_type, reference in content.items() if isinstance(content, dict) else ():
-        here = (*path, "content", media_type)
-        uri, media = _follow(documents, base, reference, here)
+        media, here = schemas.follow(reference, place.at("content", media_type))
         if "schema" in media:
-            return _annotated(schemas.copy(media["schema"], uri, (*here, "schema")), parameter), media_type
+            return _annotated(schemas.copy(media["schema"], here.at("schema")), parameter), media_type
     message = f"the parameter {shorten(parameter['name'], MAX_NAME)!r} has no schema"
-    raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
+    raise Unsupported(Flaw(place.path, "schema", message, "declare one; {} admits any value"))
 
 
 def _serialization(parameter: dict[str, Any]) -> dict[str, Any]:
@@ -320,26 +310,23 @@ def _check_route(operation: _Operation, declared: set[str]) -> None:
         variable = part.partition("}")[0]
         if variable not in declared:
             message = f"the path has {{{shorten(variable, MAX_NAME)}}}, but no parameter says what it is"
-            raise Unsupported(Flaw(operation.path, "parameters", message, "declare it with `in: path`"))
+            raise Unsupported(Flaw(operation.place.path, "parameters", message, "declare it with `in: path`"))
 
 
-def _body(
-    operation: _Operation, documents: LinkedDocuments, schemas: ToolSchemas
-) -> tuple[str, Any, dict[str, Any], bool] | None:
+def _body(operation: _Operation, schemas: ToolSchemas) -> tuple[str, Any, dict[str, Any], bool] | None:
     """The media type of a body, its schema, `_encoding`, and whether it is required.
 
     JSON is preferred to other types.
     """
-    path = (*operation.path, "requestBody")
     if "requestBody" not in operation.fields:
         return None
-    base, body = _follow(documents, operation.base, operation.fields["requestBody"], path)
+    body, place = schemas.follow(operation.fields["requestBody"], operation.place.at("requestBody"))
     content = body.get("content")
     if not isinstance(content, dict) or not content:
         return None
     media_type = min(content, key=_preference)  # the first of equals
-    uri, media = _follow(documents, base, content[media_type], (*path, "content", media_type))
-    schema = schemas.copy(media.get("schema", {}), uri, (*path, "content", media_type, "schema"))
+    media, here = schemas.follow(content[media_type], place.at("content", media_type))
+    schema = schemas.copy(media.get("schema", {}), here.at("schema"))
     return media_type, _described(schema, body), _encoding(media), body.get("required") is True
 
 

@@ -13,12 +13,12 @@ OpenAPI has are translated into JSON Schema, or left out if they do not limit wh
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolspecs.imports.documents import LinkedDocuments
 from toolspecs.imports.imported import UniqueNames
 from toolspecs.json_pointer import pointer_keys
-from toolspecs.json_value import Flaw
+from toolspecs.json_value import Flaw, Path
 from toolspecs.schemas.dialects import VALUE_KEYWORDS
 from toolspecs.schemas.drafts import OPENAPI_3_0
 from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME
@@ -36,6 +36,17 @@ class Unsupported(Exception):
     def __init__(self, flaw: Flaw) -> None:
         self.flaw = flaw
         super().__init__(flaw.message)
+
+
+class DocumentPlace(NamedTuple):
+    """Where a value stands: the URI of its document, and the path that led to it, for errors."""
+
+    uri: str
+    path: Path
+
+    def at(self, *steps: str | int) -> "DocumentPlace":
+        """The place to which some steps lead from here."""
+        return self._replace(path=(*self.path, *steps))
 
 
 class ToolSchemas:
@@ -60,75 +71,86 @@ class ToolSchemas:
             schema[self._field] = definitions
         return schema
 
-    def copy(self, schema: Any, base: str, path: tuple[str | int, ...]) -> Any:
-        """A schema of the document `base`; `path` leads to it in the source, for errors.
+    def follow(self, value: Any, place: DocumentPlace) -> tuple[dict[str, Any], DocumentPlace]:
+        """The object that a value is or refers to; its place is in its own document, at the same path.
+
+        Raises:
+            Unsupported: a reference leads nowhere, or there is no object.
+        """
+        try:
+            uri, target = self._documents.follow(place.uri, value)
+        except LookupError as error:
+            raise Unsupported(Flaw((*place.path, "$ref"), "$ref", str(error.args[0]))) from None
+        if not isinstance(target, dict):
+            raise Unsupported(Flaw(place.path, "", "this is an object"))
+        return target, place._replace(uri=uri)
+
+    def copy(self, schema: Any, place: DocumentPlace) -> Any:
+        """The copy of a schema that stands at a place.
 
         Raises:
             Unsupported: a reference leads nowhere, or means something else away from its document.
         """
         if isinstance(schema, list):
-            return [self.copy(item, base, (*path, index)) for index, item in enumerate(schema)]
+            return [self.copy(item, place.at(index)) for index, item in enumerate(schema)]
         if not isinstance(schema, dict):
             return schema
         for keyword in _MOVED:
             if isinstance(schema.get(keyword), str | bool):
                 message = "its meaning depends on the document around it"
-                raise Unsupported(Flaw((*path, keyword), keyword, message, "refer by JSON pointer"))
+                raise Unsupported(Flaw((*place.path, keyword), keyword, message, "refer by JSON pointer"))
         if isinstance(schema.get("$ref"), str):
-            return self._reference(schema, base, path)
-        return self._members(self._for_clients(schema, base), base, path)
+            return self._reference(schema, place)
+        return self._members(self._for_clients(schema, place.uri), place)
 
-    def _members(self, schema: dict[str, Any], base: str, path: tuple[str | int, ...]) -> dict[str, Any]:
+    def _members(self, schema: dict[str, Any], place: DocumentPlace) -> dict[str, Any]:
         members: dict[str, Any] = {}
         for keyword, value in schema.items():
-            here = (*path, keyword)
+            here = place.at(keyword)
             if keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
-                members[keyword] = {
-                    name: self.copy(member, base, (*here, name)) for name, member in value.items()
-                }
+                members[keyword] = {name: self.copy(member, here.at(name)) for name, member in value.items()}
             elif keyword in {"oneOf", "anyOf"} and isinstance(value, list) and _discriminator(schema):
-                members[keyword] = list(self._alternatives(schema, keyword, base, here))
+                members[keyword] = list(self._alternatives(schema, keyword, here))
             elif keyword == "example":
                 members.setdefault("examples", [value])
             elif keyword in VALUE_KEYWORDS:
                 members[keyword] = value
             elif keyword not in _LEFT_OUT and not keyword.startswith("x-"):
-                members[keyword] = self.copy(value, base, here)
+                members[keyword] = self.copy(value, here)
         return members
 
-    def _reference(self, schema: dict[str, Any], base: str, path: tuple[str | int, ...]) -> dict[str, Any]:
-        here = (*path, "$ref")
+    def _reference(self, schema: dict[str, Any], place: DocumentPlace) -> dict[str, Any]:
         try:
-            target = self._documents.resolve(base, schema["$ref"])
+            target = self._documents.resolve(place.uri, schema["$ref"])
             self._documents.at(*target)
         except LookupError as error:
-            raise Unsupported(Flaw(here, "$ref", str(error.args[0]))) from None
+            raise Unsupported(Flaw((*place.path, "$ref"), "$ref", str(error.args[0]))) from None
         if target not in self._names:
             keys = pointer_keys(target[1]) or (target[0].rsplit("/", 1)[-1].partition(".")[0],)
             self._names[target] = self._unique.name(keys[-1])
             self._pending.append(target)
         names_properties = not schema.keys().isdisjoint(("properties", "required", "allOf"))
-        seen = self._for_clients(schema, base) if names_properties else schema
+        seen = self._for_clients(schema, place.uri) if names_properties else schema
         beside = {keyword: value for keyword, value in seen.items() if keyword != "$ref"}
         if self._is_3_0:  # it ignores all keywords beside `$ref`
             beside = {keyword: value for keyword, value in beside.items() if keyword == "description"}
-        return {"$ref": f"#/{self._field}/{self._names[target]}", **self._members(beside, base, path)}
+        return {"$ref": f"#/{self._field}/{self._names[target]}", **self._members(beside, place)}
 
     def _definitions(self) -> Iterator[tuple[str, Any]]:
         """The definitions by name, including those that only other definitions refer to."""
         while self._pending:
             uri, fragment = target = self._pending.pop(0)
             schema = self._documents.at(uri, fragment)
-            yield self._names[target], self.copy(schema, uri, pointer_keys(fragment))
+            yield self._names[target], self.copy(schema, DocumentPlace(uri, pointer_keys(fragment)))
 
     def _for_clients(self, schema: dict[str, Any], base: str) -> dict[str, Any]:
         """A schema without what only the server writes."""
-        server_only = set(self._server_only(schema, base, 0))
+        server_only = set(self._server_only(schema, base))
         return _without(schema, server_only) if server_only else schema
 
-    def _server_only(self, schema: Any, base: str, depth: int) -> Iterator[str]:
+    def _server_only(self, schema: Any, base: str) -> Iterator[str]:
         """The names of the properties that are `readOnly`."""
-        for name, value, uri in self._properties(schema, base, depth):
+        for name, value, uri in self._properties(schema, base):
             _, declared = self._followed(uri, value)
             if any(
                 isinstance(declaration, dict) and declaration.get("readOnly") is True
@@ -162,11 +184,9 @@ class ToolSchemas:
         except LookupError:
             return base, None
 
-    def _alternatives(
-        self, schema: dict[str, Any], keyword: str, base: str, path: tuple[str | int, ...]
-    ) -> Iterator[Any]:
+    def _alternatives(self, schema: dict[str, Any], keyword: str, place: DocumentPlace) -> Iterator[Any]:
         """The alternatives, each with its values of the discriminating property."""
-        name = _discriminator(schema)
+        name, base = _discriminator(schema), place.uri
         mapping = schema["discriminator"].get("mapping")
         targets = {
             value: self._mapped(base, target)
@@ -174,7 +194,7 @@ class ToolSchemas:
             if isinstance(target, str)
         }
         for index, part in enumerate(schema[keyword]):
-            copied = self.copy(part, base, (*path, index))
+            copied = self.copy(part, place.at(index))
             declared = {
                 key: self._followed(uri, value)[1] for key, value, uri in self._properties(part, base)
             }

@@ -15,8 +15,7 @@ the last 30 days. What a deleted toolset held can be restored for `Retention.del
 """
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -81,64 +80,52 @@ class _References:
 
 
 class Collector:
-    """Removes what is old from one store.
+    """Removes once what is old from one store; in a dry run, it only says what would be removed.
 
-    A full store refuses the note about dropped revisions. It is written as soon as there is room; until then,
-    dropped revisions are reported as unknown.
+    `now` is a time before the first key is looked at, in seconds.
+
+    A full store refuses the note about dropped revisions. It is written at the end, since there is more room
+    then, or by the next collector; until then, dropped revisions are reported as unknown.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        retention: Retention | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, store: Store, retention: Retention, now: float, *, is_dry_run: bool = False) -> None:
         self._store = store
-        self._retention = retention or Retention()
-        self._clock = clock
+        self._retention = retention
+        self._now = now
+        self._is_dry_run = is_dry_run
         self._logs = ToolsetLogs(store)
+        self._references = _References()
         self._unnoted: dict[str, int] = {}
 
-    async def collect(self, *, is_dry_run: bool = False) -> Collected:
-        """Remove what is old; in a dry run, say what would be removed.
+    async def collect(self) -> Collected:
+        """Remove what is old.
 
         Raises:
             StoreUnavailable: the store failed; what was removed before stays removed.
         """
-        started = self._clock()
-        references = _References()
         num_revisions = 0
         are_all_read = True
         for name, numbers in (await self._numbers()).items():
             try:
-                num_revisions += await self._collect_log(
-                    name, numbers, references, started, is_dry_run=is_dry_run
-                )
+                num_revisions += await self._collect_log(name, numbers)
             except DamagedEntry as error:
                 are_all_read = False
                 _log.warning("nothing that toolset %r may need is removed: %s", name, error)
-        collected = Collected()
-        if are_all_read:
-            collected = await self._collect_contents(references.digests, started, is_dry_run=is_dry_run)
-        if not is_dry_run:
+        collected = await self._collect_contents() if are_all_read else Collected()
+        if not self._is_dry_run:
             with suppress(StoreFull):  # the next time, then
-                await self._note_unnoted()
+                for name, first in self._unnoted.items():
+                    await self._store.set(DROPPED + name, str(first).encode())
                 if are_all_read:
-                    await self._correct_counters(references)
+                    await self._correct_counters()
             await self._store.compact()
         return replace(collected, num_revisions=num_revisions)
 
-    async def _note_unnoted(self) -> None:
-        """Write the notes that did not fit before."""
-        while self._unnoted:
-            name, first = self._unnoted.popitem()
-            await self._store.set(DROPPED + name, str(first).encode())
-
-    async def _correct_counters(self, references: _References) -> None:
+    async def _correct_counters(self) -> None:
         """Write what each owner has stored."""
-        counters = UsageCounters(self._store)
-        for owner in references.usage.keys() | await counters.owners():
-            await counters.correct(owner, references.usage.get(owner, Usage()))
+        counters, usage = UsageCounters(self._store), self._references.usage
+        for owner in usage.keys() | await counters.owners():
+            await counters.correct(owner, usage.get(owner, Usage()))
 
     async def _numbers(self) -> Mapping[str, list[int]]:
         """The numbers of all records, by name."""
@@ -150,9 +137,7 @@ class Collector:
                 numbers.setdefault(name, []).append(number)
         return numbers
 
-    async def _collect_log(
-        self, name: str, numbers: Sequence[int], references: _References, started: float, *, is_dry_run: bool
-    ) -> int:
+    async def _collect_log(self, name: str, numbers: Sequence[int]) -> int:
         """Drop the old records of one log, and refer to what the others hold; returns how many were dropped.
 
         A client may write one toolset very often, so a log is read piece by piece. Raises `DamagedEntry`
@@ -161,24 +146,24 @@ class Collector:
         newest = await self._newest(name, numbers)
         if newest is None:
             raise DamagedEntry(RECORDS + name, "none of its records can be read")
-        first = self._first_kept(newest, started)
+        first = self._first_kept(newest)
         used = await self._logs.used_among(name, [number for number in numbers if number < first])
         is_any_old = any(number < first and number not in used for number in numbers)
-        if not is_dry_run and (is_any_old or 1 not in numbers):
+        if not self._is_dry_run and (is_any_old or 1 not in numbers):
             await self._note_dropped(name, first)
         num_dropped = 0
         for at in range(0, len(numbers), READ_AT_ONCE):
             for record in await self._logs.readable(name, numbers[at : at + READ_AT_ONCE]):
                 number = record.summary.number
                 if number >= first or number in used:
-                    references.add(record)
+                    self._references.add(record)
                     continue
                 num_dropped += not record.is_deleted
-                if not is_dry_run:
+                if not self._is_dry_run:
                     await self._store.delete(record_key(name, number))
-        references.refer(newest)
+        self._references.refer(newest)
         if not newest.is_deleted:
-            references.count(newest.owner, Usage(num_toolsets=1))
+            self._references.count(newest.owner, Usage(num_toolsets=1))
         return num_dropped
 
     async def _newest(self, name: str, numbers: Sequence[int]) -> Record | None:
@@ -196,9 +181,9 @@ class Collector:
                 return records[0]
         return head
 
-    def _first_kept(self, head: Record, started: float) -> int:
+    def _first_kept(self, head: Record) -> int:
         """The number from which on every record is kept."""
-        deleted_s = started - head.summary.created_at.timestamp()
+        deleted_s = self._now - head.summary.created_at.timestamp()
         if head.is_deleted and deleted_s >= self._retention.deleted_days * _DAY_S:
             return head.summary.number
         return head.summary.number - self._retention.revisions + 1
@@ -211,8 +196,9 @@ class Collector:
             except StoreFull:
                 self._unnoted[name] = first
 
-    async def _collect_contents(self, digests: set[str], started: float, *, is_dry_run: bool) -> Collected:
+    async def _collect_contents(self) -> Collected:
         """Remove the contents that no record names."""
+        digests = self._references.digests
         unused = [
             key async for key in self._store.scan(CONTENTS) if key.removeprefix(CONTENTS) not in digests
         ]
@@ -221,9 +207,9 @@ class Collector:
             content = await self._store.get(key)
             if content is None:
                 continue
-            if stamp_of(content) > started - self._retention.grace_s:
+            if stamp_of(content) > self._now - self._retention.grace_s:
                 num_young += 1
-            elif is_dry_run or await self._store.compare_and_set(key, content, None):
+            elif self._is_dry_run or await self._store.compare_and_set(key, content, None):
                 num_contents += 1
                 num_bytes += len(content)
         return Collected(num_contents=num_contents, num_bytes=num_bytes, num_young=num_young)

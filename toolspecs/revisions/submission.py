@@ -23,7 +23,7 @@ from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.revisions.toolset_contents import encode_toolset
 from toolspecs.schemas.bundle import bundle_tools
-from toolspecs.schemas.schema_check import check_documents
+from toolspecs.schemas.schema_check import check_documents, document_faults
 from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.tool_parser import CheckedTool, check_tool, read_tools, submitted_name
 from toolspecs.toolset import Toolset, check_toolset_name
@@ -101,10 +101,10 @@ def read_toolset(unchecked: UncheckedToolset, limits: Limits) -> Submission:
     """
     check_toolset_name(unchecked.name)
     documents = {} if unchecked.documents is None else unchecked.documents
-    document_faults = _document_faults(documents, limits)
-    checked, tool_faults = read_tools(unchecked.tools, limits=limits)
-    faults = (*document_faults, *tool_faults)
-    if document_faults:
+    of_documents = document_faults(documents, limits)
+    checked, of_tools = read_tools(unchecked.tools, limits=limits)
+    faults = (*of_documents, *of_tools)
+    if of_documents:
         return Submission(unchecked, (), faults, limits)
     try:
         bundled = bundle_checked(checked, documents, limits)
@@ -171,14 +171,6 @@ def check_size(toolset: Toolset, limits: Limits) -> CheckedToolset:
 def _check_num_tools(toolset: Toolset, limits: Limits) -> None:
     if len(toolset) > limits.num_tools:
         raise LimitExceeded("num_tools", limits.num_tools, len(toolset))
-
-
-def _document_faults(documents: Any, limits: Limits) -> Sequence[Fault]:
-    try:
-        check_documents(documents, limits=limits)
-    except InvalidTools as error:
-        return error.faults
-    return ()
 
 
 def _unknown_tools(search: ToolSearch | None, tools: Sequence[Tool]) -> Iterator[Fault]:

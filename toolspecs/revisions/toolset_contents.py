@@ -20,7 +20,7 @@ from toolspecs.errors import DamagedEntry, ToolspecsError
 from toolspecs.fairness.fair_turns import FairTurns
 from toolspecs.fairness.thread_time import in_thread
 from toolspecs.json_scan import ContentLimits, scan
-from toolspecs.json_value import Limits
+from toolspecs.json_value import DEFAULT_LIMITS, Limits
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import shorten
 from toolspecs.pinned_source import SourceFields
@@ -36,7 +36,6 @@ STAMP_AFTER_S = 15 * 60
 """A stamp that is younger is not renewed, so that equal writes in a row do not write a content each time."""
 _STAMP_MARK, _STAMP_BYTES = b"used", 16
 
-DEFAULT_LIMITS = Limits()
 ROOM_BYTES = 4 * 2**20
 """A stored content may have so many bytes more than a toolset that is registered now."""
 COUNTED_VALUES = 4
@@ -228,13 +227,14 @@ class ContentStore:
         self,
         store: Store,
         clock: Callable[[], float] = time.time,
-        decoded: "DecodedContents | None" = None,
+        decoded: DecodedContents | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._store = store
         self._clock = clock
         self._decoded_contents = decoded or DecodedContents()
         self._limits = limits
+        self._max_bytes = limits.toolset_bytes + ROOM_BYTES
 
     async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
         """Write the content of `toolset`, unless it is stored intact and was stamped lately.
@@ -243,8 +243,8 @@ class ContentStore:
         """
         key, now = CONTENTS + digest, self._clock()
         stored = await self._store.get(key)
-        is_there = stored is not None and unstamped(stored) == packed
-        if stored is None or not is_there or stamp_of(stored) < now - STAMP_AFTER_S:
+        is_intact = stored is not None and unstamped(stored) == packed
+        if stored is None or not is_intact or stamp_of(stored) < now - STAMP_AFTER_S:
             renewed = stamped(packed, now)
             if not await self._store.compare_and_set(key, stored, renewed):
                 await self._store.set(key, renewed)  # another writer or the collector was there
@@ -267,21 +267,20 @@ class ContentStore:
             return self._cached(summary) or await self._decoded(summary, packed)
 
     async def _packed(self, summary: RevisionSummary) -> bytes:
-        key = CONTENTS + summary.digest
-        stored = await self._store.get(key)
+        stored = await self._store.get(CONTENTS + summary.digest)
         if stored is None:
-            raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
-        if len(stored) > self._limits.toolset_bytes + ROOM_BYTES:
-            raise _damaged(summary, ValueError("it is larger than any toolset"))
+            raise _damaged(summary, "it is missing")
+        if len(stored) > self._max_bytes:
+            raise _damaged(summary, "it is larger than any toolset")
         return unstamped(stored)
 
     async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
         known_damaged = self._decoded_contents.damaged
         seen, reason = known_damaged.get(summary.digest) or (b"", "")
         if seen and seen == hashlib.sha256(packed).digest():
-            raise _damaged(summary, ValueError(reason))
+            raise _damaged(summary, reason)
         try:
-            content = await in_thread(decompress, packed, self._limits.toolset_bytes + ROOM_BYTES)
+            content = await in_thread(decompress, packed, self._max_bytes)
             toolset = await in_thread(decode_toolset, summary.name, summary.digest, content, self._limits)
         except ValueError as error:
             note = (hashlib.sha256(packed).digest(), str(error))
@@ -301,8 +300,8 @@ class ContentStore:
             self._decoded_contents.known_large.put(digest, value=True, num_bytes=DIGEST_BYTES)
 
 
-def _damaged(summary: RevisionSummary, error: ValueError) -> DamagedEntry:
-    return DamagedEntry(CONTENTS + summary.digest, f"{error}; put toolset {summary.name!r} again")
+def _damaged(summary: RevisionSummary, reason: str | ValueError) -> DamagedEntry:
+    return DamagedEntry(CONTENTS + summary.digest, f"{reason}; put toolset {summary.name!r} again")
 
 
 def stamped(packed: bytes, now: float) -> bytes:

@@ -113,17 +113,26 @@ def _in_utc(time: datetime) -> datetime:
 
 
 class ToolsetLogs:
-    """Appends to the logs and reads them; names are names of toolsets."""
+    """Appends to the logs and reads them; names are names of toolsets.
 
-    def __init__(self, store: Store) -> None:
+    With `allowed`, they are the logs of these toolsets alone, for a catalog that must not see others: methods
+    that name another one raise `ForbiddenToolset`.
+    """
+
+    def __init__(self, store: Store, allowed: Collection[str] | None = None) -> None:
         self._store = store
+        self._allowed = None if allowed is None else frozenset(allowed)
 
     async def names(self) -> list[str]:
         """The names that have a log, sorted; names of deleted toolsets are among them.
 
-        Redis looks at all its keys for this, those of other tenants included.
+        Redis looks at all its keys for this, those of other tenants included, unless some names are allowed.
         """
-        return sorted([key.removeprefix(HEADS) async for key in self._store.scan(HEADS)])
+        if self._allowed is None:
+            return sorted([key.removeprefix(HEADS) async for key in self._store.scan(HEADS)])
+        allowed = sorted(self._allowed)
+        heads = await self._store.get_many([HEADS + name for name in allowed])
+        return [name for name, head in zip(allowed, heads, strict=True) if head is not None]
 
     async def state_of_names(self) -> bytes | None:
         """Bytes that differ once a toolset of a new name was created; those of an earlier version may not."""
@@ -131,6 +140,7 @@ class ToolsetLogs:
 
     async def head(self, name: str) -> Record | None:
         """The last record, for readers, by one small read; raises `DamagedEntry`."""
+        self._check(name)
         try:
             return _decode(HEADS + name, name, await self._store.get(HEADS + name))
         except DamagedEntry as error:
@@ -139,6 +149,7 @@ class ToolsetLogs:
 
     async def heads(self, names: Sequence[str]) -> list[Record | DamagedEntry | None]:
         """The last record of each name, read in one round trip; errors instead of damaged ones."""
+        self._check(*names)
         keys = [HEADS + name for name in names]
         heads: list[Record | DamagedEntry | None] = []
         for key, name, content in zip(keys, names, await self._store.get_many(keys), strict=True):
@@ -164,36 +175,31 @@ class ToolsetLogs:
 
     async def record(self, name: str, number: int) -> Record | None:
         """The record of that number. Raises `DamagedEntry`."""
+        self._check(name)
         return _numbered(name, number, await self._store.get(record_key(name, number)))
 
     async def records(self, name: str, numbers: Sequence[int]) -> list[Record | None]:
         """The records of these numbers, read in one round trip. Raises `DamagedEntry`."""
+        self._check(name)
         contents = await self._store.get_many([record_key(name, number) for number in numbers])
         return [_numbered(name, number, content) for number, content in zip(numbers, contents, strict=True)]
 
     async def readable(self, name: str, numbers: Sequence[int]) -> list[Record]:
         """The records with these numbers, without missing ones; a damaged record is logged and left out."""
+        self._check(name)
         keys = [record_key(name, number) for number in numbers]
-        records = []
-        for key, content in zip(keys, await self._store.get_many(keys), strict=True):
-            try:
-                record = _decode(key, name, content)
-            except DamagedEntry as error:
-                _log.warning("%s", error)
-            else:
-                records += [record] if record else []
-        return records
+        contents = await self._store.get_many(keys)
+        read = (_readable(key, name, content) for key, content in zip(keys, contents, strict=True))
+        return [record for record in read if record is not None]
 
     async def readable_head(self, name: str) -> Record | None:
-        """The copy of the last record; None if it is not there or damaged."""
-        try:
-            return _decode(HEADS + name, name, await self._store.get(HEADS + name))
-        except DamagedEntry as error:
-            _log.warning("%s", error)
-            return None
+        """The copy of the last record; None if it is not there, or damaged, which is logged."""
+        self._check(name)
+        return _readable(HEADS + name, name, await self._store.get(HEADS + name))
 
     async def first_kept(self, name: str) -> int:
         """The number from which on all records are kept. Raises `DamagedEntry`."""
+        self._check(name)
         key = DROPPED + name
         content = await self._store.get(key)
         if content is None:
@@ -205,10 +211,12 @@ class ToolsetLogs:
 
     async def mark_used(self, name: str, number: int) -> None:
         """Note that a request named this revision, so that it is kept for now."""
+        self._check(name)
         await self._store.set(f"{USED}{name}/{number}", b"", USED_FOR_S)
 
     async def used_among(self, name: str, numbers: Sequence[int]) -> set[int]:
         """Those of these revisions that requests named lately."""
+        self._check(name)
         used: set[int] = set()
         for at in range(0, len(numbers), MARKS_AT_ONCE):
             together = numbers[at : at + MARKS_AT_ONCE]
@@ -218,6 +226,7 @@ class ToolsetLogs:
 
     async def used_before(self, name: str, first: int) -> list[int]:
         """The numbers below `first` of the revisions that requests named lately, sorted."""
+        self._check(name)
         if first <= MANY_REVISIONS:
             return sorted(await self.used_among(name, range(1, first)))
         prefix = f"{USED}{name}/"
@@ -229,6 +238,7 @@ class ToolsetLogs:
 
         Raises `DamagedEntry` if the head claims the highest number.
         """
+        self._check(record.summary.name)
         if record.summary.number > MAX_NUMBER:
             raise DamagedEntry(HEADS + record.summary.name, "no revision can follow its number")
         key, content = record_key(record.summary.name, record.summary.number), encode_record(record)
@@ -255,6 +265,11 @@ class ToolsetLogs:
             with suppress(StoreError):
                 await self._store.set(NAMED, secrets.token_bytes(8))
 
+    def _check(self, *names: str) -> None:
+        for name in names:
+            if self._allowed is not None and name not in self._allowed:
+                raise ForbiddenToolset(name, self._allowed)
+
 
 def _decode(key: str, name: str, content: bytes | None) -> Record | None:
     if content is None:
@@ -266,6 +281,15 @@ def _decode(key: str, name: str, content: bytes | None) -> Record | None:
     if record.summary.name != name:
         raise DamagedEntry(key, f"it is a record of {record.summary.name!r}")
     return record
+
+
+def _readable(key: str, name: str, content: bytes | None) -> Record | None:
+    """As `_decode`, but logs that a record is damaged, and returns None."""
+    try:
+        return _decode(key, name, content)
+    except DamagedEntry as error:
+        _log.warning("%s", error)
+        return None
 
 
 def record_key(name: str, number: int) -> str:
@@ -285,60 +309,3 @@ def _numbered(name: str, number: int, content: bytes | None) -> Record | None:
 def number_in(text: str) -> int | None:
     """The number that a text consists of; None if it is not one that a revision may have, or 0."""
     return int(text) if _DIGITS.fullmatch(text) else None
-
-
-class RestrictedLogs(ToolsetLogs):
-    """The logs of the toolsets `allowed`, for a catalog that must not see others.
-
-    Methods that name another toolset raise `ForbiddenToolset`.
-    """
-
-    def __init__(self, store: Store, allowed: Collection[str]) -> None:
-        super().__init__(store)
-        self._allowed = frozenset(allowed)
-
-    async def names(self) -> list[str]:
-        """See `ToolsetLogs.names`; one read, since a store may hold very many others."""
-        allowed = sorted(self._allowed)
-        heads = await self._store.get_many([HEADS + name for name in allowed])
-        return [name for name, head in zip(allowed, heads, strict=True) if head is not None]
-
-    async def head(self, name: str) -> Record | None:
-        """See `ToolsetLogs.head`."""
-        self._check(name)
-        return await super().head(name)
-
-    async def heads(self, names: Sequence[str]) -> list[Record | DamagedEntry | None]:
-        """See `ToolsetLogs.heads`."""
-        for name in names:
-            self._check(name)
-        return await super().heads(names)
-
-    async def record(self, name: str, number: int) -> Record | None:
-        """See `ToolsetLogs.record`."""
-        self._check(name)
-        return await super().record(name, number)
-
-    async def records(self, name: str, numbers: Sequence[int]) -> list[Record | None]:
-        """See `ToolsetLogs.records`."""
-        self._check(name)
-        return await super().records(name, numbers)
-
-    async def first_kept(self, name: str) -> int:
-        """See `ToolsetLogs.first_kept`."""
-        self._check(name)
-        return await super().first_kept(name)
-
-    async def used_before(self, name: str, first: int) -> list[int]:
-        """See `ToolsetLogs.used_before`."""
-        self._check(name)
-        return await super().used_before(name, first)
-
-    async def append(self, record: Record) -> bool:
-        """See `ToolsetLogs.append`."""
-        self._check(record.summary.name)
-        return await super().append(record)
-
-    def _check(self, name: str) -> None:
-        if name not in self._allowed:
-            raise ForbiddenToolset(name, self._allowed)

@@ -25,7 +25,7 @@ from toolspecs.errors import (
 )
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import near_matches
-from toolspecs.revisions.toolset_logs import Record, RestrictedLogs, ToolsetLogs
+from toolspecs.revisions.toolset_logs import Record, ToolsetLogs
 from toolspecs.store import Store
 from toolspecs.toolset import TOOLSET_NAME, Page, RevisionSummary, ToolsetReference
 
@@ -72,7 +72,7 @@ class ToolsetRecords:
     def restricted_to(self, names: Collection[str]) -> "ToolsetRecords":
         """A view of only the toolsets with these names; of others, it raises `ForbiddenToolset`."""
         view = copy.copy(self)
-        view._logs = RestrictedLogs(self._store, names)  # noqa: SLF001 - of this class
+        view._logs = ToolsetLogs(self._store, names)  # noqa: SLF001 - of this class
         view._names = _Names(view._logs)  # noqa: SLF001
         return view
 
@@ -126,9 +126,7 @@ class ToolsetRecords:
             raise UnknownRevision(name, number, head.summary.number)
         return record
 
-    async def list(
-        self, after: str | None = None, limit: int = 100, search: str = ""
-    ) -> Page[RevisionSummary]:
+    async def list(self, after: str | None, limit: int, search: str) -> Page[RevisionSummary]:
         """The current revisions of the toolsets whose names come after `after`, sorted by name.
 
         With `search`, only of those whose names contain this text, in upper or lower case.
@@ -147,9 +145,7 @@ class ToolsetRecords:
                 items.append(head.summary)
         return Page(tuple(items))
 
-    async def revisions(
-        self, name: str, before: int | None = None, limit: int = 100
-    ) -> Page[RevisionSummary]:
+    async def revisions(self, name: str, before: int | None, limit: int) -> Page[RevisionSummary]:
         """The revisions with numbers below `before`, the newest first; also those of a deleted toolset."""
         head = await self._head(name)
         if head is None:

@@ -13,14 +13,14 @@ it never refers to, nor on a document that another toolset registered under the 
 reference, the compiler cannot resolve it and refuses the schema.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import pointer_keys
-from toolspecs.json_value import Limits, own_size
+from toolspecs.json_value import DEFAULT_LIMITS, Limits, objects_in, own_size, value_at
 from toolspecs.schemas.dialects import dialect_of
 from toolspecs.schemas.drafts import FIRST_WITH_DEFS, OPENAPI_3_0, SchemaDraft, draft_named
 from toolspecs.tool import Tool
@@ -28,7 +28,6 @@ from toolspecs.tool import Tool
 Documents = Mapping[str, Any]
 _Keys = tuple[str, ...]
 
-DEFAULT_LIMITS = Limits()
 MAX_URI = 1000
 """Characters of a base or of a reference before its `#`. Longer ones lead to nothing: joining takes time in
 proportion to the length, and a schema may have a reference every 15 bytes."""
@@ -125,7 +124,7 @@ class Bundler:
     def _part(self, uri: str, keys: _Keys) -> tuple[int, frozenset[tuple[str, str]]]:
         """The size of a part in bytes, and the URIs and fragments that it refers to."""
         if (uri, keys) not in self._read:
-            self._read[uri, keys] = self._references(_at(self._documents[uri], keys), uri)
+            self._read[uri, keys] = self._references(value_at(self._documents[uri], keys), uri)
         return self._read[uri, keys]
 
     def _keys(self, uri: str, fragment: str) -> _Keys | None:
@@ -190,28 +189,10 @@ class Bundler:
         return self._joined[base, uri], unquote(fragment)
 
 
-def objects_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value, in no particular order."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield item
-            stack += item.values()
-        elif isinstance(item, list):
-            stack += item
-
-
 def _identity(schema: Mapping[str, Any], keyword: str) -> str:
     """The URI in a schema's `$id` or `id`, or nothing."""
     name = schema.get(keyword)
     return name if isinstance(name, str) and name[:1] != "#" else ""
-
-
-def _at(document: Any, keys: _Keys) -> Any:
-    for key in keys:
-        document = document[key]
-    return document
 
 
 def _pruned(document: Any, parts: set[_Keys]) -> Any:
@@ -225,7 +206,7 @@ def _pruned(document: Any, parts: set[_Keys]) -> Any:
         holder: dict[str, Any] = pruned
         for key in keys[:-1]:
             holder = holder.setdefault(key, {})
-        holder[keys[-1]] = _at(document, keys)
+        holder[keys[-1]] = value_at(document, keys)
     return pruned
 
 

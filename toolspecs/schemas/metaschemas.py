@@ -11,7 +11,7 @@ after the other, each without those inside it, and lists are cut.
 [('properties', 'a', 'type'), ('properties', 'b', 'minLength')]
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -103,27 +103,22 @@ def _divided(keyword: str, value: Any) -> tuple[Any, list[tuple[Path, Any]]]:
 
     Booleans stay where they are: not all drafts have them as schemas.
     """
-    subschemas: list[tuple[Path, Any]] = []
     if isinstance(value, dict) and keyword in SCHEMAS_BY_NAME:
-        subschemas += [
-            ((name,), subschema) for name, subschema in value.items() if _is_apart(keyword, subschema)
-        ]
-        return {
-            name: {} if _is_apart(keyword, subschema) else subschema for name, subschema in value.items()
-        }, subschemas
-    if keyword in SCHEMAS_BY_NAME or isinstance(value, bool):
-        return value, subschemas
-    if isinstance(value, list):
-        subschemas += [
-            ((index,), subschema) for index, subschema in enumerate(value) if _is_apart(keyword, subschema)
-        ]
-        return [{} if _is_apart(keyword, subschema) else subschema for subschema in value], subschemas
-    return {}, [((), value)]
-
-
-def _is_apart(keyword: str, value: Any) -> bool:
-    is_list_of_names = keyword == "dependencies" and isinstance(value, list)
-    return not (is_list_of_names or isinstance(value, bool))
+        members: Iterable[tuple[str | int, Any]] = value.items()
+    elif keyword in SCHEMAS_BY_NAME or isinstance(value, bool):
+        return value, []
+    elif isinstance(value, list):
+        members = enumerate(value)
+    else:
+        return {}, [((), value)]
+    hollow: Any = value.copy()
+    subschemas: list[tuple[Path, Any]] = []
+    for key, member in members:
+        is_list_of_names = keyword == "dependencies" and isinstance(member, list)
+        if not (is_list_of_names or isinstance(member, bool)):
+            hollow[key] = {}
+            subschemas.append(((key,), member))
+    return hollow, subschemas
 
 
 def _errors_of(part: Any, uri: str) -> Iterator[tuple[Path, str]]:

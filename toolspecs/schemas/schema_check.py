@@ -10,7 +10,7 @@ repeat that URI, and no schema inside the document may have another `$id`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -18,9 +18,9 @@ import jsonschema_rs
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_pointer import shown_pointer
-from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw
+from toolspecs.json_value import Flaw, Limits, Path, find_flaw, objects_in, type_name, value_at
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
-from toolspecs.schemas.bundle import absolute, objects_in
+from toolspecs.schemas.bundle import absolute
 from toolspecs.schemas.dialects import dialect_of, normal_uri
 from toolspecs.schemas.drafts import DEFAULT_DRAFT, DRAFT_URIS, OPENAPI_3_0, identifier_keyword
 from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME, metaschema_errors
@@ -66,7 +66,7 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
     if flaw := find_flaw(schema, limits):
         return (flaw,)
     if not isinstance(schema, dict):
-        message = f"the parameters of a tool are an object schema, not {TYPE_NAMES[type(schema)]}"
+        message = f"the parameters of a tool are an object schema, not {type_name(schema)}"
         return (
             Flaw((), "", message, 'for a tool without arguments write {"type": "object", "properties": {}}'),
         )
@@ -83,7 +83,7 @@ def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
     if isinstance(document, bool):
         return ()
     if not isinstance(document, dict):
-        message = f"a document is a schema, an object or a boolean, not {TYPE_NAMES[type(document)]}"
+        message = f"a document is a schema, an object or a boolean, not {type_name(document)}"
         return (Flaw((), "", message),)
     if flaw := _draft_flaw(document):
         return (flaw,)
@@ -101,7 +101,7 @@ def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
     if dialect_of(schema) in {*DRAFT_URIS, OPENAPI_3_0}:
         return None
     draft = schema["$schema"]
-    shown = shorten(repr(draft), 100) if isinstance(draft, str) else TYPE_NAMES[type(draft)]
+    shown = shorten(repr(draft), 100) if isinstance(draft, str) else type_name(draft)
     known = ", ".join(f"{uri}#" if "draft-0" in uri else uri for uri in DRAFT_URIS)
     suggestion = f"leave it out for 2020-12, or use one of {known}"
     return Flaw(("$schema",), "$schema", f"unknown draft {shown}", suggestion)
@@ -120,7 +120,7 @@ def _metaschema_flaws(schema: dict[str, Any], maximum: int, dialect: str) -> Ite
 
 def _flaw(schema: dict[str, Any], path: Path, message: str) -> Flaw:
     keyword = keyword_at(path)
-    value = _resolve(schema, path)
+    value = value_at(schema, path)
     if keyword == "type" and isinstance(value, str):
         shown = shorten(repr(value), 60)
         return Flaw(path, keyword, f"unknown type {shown}", _type_suggestion(value))
@@ -179,12 +179,6 @@ def keyword_at(path: Path) -> str:
     return keyword
 
 
-def _resolve(value: Any, path: Path) -> Any:
-    for token in path:
-        value = value[token]
-    return value
-
-
 def _root_flaws(schema: dict[str, Any]) -> Iterator[Flaw]:
     types = schema.get("type", "object")
     if "object" not in (types if isinstance(types, list) else [types]):
@@ -207,19 +201,22 @@ def check_documents(documents: Any, *, limits: Limits) -> None:
         InvalidTools: with every fault of every document.
         LimitExceeded: there are more documents than `limits` allows.
     """
+    if faults := document_faults(documents, limits):
+        raise InvalidTools(faults)
+
+
+def document_faults(documents: Any, limits: Limits) -> Sequence[Fault]:
+    """Every fault of every document of a toolset; raises `LimitExceeded` as `check_documents` does."""
     if not isinstance(documents, dict):
-        type_name = TYPE_NAMES.get(type(documents), type(documents).__name__)
-        message = f"documents are an object of schemas by URI, not {type_name}"
-        raise InvalidTools([Fault(None, _DOCUMENTS, "", message, 'write {"https://example.com/money": {…}}')])
+        message = f"documents are an object of schemas by URI, not {type_name(documents)}"
+        return [Fault(None, _DOCUMENTS, "", message, 'write {"https://example.com/money": {…}}')]
     if len(documents) > limits.num_documents:
         raise LimitExceeded("num_documents", limits.num_documents, len(documents))
-    faults = [
+    return [
         fault_of(flaw, None, shown_pointer(_DOCUMENTS, (uri,)))
         for uri, document in documents.items()
         for flaw in _flaws(uri, document, limits)
     ]
-    if faults:
-        raise InvalidTools(faults)
 
 
 def _flaws(uri: str, document: Any, limits: Limits) -> Iterator[Flaw]:

@@ -190,12 +190,8 @@ def described(tool: Tool) -> str:
     return f"{' '.join(_WORD.findall(tool.name))}. {tool.description[:_MAX_DESCRIPTION]}"
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str) -> Iterator[str]:
     """The words of a text, in lower case; pairs of characters where a script puts no spaces."""
-    return list(_split(text))
-
-
-def _split(text: str) -> Iterator[str]:
     for match in _WORD.finditer(text):
         word = match[0]
         if _UNSPACED.match(word):
@@ -243,7 +239,7 @@ def _words_of_all(tools: Sequence[Tool]) -> list[list[str]]:
 def _weighted_words(tool: Tool, most: int) -> list[str]:
     """At most `most` words of a tool, repeated by their weight; those of the name come first."""
     text = f"{tool.name} {tool.description[:_MAX_DESCRIPTION]}"
-    words = [word for word in islice(_split(text), most) for _ in range(NAME)]
+    words = [word for word in islice(_words(text), most) for _ in range(NAME)]
     for name, schema in _parameters(tool.parameters):
         words += [word for word in _words(name[:_MAX_DETAIL]) for _ in range(PARAMETER)]
         words += [word for text in _details(schema) for word in _words(text) for _ in range(DETAIL)]
