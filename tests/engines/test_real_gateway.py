@@ -51,7 +51,7 @@ def client(engine):
     )
     with served(server_of(create_app(settings), settings)) as client:
         client.timeout = 300
-        wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed")
+        wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed", limit_s=120)
         yield client
 
 

@@ -78,7 +78,7 @@ def test_what_strict_tools_do_not_uphold_holds_through_the_gateway(tmp_path, kin
             models=(ModelSettings(model="tiny", engine=kind, engine_url=(server.url,)),),
         )
         with served(server_of(create_app(settings), settings)) as client:
-            wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed")
+            wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed", limit_s=120)
             through = asyncio.run(count_valid(str(client.base_url).rstrip("/"), "tiny", prompt_tools="none"))
         alone = asyncio.run(count_valid(server.url, MODEL))
     for name in SCHEMAS:
