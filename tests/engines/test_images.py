@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from completions_server import StandIn
+from generate_server import SglangStandIn
 from hypothesis import given
 from hypothesis import strategies as st
 from remote_engines import SETTINGS, assert_valid, events_of, remote_over
-from sglang_server import SglangStandIn
 
 from gateway.errors import InvalidField, SettingsError
 from gateway.setting_sources import load

@@ -1,4 +1,4 @@
-"""Two real vLLMs behind one gateway, and a Redis: what happens when they are paused, killed or lost.
+"""Two real engines of a kind behind one gateway, and a Redis: what happens when they are paused, killed or lost.
 
 Every answer is valid, or an error that says what failed. What comes back is used again, by itself.
 """
@@ -7,12 +7,15 @@ import json
 import signal
 import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import jsonschema_rs
 import pytest
+from engine_server import once_it_runs, once_ready
 from redis_server import running_redis
 from serving import served, server_of
-from vllm_server import once_it_runs, running_vllm, starting_vllm
+from sglang_server import starting_sglang
+from vllm_server import starting_vllm
 
 from gateway.app import create_app
 from gateway.model_settings import ModelSettings
@@ -21,6 +24,7 @@ from gateway.settings import Settings
 pytestmark = pytest.mark.engines
 
 SECRET = "a secret of the tests"
+STARTING = {"vllm": starting_vllm, "sglang": starting_sglang}
 COMPLETIONS = "/v1/chat/completions"
 LONG = {
     "type": "object",
@@ -131,7 +135,7 @@ def gateway_over(engines, store_url, folder):
         secret=SECRET,
         store=store_url,
         compile_workers=1,
-        models=(ModelSettings(model="tiny", engine="vllm", engine_url=urls, prompt_tools="none"),),
+        models=(ModelSettings(model="tiny", engine=engines[0].kind, engine_url=urls, prompt_tools="none"),),
     )
     with served(server_of(create_app(settings), settings)) as client:
         client.timeout = 300
@@ -140,18 +144,17 @@ def gateway_over(engines, store_url, folder):
         yield gateway
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder, a Redis that forgets what it held when it is killed, and a gateway over two engines."""
+@pytest.fixture(scope="module", params=STARTING)
+def place(request, tmp_path_factory):
+    """What starts an engine, a Redis that forgets what it held when it is killed, and a gateway over two engines."""
     folder = tmp_path_factory.mktemp("faults")
     with ExitStack() as stack:
         redis = stack.enter_context(running_redis(folder))
-        engines = [
-            stack.enter_context(starting_vllm(folder, store_url=redis.url, secret=SECRET)) for _ in range(2)
-        ]
+        starting = partial(STARTING[request.param], folder, store_url=redis.url, secret=SECRET)
+        engines = [stack.enter_context(starting()) for _ in range(2)]
         for engine in engines:
             engine.wait()
-        yield folder, redis, stack.enter_context(gateway_over(engines, redis.url, folder))
+        yield starting, redis, stack.enter_context(gateway_over(engines, redis.url, folder))
 
 
 def test_an_answer_goes_on_elsewhere_when_its_engine_is_paused(place):
@@ -204,7 +207,7 @@ def test_what_engines_have_read_is_served_while_the_store_is_down_and_the_rest_r
 
 def test_an_answer_goes_on_elsewhere_when_its_engine_is_killed_and_the_last_engine_is_named(place):
     """Then one is started anew, and the store has lost everything: the gateway publishes it again."""
-    folder, redis, gateway = place
+    starting, redis, gateway = place
     killed = []
 
     def kill():
@@ -228,7 +231,7 @@ def test_an_answer_goes_on_elsewhere_when_its_engine_is_killed_and_the_last_engi
 
     redis.kill()
     redis.start()
-    with running_vllm(folder, store_url=redis.url, secret=SECRET, port=killed[0].port) as again:
+    with once_ready(starting(port=killed[0].port)) as again:
         recovered = gateway.wait(gateway.are_up(again), "it takes requests again")
         print(f"started anew: used {recovered:.1f} s after it answered")
         assert gateway.is_answered(tool)

@@ -1,17 +1,20 @@
-"""A gateway in front of a real vLLM on a CPU: OpenAI's client, 117 tools, every kind of request."""
+"""A gateway in front of a real vLLM or SGLang on a CPU: OpenAI's client, 117 tools, every kind of request."""
 
 import asyncio
 import json
 import random
 import signal
 from dataclasses import dataclass, field
+from functools import partial
 
 import jsonschema_rs
 import openai
 import pytest
 from corpus import corpus
+from engine_server import once_it_runs
 from serving import served, server_of, wait_for
-from vllm_server import once_it_runs, running_vllm
+from sglang_server import running_sglang
+from vllm_server import running_vllm
 
 from gateway.app import create_app
 from gateway.model_settings import ModelSettings
@@ -21,29 +24,34 @@ pytestmark = pytest.mark.engines
 
 NUM_CALLS = 300
 SECRET = "a secret of the tests"
+RUNNING = {
+    "vllm": partial(running_vllm, options=("--enable-prompt-tokens-details",)),
+    "sglang": running_sglang,
+}
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
+@pytest.fixture(scope="module", params=RUNNING)
+def engine(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("gateway")
     store_url = f"sqlite://{folder}/callgate.db"
-    options = ("--enable-prompt-tokens-details",)
-    with running_vllm(folder, store_url=store_url, secret=SECRET, options=options) as vllm:
-        yield folder, vllm
+    with RUNNING[request.param](folder, store_url=store_url, secret=SECRET) as server:
+        yield folder, server
 
 
 @pytest.fixture(scope="module")
 def client(engine):
-    folder, vllm = engine
+    folder, server = engine
     settings = Settings(
         data_dir=str(folder),
         secret=SECRET,
         compile_workers=1,
-        models=(ModelSettings(model="tiny", engine="vllm", engine_url=(vllm.url,), prompt_tools="none"),),
+        models=(
+            ModelSettings(model="tiny", engine=server.kind, engine_url=(server.url,), prompt_tools="none"),
+        ),
     )
     with served(server_of(create_app(settings), settings)) as client:
         client.timeout = 300
-        wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed")
+        wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed", limit_s=120)
         yield client
 
 
@@ -151,15 +159,15 @@ def test_what_the_engine_had_in_its_cache_is_reported(client, kind):
 
 def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
     """The last test: it ends the engine."""
-    _, vllm = engine
+    _, server = engine
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "stream": True}
     long = body | {"max_tokens": 3000, "min_tokens": 3000}
     with (
-        once_it_runs(client, lambda: vllm.signal(signal.SIGKILL)),
+        once_it_runs(client, lambda: server.signal(signal.SIGKILL)),
         client.stream("POST", "/v1/chat/completions", json=long) as response,
     ):
         lines = [line for line in response.iter_lines() if line]
-    assert vllm.url.removeprefix("http://") in lines[-1], (len(lines), lines[-3:])
+    assert server.url.removeprefix("http://") in lines[-1], (len(lines), lines[-3:])
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
     wait_for(lambda: client.get("/readyz").status_code == 503)
     refused = client.post("/v1/chat/completions", json=body)

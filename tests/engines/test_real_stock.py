@@ -4,8 +4,9 @@ import json
 
 import pytest
 from corpus import corpus
+from engine_server import MODEL
 from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before
-from vllm_server import MODEL, running_vllm
+from vllm_server import running_vllm
 
 from gateway.model_settings import ModelSettings
 from runtime.models import TINY_MODEL_FOLDER

@@ -1,14 +1,17 @@
-"""Schemas that vLLM's own strict tools do not uphold, through the gateway and through the same vLLM alone."""
+"""Schemas that engines' own strict tools do not uphold, through the gateway and through the same engine alone."""
 
 import asyncio
 import json
 from collections import Counter
+from functools import partial
 
 import jsonschema_rs
 import openai
 import pytest
+from engine_server import MODEL
 from serving import served, server_of, wait_for
-from vllm_server import MODEL, running_vllm
+from sglang_server import running_sglang
+from vllm_server import running_vllm
 
 from gateway.app import create_app
 from gateway.model_settings import ModelSettings
@@ -58,22 +61,28 @@ async def count_valid(url, model, **extra) -> Counter[str]:
     return valid
 
 
-def test_what_strict_tools_do_not_uphold_holds_through_the_gateway(tmp_path):
-    own = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+RUNNING = {
+    "vllm": partial(running_vllm, options=("--enable-auto-tool-choice", "--tool-call-parser", "hermes")),
+    "sglang": partial(running_sglang, options=("--tool-call-parser", "hermes")),
+}
+
+
+@pytest.mark.parametrize("kind", RUNNING)
+def test_what_strict_tools_do_not_uphold_holds_through_the_gateway(tmp_path, kind):
     store_url = f"sqlite://{tmp_path}/callgate.db"
-    with running_vllm(tmp_path, store_url=store_url, secret=SECRET, options=own) as vllm:
+    with RUNNING[kind](tmp_path, store_url=store_url, secret=SECRET) as server:
         settings = Settings(
             data_dir=str(tmp_path),
             secret=SECRET,
             compile_workers=1,
-            models=(ModelSettings(model="tiny", engine="vllm", engine_url=(vllm.url,)),),
+            models=(ModelSettings(model="tiny", engine=kind, engine_url=(server.url,)),),
         )
         with served(server_of(create_app(settings), settings)) as client:
-            wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed")
+            wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed", limit_s=120)
             through = asyncio.run(count_valid(str(client.base_url).rstrip("/"), "tiny", prompt_tools="none"))
-        alone = asyncio.run(count_valid(vllm.url, MODEL))
+        alone = asyncio.run(count_valid(server.url, MODEL))
     for name in SCHEMAS:
         print(
-            f"{name}: {through[name]} of {NUM_CALLS} valid through the gateway, {alone[name]} by vLLM alone"
+            f"{name}: {through[name]} of {NUM_CALLS} valid through the gateway, {alone[name]} by {kind} alone"
         )
     assert through == dict.fromkeys(SCHEMAS, NUM_CALLS)

@@ -11,7 +11,7 @@ import pytest
 import stand_in_vllm as stand_in
 from corpus import corpus
 from engine_models import AUTO, REQUIRED, SECRET, TOOLS, ids, look_up, marked, prepared
-from vllm_server import PYTHON, running_vllm
+from vllm_server import PYTHON, complete, running_vllm
 
 from runtime.engines.request_mark import PLUGIN_MISSING
 from runtime.engines.vllm.plugin import COMPILE, FILL, INIT, READ
@@ -88,7 +88,7 @@ def test_calls_of_many_tools_are_valid(server, store_url, github):
 
     def ask(number):
         at = number % len(kinds)
-        response = server.complete(ids(PROMPT), marks[at], max_tokens=MAX_TOKENS, temperature=0.5)
+        response = complete(server, ids(PROMPT), marks[at], max_tokens=MAX_TOKENS, temperature=0.5)
         return kinds[at], choice_of(response)
 
     with ThreadPoolExecutor(8) as clients:
@@ -118,7 +118,7 @@ def test_two_grammars_and_plain_text_share_a_batch(server, store_url):
     order = [source.randrange(len(marks)) for _ in range(48)]
 
     def ask(at):
-        return choice_of(server.complete(ids(PROMPT), marks[at], max_tokens=120, temperature=2.0, top_k=40))
+        return choice_of(complete(server, ids(PROMPT), marks[at], max_tokens=120, temperature=2.0, top_k=40))
 
     with ThreadPoolExecutor(16) as clients:
         answers = list(clients.map(ask, order))
@@ -134,14 +134,14 @@ def test_an_output_goes_on_behind_what_the_prompt_ends_with(server, store_url):
     lookup = look_up(store_url)
     begun = ids('<tool_call>\n{"name": "pay", "arguments": {"am')
     mark = marked(lookup, written_ids=tuple(begun))
-    answer = choice_of(server.complete([*ids(PROMPT), *begun], mark, max_tokens=60, temperature=0))
+    answer = choice_of(complete(server, [*ids(PROMPT), *begun], mark, max_tokens=60, temperature=0))
     matcher = lookup.grammar.matcher()
     assert all(map(matcher.accept, [*begun, *answer["token_ids"]]))
 
 
 def test_an_engine_that_ignores_its_stop_token_ends_with_an_error(server, store_url):
     mark = marked(look_up(store_url, choice=ToolChoice.named("pay")))
-    response = server.complete(ids(PROMPT), mark, max_tokens=MAX_TOKENS, temperature=0, ignore_eos=True)
+    response = complete(server, ids(PROMPT), mark, max_tokens=MAX_TOKENS, temperature=0, ignore_eos=True)
     assert response.status_code == 500 or choice_of(response)["finish_reason"] == "error"
 
 
@@ -153,16 +153,16 @@ def test_a_mark_that_cannot_be_kept_fails_its_request_only(server, store_url, ca
         "no such unit": lambda: marked(look_up("sqlite://:memory:", [Tool("lost", "", {"properties": {"unseen": {"const": 7}}})])),
         "another vocabulary": lambda: marked(look_up(store_url, vocabulary=_byte_vocabulary())),
     }  # fmt: skip
-    response = server.complete(ids(PROMPT), changed[case](), max_tokens=20)
+    response = complete(server, ids(PROMPT), changed[case](), max_tokens=20)
     assert response.status_code == 500
-    log = server.log.read_text("utf-8", "replace")
+    log = server.said()
     said = {
         "another secret": "CALLGATE_SECRET",
         "no such unit": "the store lacks the grammar of 'lost'",
         "another vocabulary": "give the gateway the tokenizer of the model",
     }
     assert said[case] in log
-    assert choice_of(server.complete(ids(PROMPT), marked(lookup), max_tokens=60))["token_ids"]
+    assert choice_of(complete(server, ids(PROMPT), marked(lookup), max_tokens=60))["token_ids"]
 
 
 def _byte_vocabulary():
@@ -172,7 +172,7 @@ def _byte_vocabulary():
 
 
 def test_the_engine_is_prepared_before_it_is_ready(server):
-    log = server.log.read_text("utf-8", "replace")
+    log = server.said()
     is_ready = "callgate is ready for the vocabulary " + prepared().vocabulary.digest[:12]
     assert log.index(is_ready) < log.index("Application startup complete")
 
@@ -181,7 +181,7 @@ def test_without_the_plugins_settings_only_its_absence_is_written(tmp_path, stor
     mark = marked(look_up(store_url))
     with running_vllm(tmp_path) as server:
         for temperature in (0, 1.0, 2.0):
-            answer = choice_of(server.complete(ids(PROMPT), mark, max_tokens=100, temperature=temperature))
+            answer = choice_of(complete(server, ids(PROMPT), mark, max_tokens=100, temperature=temperature))
             assert answer["text"].removesuffix("<|im_end|>") == PLUGIN_MISSING
 
 

@@ -2,8 +2,8 @@
 
 import httpx
 import pytest
+from generate_server import SglangStandIn
 from remote_engines import assert_valid, events_of, forbidden, remote_over, until
-from sglang_server import SglangStandIn
 from whole_outputs import calls_of
 
 from runtime.engines.client import EngineAddress

@@ -59,8 +59,8 @@ def everything(connection):
     return received.decode("latin-1")
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 20
+def wait_for(condition, limit_s=20):
+    deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.01)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from completions_server import LikelyToken, StandIn, is_canary
+from generate_server import SglangStandIn
 from pluginless_servers import LlamaStandIn, StockStandIn
-from sglang_server import SglangStandIn
 
 from compiler.matcher import Bitmask, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary

@@ -26,7 +26,7 @@ from runtime.engines.sglang.sglang_backend import SglangBackend
 from runtime.models.model_config import model_vocabulary
 
 SGLANG = KnownEngine("SGLang", ("0.5.23",))
-"""Its sources were read, and its grammar manager was run; its server was not."""
+"""The version that was tried; see docs/engines.md."""
 
 _CONSTRAINED = "sglang.srt.constrained"
 _MANAGER = f"{_CONSTRAINED}.grammar_manager"

@@ -103,8 +103,8 @@ class ComingGrammar(Future["SglangGrammar"]):
 class SglangGrammar:
     """The grammar object of one request, with what SGLang uses of its `BaseGrammarObject`.
 
-    It is terminated once it has accepted a stop token. SGLang then ends the request at once, even with
-    `ignore_eos`, and asks for no more masks.
+    It is terminated once it has accepted a stop token. SGLang then asks for no more masks, and ends the
+    request: at that token, or with `ignore_eos` at the next one, which no mask covers.
     """
 
     grammar_stats = None

@@ -1,0 +1,128 @@
+"""A real engine with this package in its environment, in processes of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = "m"
+"""The name by which each of them serves its model."""
+START_S = 600.0
+WHILE_IT_WRITES_S = 0.3
+_OWN_VARIABLES = ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE")
+
+
+@dataclass(frozen=True)
+class EngineServer:
+    """A server; `log` is what it has printed. `kind` is what the gateway calls it: `vllm` or `sglang`."""
+
+    kind: str
+    port: int
+    log: Path
+    process: subprocess.Popen
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def said(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes."""
+        os.killpg(self.process.pid, number)
+
+    def wait(self) -> None:
+        """Return once it answers; raises AssertionError if it ended or takes too long."""
+        start = time.monotonic()
+        while time.monotonic() - start < START_S:
+            assert self.process.poll() is None, f"{self.kind} ended with exit code {self.process.returncode}"
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{self.url}/health", timeout=20).is_success:
+                    return
+            time.sleep(0.5)
+        raise AssertionError(f"{self.kind} was not ready after {START_S:.0f} s")
+
+
+@contextmanager
+def once_it_runs(gateway: httpx.Client, action: Callable[[], None]) -> Iterator[None]:
+    """Run `action` soon after an engine has begun the request that the block sends.
+
+    The lines of its answer do not tell when: on busy cores, vLLM sends most of an answer at its end.
+    """
+    is_answered = threading.Event()
+
+    def watch() -> None:
+        while not any(state["running"] for state in gateway.get("/v1/engines").json()["data"]):
+            assert not is_answered.wait(0.01), "no engine ran the request"
+        time.sleep(WHILE_IT_WRITES_S)
+        action()
+
+    with ThreadPoolExecutor(1) as thread:
+        watching = thread.submit(watch)
+        try:
+            yield
+        finally:
+            is_answered.set()
+        watching.result()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def in_a_process(
+    kind: str,
+    command: list[str],
+    folder: Path,
+    *,
+    port: int,
+    store_url: str | None,
+    secret: str | None,
+    variables: Mapping[str, str],
+) -> Iterator[EngineServer]:
+    """An engine that has been started, and need not be ready; its log is in `folder`."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
+    environment |= {"HF_HUB_OFFLINE": "1", **variables}
+    if store_url:
+        environment |= {"CALLGATE_STORE": store_url, "CALLGATE_SECRET": secret or ""}
+    log = folder / f"{kind}-{port}.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        yield EngineServer(kind, port, log, process)
+    finally:
+        # What it started may outlive it, and a paused process ends by no signal but the last.
+        for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0 if number is signal.SIGTERM else 30)
+
+
+@contextmanager
+def once_ready(starting: AbstractContextManager[EngineServer]) -> Iterator[EngineServer]:
+    """Wait for an engine; if anything fails, the end of its log is printed."""
+    with starting as server:
+        try:
+            server.wait()
+            yield server
+        except BaseException:
+            print(server.said()[-4000:])
+            raise
