@@ -14,7 +14,7 @@ AJV := build/ajv/node_modules/ajv
 # Tests start many processes, which need not compile each module again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo serve test coverage test-corpus test-clients test-engines chaos fuzz fuzz-requests lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
+.PHONY: demo serve test coverage test-corpus test-clients test-cluster test-engines chaos fuzz fuzz-requests lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -77,6 +77,9 @@ $(SGLANG)/.ready: $(READY) Makefile
 
 test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready $(SGLANG)/.ready ## the plugins in a real vLLM and a real SGLang, and a real llama-server: some 25 minutes
 	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines tests/helm
+
+test-cluster: $(READY) ## the chart's pods in the cluster of KUBECONFIG, with IMAGE=REGISTRY/callgate:TAG, which it can pull
+	PYTHONPATH=.:tests:tests/helm CALLGATE_CLUSTER_IMAGE=$(IMAGE) $(BIN)/pytest -s tests/helm/test_in_a_cluster.py
 
 test-clients: $(READY) ## install each client in an environment of its own and run it; CLIENTS="openai crewai" chooses, KEEP=1 keeps them
 	PYTHONPATH=.:tests:tests/gateway OMP_NUM_THREADS=1 $(BIN)/python -m clients $(CLIENTS)
