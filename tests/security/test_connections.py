@@ -12,6 +12,7 @@ from fake_runtime import STATS, FakeRuntime
 from serving import connection_to, everything, exchange, served, server_of, wait_for
 
 from gateway.app import create_app
+from gateway.connections import LAST_REQUEST_S
 from gateway.settings import Settings
 from runtime.events import Finished, FinishReason, TextDelta
 
@@ -210,5 +211,5 @@ def test_the_server_stops_while_strangers_hold_connections(gateway):
             for half in HALVES.values():
                 opened.enter_context(connection_to(client)).sendall(half.encode())
             wait_for(lambda: len(server.server_state.connections) == len(HALVES))
-            server.config.timeout_graceful_shutdown = 0.2
+            server.config.timeout_graceful_shutdown = LAST_REQUEST_S + 1
         assert not server.server_state.tasks
