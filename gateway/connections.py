@@ -16,6 +16,9 @@ A connection is checked several times within each limit. Its phase is what it wa
 | OPEN    | the application, or the next request, see below  | none            |
 
 uvicorn itself closes connections that wait for a next request, after `idle_seconds`.
+
+A gateway that ends closes no connection on which a request may be on its way: each answer that begins from
+then on says that the connection closes, and a connection without one stays for `LAST_REQUEST_S`.
 """
 
 import asyncio
@@ -43,6 +46,11 @@ FREE_CHUNKS = 1024
 
 LINGER_S = 5.0
 """How long a body is read after its answer. If it were cut off, its client would not read the answer."""
+
+LAST_REQUEST_S = 1
+"""How long a gateway that ends waits for a request on a connection that is open."""
+
+CLOSE_HEADER = (b"connection", b"close")
 
 MAX_UNREAD_BYTES = 128 << 20
 """The most unread bytes of answers on all connections together; one answer may have megabytes."""
@@ -196,9 +204,19 @@ class LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close the connection after its answer, unless it is being closed."""
-        if not self.transport.is_closing():
-            super().shutdown()
+        """Close the connection after an answer that says so, or when no next request has come for a while.
+
+        uvicorn would close it at once, or after an answer that does not say so. A client that had just sent
+        its next request would get no answer, and could not know whether the gateway has done what it asked.
+        """
+        self.timeout_keep_alive = LAST_REQUEST_S
+        if self.cycle is None or self.cycle.response_complete:
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                LAST_REQUEST_S, self.timeout_keep_alive_handler
+            )
+        elif not self.cycle.response_started:
+            self.cycle.default_headers = [*self.cycle.default_headers, CLOSE_HEADER]
 
     def handle_events(self) -> None:
         """Take what came.

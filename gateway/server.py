@@ -19,7 +19,7 @@ from rich.console import Console
 
 from gateway.access.api_keys import ApiKeys
 from gateway.app import connect
-from gateway.connections import BACKLOG, ServerConfig
+from gateway.connections import BACKLOG, CLOSE_HEADER, ServerConfig
 from gateway.data_dir import open_store_of
 from gateway.errors import SettingsError
 from gateway.resources import Loaded, Resources
@@ -77,6 +77,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: let answers end, abort the rest, and send the last traces and metrics."""
+        # Answers to requests that still come, on connections that are open.
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
         aborting = asyncio.create_task(self._abort_answers())
         try:
             await super().shutdown(sockets)

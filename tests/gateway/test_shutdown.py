@@ -20,10 +20,11 @@ import uvicorn
 from fake_runtime import STATS, FakeRuntime
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from serving import served, server_of, wait_for
+from serving import connection_to, everything, served, server_of, wait_for
 
 from compiler.isolation.pools import ThreadPool
 from gateway.app import create_app
+from gateway.connections import LAST_REQUEST_S, ServerConfig
 from gateway.server import SWITCH_S, Server
 from gateway.telemetry.exporters import FLUSH_S
 from runtime.errors import EngineStopped
@@ -118,6 +119,66 @@ def test_a_stream_goes_on_for_as_long_as_it_may(settings):
         server.should_exit = True
         *_, last = lines
     assert last == "data: [DONE]"
+
+
+def ending(runtime, settings):
+    """A server that has ended nothing yet, and a function that ends it and waits until nobody can connect."""
+    config = ServerConfig(create_app(settings, runtime=runtime), settings, port=0, log_level="warning")
+    server = Server(config, runtime, drain_s=60)
+
+    def end():
+        server.should_exit = True
+        wait_for(lambda: not server.servers[0].is_serving())
+
+    return server, end
+
+
+QUESTION = {"model": "tiny", "messages": [{"role": "user", "content": "Go on."}]}
+
+
+def test_an_answer_that_was_waited_for_says_that_the_connection_closes(settings):
+    """A client sent its next request on that connection, and got no answer, once in every rolling upgrade."""
+    runtime = FakeRuntime([0.5, TextDelta(0, "And so on"), END])
+    server, end = ending(runtime, settings)
+    with served(server) as client, ThreadPoolExecutor() as threads:
+        answer = threads.submit(client.post, "/v1/chat/completions", json=QUESTION)
+        wait_for(lambda: runtime.requests)
+        end()
+        assert (answer.result().status_code, answer.result().headers["connection"]) == (200, "close")
+
+
+def test_a_request_that_was_on_its_way_when_the_gateway_ended_is_answered(settings):
+    """The client could not know whether its request had an effect."""
+    server, end = ending(FakeRuntime(), settings)
+    with served(server) as client:
+        assert "connection" not in client.get("/healthz").headers
+        end()
+        last = client.get("/healthz")
+    assert (last.status_code, last.headers["connection"]) == (200, "close")
+
+
+def test_so_is_one_that_follows_a_stream_which_began_before(settings):
+    """Its head could not say that the connection closes."""
+    runtime = FakeRuntime([TextDelta(0, "And "), 0.5, TextDelta(0, "so on"), END])
+    server, end = ending(runtime, settings)
+    with served(server) as client:
+        with client.stream("POST", "/v1/chat/completions", json={**QUESTION, "stream": True}) as answer:
+            lines = (line for line in answer.iter_lines() if line)
+            next(lines)
+            end()
+            *_, last = lines
+        assert last == "data: [DONE]"
+        assert client.get("/healthz").headers["connection"] == "close"
+
+
+def test_a_connection_without_requests_is_not_waited_for_long(settings):
+    server, end = ending(FakeRuntime(), settings)
+    with served(server) as client:
+        with connection_to(client) as unused:
+            end()
+            began = time.monotonic()
+            assert everything(unused) == ""
+        assert time.monotonic() - began < LAST_REQUEST_S + 2
 
 
 class SlowToStart:

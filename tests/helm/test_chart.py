@@ -27,6 +27,8 @@ from values_table import CHART, SCHEMA, leaves, properties_of, with_table
 
 from gateway.settings_table import settings_table
 
+HUB = "runtime: {model: a/b, hubClaim: models}"
+TOOLSETS = "toolsets: {a: []}\n"
 KUBERNETES = ("1.30", "1.33")
 CUSTOM = {
     "gateway.networking.k8s.io/v1",
@@ -160,6 +162,21 @@ def test_a_rollout_waits_longer_than_a_model_may_take_to_load():
     probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == 45 * 60 < spec["progressDeadlineSeconds"]
     assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_a_probe_that_waits_for_the_model_is_answered_as_soon_as_it_has_loaded():
+    """With Kubernetes' one second, each probe during the load failed, and the next one came up to five later."""
+    spec = render("{}")["Deployment", "release-callgate-gateway"]["spec"]
+    probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["timeoutSeconds"] == probe["periodSeconds"]
+
+
+def test_helm_prints_why_a_job_has_failed():
+    """It only said that `Job Failed. failed: 3/1`."""
+    jobs = [o for (kind, _), o in render(f"{TOOLSETS}{HUB}").items() if kind == "Job"]
+    assert [job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] for job in jobs] == [
+        "hook-failed"
+    ] * 2
 
 
 def test_a_new_version_of_the_chart_alone_restarts_no_pod(tmp_path):
