@@ -181,6 +181,20 @@ def test_a_connection_without_requests_is_not_waited_for_long(settings):
         assert time.monotonic() - began < LAST_REQUEST_S + 2
 
 
+def test_nor_is_one_whose_body_ends_after_its_answer(settings):
+    """The gateway waited for it as long as for running answers: minutes, in the chart."""
+    server, end = ending(FakeRuntime(), settings)
+    head = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+    with served(server) as client, connection_to(client) as late:
+        late.sendall(head)
+        assert late.recv(65536).startswith(b"HTTP/1.1 404 ")
+        end()
+        late.sendall(b"0123456789")
+        began = time.monotonic()
+        everything(late)
+        assert time.monotonic() - began < LAST_REQUEST_S + 2
+
+
 class SlowToStart:
     """An application that asks engines which do not answer, before it takes requests."""
 

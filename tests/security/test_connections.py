@@ -142,6 +142,18 @@ def test_a_body_that_nobody_reads_is_cut_off(gateway, monkeypatch):
         wait_for(lambda: not server.server_state.connections)
 
 
+def test_a_connection_is_not_kept_for_good_because_a_body_came_after_its_answer(gateway):
+    """uvicorn had no limit for such connections, so that strangers could keep all of them."""
+    with (
+        gateway(api_key="a-key-of-many", idle_seconds=1) as (client, server),
+        connection_to(client) as connection,
+    ):
+        connection.sendall(f"{POST}Content-Length: 10\r\n\r\n".encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        connection.sendall(b"0123456789")
+        wait_for(lambda: not server.server_state.connections)
+
+
 HOST = "Host: localhost\r\n"
 COSTLY = {
     "a long header": (f"GET / HTTP/1.1\r\n{HOST}X: " + "x" * 20_000 + "\r\n\r\n", 431),
