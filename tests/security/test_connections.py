@@ -143,7 +143,7 @@ def test_a_body_that_nobody_reads_is_cut_off(gateway, monkeypatch):
 
 
 def test_a_connection_is_not_kept_for_good_because_a_body_came_after_its_answer(gateway):
-    """uvicorn had no limit for such connections, so that strangers could keep all of them."""
+    """Such connections had no limit, so that strangers could keep all of them."""
     with (
         gateway(api_key="a-key-of-many", idle_seconds=1) as (client, server),
         connection_to(client) as connection,
@@ -216,7 +216,8 @@ def test_no_protocol_is_upgraded_to(shared, protocol):
     assert [part.split()[0] for part in answer.split("HTTP/1.1 ")[1:]] == ["200", "200"]
 
 
-def test_the_server_stops_while_strangers_hold_connections(gateway):
+def test_the_server_stops_while_strangers_hold_connections(gateway, monkeypatch):
+    monkeypatch.setattr("gateway.connections.LAST_REQUEST_S", 0.1)
     with ExitStack() as opened:
         with gateway(head_seconds=60.0, body_seconds=60.0) as (client, server):
             for half in HALVES.values():
