@@ -211,10 +211,7 @@ class LimitedProtocol(H11Protocol):
         """
         self.timeout_keep_alive = LAST_REQUEST_S
         if self.cycle is None or self.cycle.response_complete:
-            self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(
-                LAST_REQUEST_S, self.timeout_keep_alive_handler
-            )
+            self._close_unless_used()
         elif not self.cycle.response_started:
             self.cycle.default_headers = [*self.cycle.default_headers, CLOSE_HEADER]
 
@@ -222,12 +219,14 @@ class LimitedProtocol(H11Protocol):
         """Take what came.
 
         Read on where a client sends its next request before the last one is answered, because only who reads
-        learns that the client has gone. uvicorn would stop reading.
+        learns that the client has gone. uvicorn would stop reading. It would also wait for a next request
+        without end where the rest of a body came after the answer.
         """
         super().handle_events()
         if not self.conn.is_paused:
-            return
-        if len(self.conn.trailing_data[0]) > AHEAD_BYTES:
+            if self.phase is Phase.OPEN and self.conn.their_state is h11.IDLE:
+                self._close_unless_used()
+        elif len(self.conn.trailing_data[0]) > AHEAD_BYTES:
             self.transport.abort()
         else:
             self.flow.resume_reading()
@@ -270,6 +269,13 @@ class LimitedProtocol(H11Protocol):
     def is_unused(self) -> bool:
         """Whether no request would be lost if the connection were closed."""
         return self.conn.their_state is h11.IDLE or self.phase is Phase.REFUSED
+
+    def _close_unless_used(self) -> None:
+        """Close the connection if no next request comes in time."""
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
 
     def _check_limits(self) -> None:
         """End the connection's wait if it has been too long; otherwise check again later."""

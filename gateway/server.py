@@ -19,7 +19,7 @@ from rich.console import Console
 
 from gateway.access.api_keys import ApiKeys
 from gateway.app import connect
-from gateway.connections import BACKLOG, CLOSE_HEADER, ServerConfig
+from gateway.connections import BACKLOG, CLOSE_HEADER, LAST_REQUEST_S, ServerConfig
 from gateway.data_dir import open_store_of
 from gateway.errors import SettingsError
 from gateway.resources import Loaded, Resources
@@ -55,7 +55,7 @@ class Server(uvicorn.Server):
         drain_s: float,
         announce: Callable[[], None] = lambda: None,
     ) -> None:
-        config.timeout_graceful_shutdown = math.ceil(drain_s) + ABORT_S
+        config.timeout_graceful_shutdown = math.ceil(drain_s) + ABORT_S + LAST_REQUEST_S
         super().__init__(config)
         self._runtime = runtime
         self._drain_s = drain_s

@@ -106,7 +106,10 @@ def from_mcp(
     imported = import_listing(title, tools)
     refused = {fault.tool for fault in faults}
     kept = tuple(tool for tool in imported.tools if tool.name not in refused)
-    return replace(imported, url=url, tools=kept, faults=(*imported.faults, *faults))
+    # A broken tool without a name is listed as an empty object, whose own faults say nothing about it.
+    unnamed = {label for label in refused if isinstance(label, int)}
+    others = (fault for fault in imported.faults if fault.tool not in unnamed)
+    return replace(imported, url=url, tools=kept, faults=(*others, *faults))
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

@@ -156,7 +156,7 @@ def _token_counts(sequence: Sequence, row: Tensor, length: int) -> TokenCounts:
     """How often a sequence has each token among its first `length` ones."""
     if sequence.token_counts is None:
         sequence.token_counts = TokenCounts(row.numel(), row.device)
-    sequence.token_counts.count(sequence.token_ids[:length], len(sequence.prompt_ids))
+    sequence.token_counts.count(sequence.token_ids, length, len(sequence.prompt_ids))
     return sequence.token_counts
 
 

@@ -22,14 +22,14 @@ class TokenCounts:
         self.written = torch.zeros(num_columns, device=device)
         self._num_counted = 0
 
-    def count(self, token_ids: Sequence[int], num_prompt: int) -> None:
-        """Count the ids that came since the last call; the first `num_prompt` are the prompt's."""
-        start, self._num_counted = self._num_counted, len(token_ids)
-        assert start <= len(token_ids), "what was counted stays"
-        if start == len(token_ids):
+    def count(self, token_ids: Sequence[int], end: int, num_prompt: int) -> None:
+        """Count the ids from the last call on, up to `end`; the first `num_prompt` are the prompt's."""
+        start, self._num_counted = self._num_counted, end
+        assert start <= end, "what was counted stays"
+        if start == end:
             return
-        self.is_there[upload(token_ids[start:], self.is_there.device)] = True
-        if output := token_ids[max(start, num_prompt) :]:
+        self.is_there[upload(token_ids[start:end], self.is_there.device)] = True
+        if output := token_ids[max(start, num_prompt) : end]:
             ids = upload(output, self.written.device)
             self.written.index_add_(0, ids, torch.ones_like(ids, dtype=self.written.dtype))
 

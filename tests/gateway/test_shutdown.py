@@ -63,6 +63,30 @@ def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings):
     assert (error["type"], error["code"]) == ("server_error", "engine_stopped")
 
 
+def test_an_engine_may_take_a_while_to_end_its_answers(settings, caplog):
+    """Their connections stay for a second more, and the log had an error: `Cancel 0 running task(s)`."""
+
+    class SlowToEnd(Endless):
+        async def close(self):
+            await asyncio.sleep(1.3)
+            await super().close()
+
+    runtime = SlowToEnd()
+    config = ServerConfig(create_app(settings, runtime=runtime), settings, port=0, log_config=None)
+    server = Server(config, runtime, drain_s=0)
+    with (
+        served(server) as client,
+        client.stream("POST", "/v1/chat/completions", json={**QUESTION, "stream": True}) as answer,
+    ):
+        lines = (line for line in answer.iter_lines() if line)
+        next(lines)
+        server.should_exit = True
+        *_, last = lines
+        wait_for(lambda: not server.server_state.connections)
+    assert "engine_stopped" in last
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize("path", ["/v1/toolsets/city", "/v1/chat/completions", "/v1/messages"])
 def test_who_still_waits_for_a_compilation_is_told_that_the_gateway_ends(settings, caplog, path):
     """The answer was a 500 without any API's shape, and the log had a traceback."""
@@ -178,6 +202,20 @@ def test_a_connection_without_requests_is_not_waited_for_long(settings):
             end()
             began = time.monotonic()
             assert everything(unused) == ""
+        assert time.monotonic() - began < LAST_REQUEST_S + 2
+
+
+def test_nor_is_one_whose_body_ends_after_its_answer(settings):
+    """The gateway waited for it as long as for running answers: minutes, in the chart."""
+    server, end = ending(FakeRuntime(), settings)
+    head = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+    with served(server) as client, connection_to(client) as late:
+        late.sendall(head)
+        assert late.recv(65536).startswith(b"HTTP/1.1 404 ")
+        end()
+        late.sendall(b"0123456789")
+        began = time.monotonic()
+        everything(late)
         assert time.monotonic() - began < LAST_REQUEST_S + 2
 
 

@@ -143,6 +143,18 @@ def test_a_body_that_nobody_reads_is_cut_off(gateway, monkeypatch):
         wait_for(lambda: not server.server_state.connections)
 
 
+def test_a_connection_is_not_kept_for_good_because_a_body_came_after_its_answer(gateway):
+    """Such connections had no limit, so that strangers could keep all of them."""
+    with (
+        gateway(api_key="a-key-of-many", idle_seconds=1) as (client, server),
+        connection_to(client) as connection,
+    ):
+        connection.sendall(f"{POST}Content-Length: 10\r\n\r\n".encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        connection.sendall(b"0123456789")
+        wait_for(lambda: not server.server_state.connections)
+
+
 HOST = "Host: localhost\r\n"
 COSTLY = {
     "a long header": (f"GET / HTTP/1.1\r\n{HOST}X: " + "x" * 20_000 + "\r\n\r\n", 431),
@@ -205,7 +217,8 @@ def test_no_protocol_is_upgraded_to(shared, protocol):
     assert [part.split()[0] for part in answer.split("HTTP/1.1 ")[1:]] == ["200", "200"]
 
 
-def test_the_server_stops_while_strangers_hold_connections(gateway):
+def test_the_server_stops_while_strangers_hold_connections(gateway, monkeypatch):
+    monkeypatch.setattr("gateway.connections.LAST_REQUEST_S", 0.1)
     with ExitStack() as opened:
         with gateway(head_seconds=60.0, body_seconds=60.0) as (client, server):
             for half in HALVES.values():
