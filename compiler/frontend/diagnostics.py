@@ -97,11 +97,18 @@ def _missing_resources(contents: _Contents, draft: SchemaDraft) -> set[str]:
 
 def _references_to(targets: set[str], references: References) -> Iterator[tuple[str, str, str, str]]:
     """The references to some targets in the order of the text: pointer, keyword, text, and the target."""
-    for pointer, keyword, reference in _strings_under(references.contents, REFERENCES):
+    found = list(_strings_under(references.contents, REFERENCES))
+    for pointer, keyword, reference in found:
         joined = absolute(references.base(pointer)[1], reference)
         for name in (reference, reference.partition("#")[2], *joined):
             if name in targets:
                 yield pointer, keyword, reference, name
+    # `jsonschema_rs` spells it otherwise if no base is known, and knows a base inside `contentSchema`, too.
+    # The target ends with the reference then.
+    target = min(targets)
+    for pointer, keyword, reference in found:
+        if (path := reference.partition("#")[0]) and target.endswith(path):
+            yield pointer, keyword, reference, target
 
 
 def _places_of_identifier(contents: _Contents, identifier: str) -> Iterator[tuple[str, str]]:

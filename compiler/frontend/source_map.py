@@ -380,7 +380,7 @@ class SourceMap:
             and isinstance(schema := self.at(pointer), dict)
             and not fits(schema)
         }
-        unfit = {pointer for pointer in unfit if not self._is_one_of_unfit(pointer, unfit)}
+        unfit = {pointer for pointer in unfit if not self._are_all_unfit(pointer, unfit)}
         if not unfit:
             return location
         last = [
@@ -393,7 +393,7 @@ class SourceMap:
         self._branches[ordered] = paths_of
         return ordered
 
-    def _is_one_of_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
+    def _are_all_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
         """Whether no alternative in the same list fits: then the form was merged from several of them."""
         siblings = pointer.rpartition("/")[0]
         listed = self.at(siblings)

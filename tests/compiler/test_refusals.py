@@ -63,6 +63,8 @@ def test_a_refusal_names_the_place_the_keyword_and_a_way_out(schema, keyword):
         ({"items": {"$ref": "#/$defs/a%20b"}}, "/items/$ref", "#/$defs/a%20b"),
         ({"items": {"$ref": "#anchor"}}, "/items/$ref", "#anchor"),
         ({"items": {"$dynamicRef": "#anchor"}}, "/items/$dynamicRef", "#anchor"),
+        ({"contentSchema": {"$ref": "b.json"}}, "/contentSchema/$ref", "b.json"),
+        ({"contentSchema": {"$id": ID, "$ref": "b.json"}}, "/contentSchema/$ref", f"b.json ({ID}b.json)"),
     ],
 )
 def test_a_reference_to_nothing_is_shown_as_it_is_written(schema, pointer, shown):
