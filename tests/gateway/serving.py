@@ -27,7 +27,7 @@ def served(app):
     server = app if isinstance(app, uvicorn.Server) else server_of(app)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    wait_for(lambda: server.started)
+    wait_for(lambda: server.started, limit_s=120)  # it asks its engines first, which may be busy
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
