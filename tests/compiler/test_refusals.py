@@ -1,10 +1,14 @@
 """Refusals: every error names the pointer, the keyword, the reason and a suggestion."""
 
+import math
+
 import pytest
 
 from compiler import compile_schema, compile_toolset
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
+from compiler.schema import lower_schema
 from toolspecs.json_pointer import child
+from toolspecs.schemas.drafts import DEFAULT_DRAFT, OPENAPI_3_0
 from toolspecs.tool import Tool
 
 ID = "https://example.com/"
@@ -183,3 +187,115 @@ def test_the_way_out_is_one(schema, pointer, advice):
         compile_schema(schema)
     assert refused.value.pointer == pointer
     assert advice in refused.value.suggestion
+
+
+REFUSED = [
+    pytest.param({"type": "object", "properties": {"p": {"$ref": "#/$defs/none"}}}, "/properties/p/$ref", "$ref",
+        id="dangling"),
+    pytest.param({"$ref": "http://example.com/schema"}, "/$ref", "$ref", id="remote"),
+    pytest.param({"type": "object", "properties": {"p": {"type": "strin"}}}, "/properties/p/type", "type",
+        id="metaschema"),
+    pytest.param({"type": "string", "minLength": 3, "maxLength": 2}, "", "", id="several keywords"),
+    pytest.param({"type": "object", "properties": {"p": {"enum": []}}, "required": ["p"]}, "/properties/p/enum",
+        "enum", id="an empty part"),
+    pytest.param({"type": "array", "items": False, "minItems": 2}, "/items", "", id="false inside"),
+    pytest.param({"type": "object", "properties": {"p": {"enum": []}}, "minProperties": 2, "maxProperties": 1}, "", "",
+        id="an empty part that need not be there"),
+    pytest.param(False, "", "", id="false"),
+    pytest.param({"$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/a"}}},
+                  "$ref": "#/$defs/a"}, "", "", id="endless recursion"),
+    pytest.param({"properties": {"p": {"type": "string", "pattern": "("}}}, "/properties/p/pattern", "pattern",
+        id="no pattern"),
+    pytest.param({"properties": {"a/b": {"pattern": "(?<=a)b"}}}, "/properties/a~1b/pattern", "pattern",
+        id="lookbehind"),
+    pytest.param({"items": {"type": "integer", "minimum": 1e60, "maximum": 1e61}}, "/items/minimum", "minimum",
+        id="far from zero"),
+    pytest.param({"properties": {"p": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"pattern": "(?<=a)b"}}},
+        "/$defs/d/pattern", "pattern", id="through a reference"),
+    pytest.param({"properties": {"p": {"allOf": [{"type": "array"}, {"uniqueItems": True, "minItems": 500}]}}},
+        "/properties/p/allOf/1/uniqueItems", "uniqueItems", id="in a combination"),
+    pytest.param({"properties": {"p": {"if": {"$ref": "#/properties/p"}}}}, "/properties/p/if/$ref", "$ref",
+        id="a cycle"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "pointer", "keyword"), REFUSED)
+def test_refusals_name_the_place(schema, pointer, keyword):
+    refusal = refused(schema)
+    assert (refusal.pointer, refusal.keyword) == (pointer, keyword)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"const": "\ud800"}, {"pattern": "\ud800", "minimum": 0, "exclusiveMinimum": True}]
+)
+def test_a_lone_surrogate_is_refused(schema):
+    """The second one is in an undeclared draft. It was a `UnicodeEncodeError`."""
+    with pytest.raises(UnsupportedSchema, match="surrogate"):
+        compile_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"const": math.inf}, "/const"),
+        ({"enum": [1, math.nan]}, "/enum/1"),
+        ({"const": {"a/b": [-math.inf]}}, "/const/a~1b/0"),
+        ({"maximum": math.inf}, "/maximum"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_at_its_place(schema, pointer):
+    """It was taken for `null`."""
+    with pytest.raises(UnsupportedSchema, match="infinity or NaN") as refusal:
+        compile_schema(schema)
+    assert refusal.value.pointer == pointer
+
+
+@pytest.mark.parametrize("dialect", [DEFAULT_DRAFT, OPENAPI_3_0])
+def test_hostile_depth_is_refused(dialect):
+    """In OpenAPI's dialect it was a `RecursionError`."""
+    schema = {}
+    for _ in range(100_000):
+        schema = {"type": "array", "items": schema}
+    schema["$schema"] = dialect
+    with pytest.raises(UnsupportedSchema, match="deep"):
+        compile_schema(schema)
+    while schema:  # taken apart by hand: the interpreter would recurse
+        schema = schema.pop("items", None)
+
+
+UNRESOLVED = {"allOf": [{"contains": {"const": 2}}, {"contains": {"const": 3}}], "unevaluatedItems": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [(UNRESOLVED, ""), ({"type": "object", "properties": {"a": UNRESOLVED}}, "/properties/a")],
+)
+def test_arguments_that_stay_unresolved_are_refused_where_they_do(schema, pointer):
+    """This holds for tool arguments too, which are objects only."""
+    for only_objects in (False, True):
+        with pytest.raises(
+            UnsupportedSchema, match=r"cannot be resolved \(allOf, unevaluatedItems\)"
+        ) as refusal:
+            lower_schema(schema, only_objects=only_objects)
+        assert refusal.value.pointer == pointer
+
+
+def test_what_canonical_form_cannot_combine_is_refused():
+    below = {"items": {"minLength": 1}}
+    schema = {
+        "items": {"$ref": "#/$defs/n"},
+        "contains": {"patternProperties": {"^b": below}},
+        "$defs": {"n": {"anyOf": [{"properties": {"b": {}}, "additionalProperties": {"maxLength": 7}}]}},
+    }
+    refused(schema)
+
+
+def test_a_number_of_too_many_digits_is_refused():
+    refused({"type": "string", "maxLength": 10**5000})
+
+
+def test_two_tools_of_one_name_are_refused():
+    """The second took the place of the first, without a word."""
+    tools = [Tool("f", "", {"type": "object", "properties": {name: {"type": "string"}}}) for name in "ab"]
+    with pytest.raises(UnsupportedToolset, match="same name"):
+        compile_toolset(tools)
