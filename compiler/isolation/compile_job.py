@@ -159,7 +159,8 @@ class CompileJob:
         except RecursionError:
             return _REFUSAL + _encode_refusal(too_deep())
         except Exception as error:  # noqa: BLE001 - a fault of the compiler refuses one schema and stops nothing else
-            return _FAULT + json.dumps([f"{type(error).__name__}: {str(error)[:200]}", _told(error)]).encode()
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            return _FAULT + json.dumps([reason, _traceback_of(error)]).encode()
 
 
 class CompilerFault(Exception):
@@ -176,9 +177,9 @@ def read_answer(answer: bytes) -> bytes:
     if kind == _RESULT:
         return content
     if kind == _FAULT:
-        error, told = json.loads(content)
-        _log.error("a schema made the compiler fail", exc_info=CompilerFault(told[-MAX_TRACEBACK:]))
-        raise UnsupportedSchema("", "", f"the compiler failed on it ({error})", "Simplify the schema.")
+        reason, trace = json.loads(content)
+        _log.error("a schema made the compiler fail", exc_info=CompilerFault(trace[-MAX_TRACEBACK:]))
+        raise UnsupportedSchema("", "", f"the compiler failed on it ({reason})", "Simplify the schema.")
     raise (LimitReached if kind == _LIMIT else UnsupportedSchema)(*json.loads(content))
 
 
@@ -238,8 +239,8 @@ def _out_of_memory(limits: CompileLimits) -> LimitReached:
     return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
 
-def _told(error: Exception) -> str:
-    """An error with its traceback, shortened: a message may repeat the schema."""
+def _traceback_of(error: Exception) -> str:
+    """The traceback of an error, each line shortened: a message may repeat the schema."""
     lines = (shorten(line, MAX_REASON) for line in traceback.format_exception(error))
     return "".join(lines).rstrip()
 

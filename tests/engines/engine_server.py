@@ -14,6 +14,8 @@ from pathlib import Path
 
 import httpx
 
+from runtime.models import TINY_MODEL_FOLDER
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "m"
 """The name by which each of them serves its model."""
@@ -84,29 +86,50 @@ def free_port() -> int:
         return port
 
 
+@dataclass(frozen=True)
+class EngineKind:
+    """How servers of an engine are started.
+
+    `command` is for a model's folder and a port. `variables` may put files into a folder, and skips the test where
+    the engine is missing.
+    """
+
+    name: str
+    command: Callable[[Path, int], list[str]]
+    variables: Callable[[Path], Mapping[str, str]]
+
+
 @contextmanager
-def in_a_process(
-    kind: str,
-    command: list[str],
+def starting(
+    kind: EngineKind,
     folder: Path,
     *,
-    port: int,
-    store_url: str | None,
-    secret: str | None,
-    variables: Mapping[str, str],
+    store_url: str | None = None,
+    secret: str | None = None,
+    model: Path = TINY_MODEL_FOLDER,
+    port: int | None = None,
+    options: tuple[str, ...] = (),
 ) -> Iterator[EngineServer]:
-    """An engine that has been started, and need not be ready; its log is in `folder`."""
+    """A server that need not be ready, so that several start at the same time; its log is in `folder`.
+
+    It has the plugin if there is a store.
+    """
+    port = port or free_port()
     environment = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
-    environment |= {"HF_HUB_OFFLINE": "1", **variables}
+    environment |= {"HF_HUB_OFFLINE": "1", **kind.variables(folder)}
     if store_url:
         environment |= {"CALLGATE_STORE": store_url, "CALLGATE_SECRET": secret or ""}
-    log = folder / f"{kind}-{port}.log"
+    log = folder / f"{kind.name}-{port}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=output, start_new_session=True
+            [*kind.command(model, port), *options],
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
-        yield EngineServer(kind, port, log, process)
+        yield EngineServer(kind.name, port, log, process)
     finally:
         # What it started may outlive it, and a paused process ends by no signal but the last.
         for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):
@@ -117,12 +140,17 @@ def in_a_process(
 
 
 @contextmanager
-def once_ready(starting: AbstractContextManager[EngineServer]) -> Iterator[EngineServer]:
-    """Wait for an engine; if anything fails, the end of its log is printed."""
-    with starting as server:
+def once_ready(started: AbstractContextManager[EngineServer]) -> Iterator[EngineServer]:
+    """Wait for a server; if anything fails, the end of its log is printed."""
+    with started as server:
         try:
             server.wait()
             yield server
         except BaseException:
             print(server.said()[-4000:])
             raise
+
+
+def running(kind: EngineKind, folder: Path, **options) -> AbstractContextManager[EngineServer]:
+    """A server that is ready; the options are those of `starting`."""
+    return once_ready(starting(kind, folder, **options))
