@@ -27,13 +27,17 @@ from gateway.settings import Settings
 from gateway.telemetry.log_lines import set_up_logging
 from gateway.telemetry.recorders import Recorders
 from runtime.protocol import Runtime
-from toolspecs.errors import StoreUnavailable
+from toolspecs.errors import StoreUnavailable, StoreUnreachable
+from toolspecs.store import Store
 
 _log = logging.getLogger(__name__)
 
 ABORT_S = 2
 """How many seconds the server waits to send the errors of aborted answers."""
 
+
+STORE_PAUSE_S = 0.5
+"""The time between two attempts to reach a store that is not there yet."""
 
 SWITCH_S = 0.0001
 """After so long, a thread that computes in Python lets others in. The engine's thread waits for that after
@@ -187,7 +191,7 @@ async def reach_store(settings: Settings) -> None:
     """Raise SettingsError unless the store can be used; warn if its API keys do not fit the settings."""
     store = open_store_of(settings)
     try:
-        await store.ping()
+        await _wait_for(store, settings.store_wait_seconds)
         await _warn_of_keys(ApiKeys(store), settings)
     except StoreUnavailable as error:
         if settings.store is None:
@@ -201,6 +205,23 @@ async def reach_store(settings: Settings) -> None:
         raise SettingsError("store", "", f"{error}; {remedy}") from error
     finally:
         await store.close()
+
+
+async def _wait_for(store: Store, most_s: float) -> None:
+    """Ping a store until its server is there, for `most_s` seconds; raises `StoreUnavailable`."""
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    is_told = False
+    while True:
+        try:
+            return await store.ping()
+        except StoreUnreachable as error:
+            if clock() + STORE_PAUSE_S > begun + most_s:
+                raise
+            if not is_told:
+                _log.warning("%s; waiting for it, for %g s at most", error, most_s)
+            is_told = True
+        await asyncio.sleep(STORE_PAUSE_S)
 
 
 async def _warn_of_keys(keys: ApiKeys, settings: Settings) -> None:

@@ -100,6 +100,13 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
         str | None,
         Meta(description="Password of the Redis in `store`, if its URL holds none; it is not escaped."),
     ] = None
+    store_wait_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Longest time that `serve` waits for Redis at its start, in seconds.",
+        ),
+    ] = 0.0
     store_revisions: Annotated[
         int,
         Meta(

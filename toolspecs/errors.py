@@ -246,6 +246,10 @@ class StoreUnavailable(StoreError):
         super().__init__(f"store {store}: {reason}")
 
 
+class StoreUnreachable(StoreUnavailable):
+    """The store's server is not there, or does not answer; later it may."""
+
+
 class StoreFull(StoreUnavailable):
     """The store has no room for a write. What was registered before is there, and can be read."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 
 import pytest
 from fake_runtime import FakeRuntime
@@ -12,6 +13,8 @@ from serving import client_of
 
 from compiler.cache import grammar_store
 from gateway.app import create_app
+from gateway.errors import SettingsError
+from gateway.server import STORE_PAUSE_S, reach_store
 from gateway.settings import Settings
 from gateway.telemetry.engine_measures import FRESH_S
 
@@ -125,6 +128,33 @@ async def test_a_store_that_comes_back_empty_is_told_too(server, gateway, caplog
         server.start()
         assert (await client.get("/v1/toolsets/weather")).status_code == 404
     assert caplog.text.count("the store answers again: toolsets are read from it") == 1
+
+
+async def test_a_gateway_that_starts_before_redis_waits_for_it(server, caplog):
+    server.kill()
+    waiting = asyncio.create_task(reach_store(Settings(store=server.url, store_wait_seconds=30)))
+    await asyncio.sleep(2 * STORE_PAUSE_S)
+    assert not waiting.done()
+    server.start()
+    await asyncio.wait_for(waiting, 20)
+    assert caplog.text.count("(Connection refused); waiting for it, for 30 s at most") == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 2.5 * STORE_PAUSE_S])
+async def test_a_gateway_does_not_wait_longer_than_it_is_told_to(server, seconds):
+    server.kill()
+    began = time.monotonic()
+    with pytest.raises(SettingsError, match=r"Connection refused\); start it, or choose another"):
+        await reach_store(Settings(store=server.url, store_wait_seconds=seconds))
+    assert (time.monotonic() - began > 2 * STORE_PAUSE_S) == bool(seconds)
+
+
+async def test_a_gateway_does_not_wait_for_another_password(tmp_path):
+    with (
+        running_redis(tmp_path, requirepass="hunter2") as server,
+        pytest.raises(SettingsError, match="asks for a password"),
+    ):
+        await asyncio.wait_for(reach_store(Settings(store=server.url, store_wait_seconds=60)), 10)
 
 
 async def test_a_gateway_that_starts_without_redis_finds_it_later(server, gateway):

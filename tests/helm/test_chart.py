@@ -147,6 +147,13 @@ def test_the_gateway_is_probed_where_it_answers(variant):
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
 
 
+def test_a_pod_that_starts_before_redis_waits_until_its_probe_gives_up(variant):
+    [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]
+    [container] = gateway["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    assert settings_of(variant).store_wait_seconds >= probe["periodSeconds"] * probe["failureThreshold"]
+
+
 def test_a_pod_that_ends_has_time_for_the_longest_answer(variant):
     settings = settings_of(variant)
     [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]

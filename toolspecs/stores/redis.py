@@ -25,11 +25,11 @@ import redis.asyncio
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as NoAnswer
 
-from toolspecs.errors import InvalidStoreURL, NotACounter, StoreFull, StoreUnavailable
+from toolspecs.errors import InvalidStoreURL, NotACounter, StoreFull, StoreUnavailable, StoreUnreachable
 from toolspecs.store import hold_lease
 
 _log = logging.getLogger(__name__)
@@ -82,6 +82,7 @@ for _, key in ipairs(KEYS) do
 end
 """
 
+_OUT = (ConnectionLost, NoAnswer, OSError)
 _WRONG_TYPE = "WRONGTYPE"
 _FULL = (
     "its memory is full, so it refuses writes: raise maxmemory, set maxmemory-policy to volatile-lru, or run"
@@ -236,19 +237,21 @@ class RedisStore:
 
     async def _call(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
         if self._waiting_for_answer is not None:
-            raise StoreUnavailable(self._name, "it does not answer")
+            raise StoreUnreachable(self._name, "it does not answer")
         try:
             answer = await command(*arguments, **options)
         except (RedisError, OSError) as error:
-            if isinstance(error, (ConnectionLost, NoAnswer, OSError)):
-                self._outage.begin(self._reason(error))
+            reason = self._reason(error)
+            if isinstance(error, _OUT):
+                self._outage.begin(reason)
             if isinstance(error, ReadOnlyError):
                 await self._close_idle()
             if isinstance(error, NoAnswer) and self._waiting_for_answer is None:
                 self._waiting_for_answer = asyncio.create_task(self._await_answer())
             if isinstance(error, OutOfMemoryError):
                 raise StoreFull(self._name, _FULL) from error
-            raise StoreUnavailable(self._name, self._reason(error)) from error
+            failure = StoreUnreachable if _may_return(error) else StoreUnavailable
+            raise failure(self._name, reason) from error
         self._outage.end()
         return answer
 
@@ -328,6 +331,16 @@ def _reason(error: Exception) -> str:
         )  # below 0: the host has no address
         return f"it cannot be reached ({known})"
     return text.removesuffix(".") or type(error).__name__
+
+
+def _may_return(error: Exception) -> bool:
+    """Whether the server is away, and does not refuse the password or the certificate."""
+    cause = error.__cause__ or error.__context__
+    return (
+        isinstance(error, _OUT)
+        and not isinstance(error, AuthenticationError)
+        and not isinstance(cause, ssl.SSLError)
+    )
 
 
 def _unfit_reasons(state: Mapping[str, Any]) -> Iterator[str]:
