@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import uvicorn
 from opentelemetry import trace
 from rich.console import Console
+from rich.text import Text
 
 from gateway.access.api_keys import ApiKeys
 from gateway.app import connect
@@ -140,7 +141,8 @@ def serve(settings: Settings, console: Console) -> None:
             app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
-        line = f"Callgate serves {settings.spelled_models} at [bold]http://{shown_host}:{port}[/]"
+        url = (f"http://{shown_host}:{port}", "bold")
+        line = Text.assemble(f"Callgate serves {settings.spelled_models} at ", url)
         config = ServerConfig(
             app,
             settings,

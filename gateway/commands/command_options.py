@@ -115,8 +115,8 @@ def table(*columns: str) -> PlainTable:
 
 
 def say(console: Console, line: str, style: str | None = None) -> None:
-    """Print a line as it is, with every character visible: no markup, no folding."""
-    console.print(visible(line), style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print a line as it is, with every character visible: no markup, no `:name:` as an emoji, no folding."""
+    console.print(visible(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def json_text(value: Any) -> str:

@@ -30,7 +30,8 @@ SourceOption = Annotated[
     str | None, typer.Option(help="Only from this source, such as 'mcp https://tools.example/mcp'.")
 ]
 
-NOTHING = "toolset {} is as its sources were when they were imported last"
+MAX_DECLINED = 10
+"""The most declined tools that are named."""
 
 
 class _DifferencesReply(msgspec.Struct):
@@ -64,6 +65,16 @@ class _DifferencesReply(msgspec.Struct):
                 raise failure(f"{reason}; `callgate tools accept {toolset} --dry-run` shows those that do")
         return meant
 
+    def told_nothing(self, toolset: str) -> str:
+        """What is said where no tool differs, except perhaps some that were declined."""
+        told = f"toolset {toolset} is as its sources were when they were imported last"
+        if not self.declined:
+            return told
+        names = [visible_line(difference.tool) for difference in self.declined[:MAX_DECLINED]]
+        more = ", …" if len(self.declined) > MAX_DECLINED else ""
+        num = count_tools(len(self.declined))
+        return f"{told}, but for {num} declined: {', '.join(names)}{more}; accept one by its whole name"
+
 
 class _RevisionReply(msgspec.Struct):
     """The revision that is current now."""
@@ -89,7 +100,7 @@ def accept_tools(
         chosen = reply.chosen(toolset, tool or (), source)
         show_differences(console, chosen)
         if not chosen:
-            say(console, NOTHING.format(toolset))
+            say(console, reply.told_nothing(toolset))
         if dry_run or not chosen:
             return
         with console.status("compiling …"):
@@ -113,7 +124,7 @@ def decline_tools(
         reply = _differences(client, toolset, source)
         chosen = reply.chosen(toolset, tool or (), source)
         if not chosen:
-            say(console, NOTHING.format(toolset))
+            say(console, reply.told_nothing(toolset))
             return
         answer = _decide(client, f"{toolset_path(toolset)}/decline", reply, chosen if tool else (), source)
         revision = checked_answer(answer, _RevisionReply).revision

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.commands.command_options import errors_explained
+from gateway.commands.command_options import errors_explained, say
 from gateway.setting_sources import load
 from gateway.settings import Settings
 
@@ -121,15 +121,15 @@ def _run(settings: Settings, asked: "StudySettings", folder: Path, console: Cons
     )
     gc.collect()
     gc.freeze()  # as a gateway does, so that collections are short
-    with _progress(console) as say:
-        findings = run_study(loaded, asked, say, folder)
+    with _progress(console) as tell:
+        findings = run_study(loaded, asked, tell, folder)
     if not findings.cells:
         console.print("Interrupted before there was anything to report.")
         return INTERRUPTED
     report = StudyReport(findings)
     console.print(Markdown(report.summary()))
     for line in write_report(report, folder):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(console, line)
     return 0 if findings.is_whole else INTERRUPTED
 
 
@@ -141,11 +141,11 @@ def _progress(console: Console) -> Iterator["OnProgress"]:
         task = bar.add_task("reading questions", total=None)
         num_lines = 0
 
-        def say(what: str, done: int, total: int) -> None:
+        def tell(what: str, done: int, total: int) -> None:
             nonlocal num_lines
             bar.update(task, description=what, completed=done, total=total)
             if not console.is_terminal and done * 20 >= num_lines * total:
                 num_lines += 1
                 console.print(f"{done} of {total} answers; {what}", highlight=False)
 
-        yield say
+        yield tell

@@ -65,7 +65,7 @@ def run_demo(
     _check_client()
     from gateway.demo.gateway_thread import serve  # noqa: PLC0415 - loads torch, after the cheap checks
 
-    console = console or _wide_enough(Console())
+    console = console or _wide_enough(Console(emoji=False))
     with ExitStack() as stack:
         folder = (
             str(data_dir)
@@ -141,7 +141,7 @@ def shown_parameters(scenario: Scenario) -> dict[str, Any]:
 
 def _wide_enough(console: Console) -> Console:
     """The console; a pipe has no width, and the default of rich is too narrow."""
-    return console if console.is_terminal else Console(width=PIPE_WIDTH)
+    return console if console.is_terminal else Console(width=PIPE_WIDTH, emoji=False)
 
 
 def _check_client() -> None:

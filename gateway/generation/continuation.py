@@ -28,6 +28,8 @@ MAX_REFERRED = 100
 
 _ITEM_ID = re.compile(r"[a-z]+_(?P<request_id>[0-9a-f]{32})[0-9a-f]{1,8}")
 
+_PLACE = re.compile(r"input\[(?P<position>[0-9]+)\](?P<rest>.*)", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
@@ -66,6 +68,21 @@ class Continuation:
         else:
             return body  # whose reader says what is wrong with it
         return {**body, "input": [*before, *items]}
+
+    def as_sent(
+        self, error: InvalidField, body: Mapping[str, Any], expanded: Mapping[str, Any]
+    ) -> InvalidField:
+        """An error of reading the expanded body, with its place in the `input` that the client sent."""
+        found = _PLACE.fullmatch(error.param)
+        if found is None:
+            return error
+        sent = body["input"]
+        num_sent = 1 if isinstance(sent, str) else len(sent)
+        position = int(found["position"]) - (len(expanded["input"]) - num_sent)
+        if position < 0:
+            return InvalidField("previous_response_id", f"it cannot be continued: {error}")
+        place = "input" if isinstance(sent, str) else f"input[{position}]{found['rest']}"
+        return type(error)(place, error.reason)
 
     async def _previous(self, previous: Any, turn: ReadingTurn) -> StoredResponse:
         """The response that `previous_response_id` names."""

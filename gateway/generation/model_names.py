@@ -35,5 +35,10 @@ def split_model(name: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tu
 def _card_of(name: str, served: tuple[ModelCard, ...]) -> ModelCard | None:
     """The model with this name, or else the first model with a matching alias."""
     own = (card for card in served if card.model_id == name)
-    aliased = (card for card in served if any(fnmatchcase(name, alias) for alias in card.aliases))
+    aliased = (card for card in served if any(_is_alias(alias, name) for alias in card.aliases))
     return next(chain(own, aliased), None)
+
+
+def _is_alias(alias: str, name: str) -> bool:
+    """Whether a name matches an alias; `*` takes no colon, or it would take the toolset after it."""
+    return alias.count(":") == name.count(":") and fnmatchcase(name, alias)

@@ -295,7 +295,7 @@ def _no_such_route(method: str, path: str) -> str:
 
 def _renamed(message: str, param: str, name: str) -> str:
     """A message that may begin with a field, with another name for it."""
-    is_named = message.startswith((f"{param}: ", f"{param} is "))
+    is_named = message.startswith((f"{param}: ", f"{param} is ", f"{param} at "))
     return name + message.removeprefix(param) if is_named else message
 
 
@@ -379,7 +379,7 @@ def _response(content: dict[str, Any], status: int, problem: Problem, media_type
 
 
 def _with_remedy(error: Exception) -> str:
-    """The message, with the route that helps: the lower packages that raise the error know no routes.
+    """The message, with the field or the route: the lower packages that raise the error know neither.
 
     The message of a store names its file or its host, which is for the log only.
     """
@@ -391,6 +391,8 @@ def _with_remedy(error: Exception) -> str:
             )
         case toolspecs.StoreUnavailable():
             return "the store cannot be used now; the gateway's log says why"
+        case compiler.UnsupportedSchema():  # of a format: of tools, other errors carry it
+            return f"response_format at {message}"
         case toolspecs.DeletedToolset(name=name, latest=latest):
             remedy = f"POST {REGISTRY}/{name}/revisions/{latest}/restore brings it back"
         case toolspecs.UnknownToolset(name=name) if TOOLSET_NAME.fullmatch(name):

@@ -144,10 +144,15 @@ WiredContext = NamedDependency[RequestContext]
 
 
 def check_query(request: HttpRequest) -> None:
-    """Refuse unknown query parameters: `?revison=3` must not answer with the current revision."""
+    """Refuse query parameters that are unknown or given twice.
+
+    `?revison=3` must not answer with the current revision, nor `?revision=3&revision=4` with one of the two.
+    """
     parameters = request.route_handler.parsed_fn_signature.parameters.keys() - request.path_params.keys()
     taken = [name for name in QUERY if name in parameters]
     for name in request.query_params:
         if name not in taken:
             hint = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
             raise InvalidField(name, f"there is no such query parameter; {hint}")
+        if len(request.query_params.getall(name)) > 1:
+            raise InvalidField(name, "the query has it twice; send one")

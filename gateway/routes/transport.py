@@ -13,6 +13,7 @@ from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
 from litestar.types import Scope
 
+from gateway.errors import InvalidField
 from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
 from gateway.http.headers import note_error
@@ -49,6 +50,9 @@ class BodyExpander(Protocol):
 
     async def expand(self, body: Any, turn: ReadingTurn) -> Any:
         """The body with what it refers to."""
+
+    def as_sent(self, error: InvalidField, body: Any, expanded: Any) -> InvalidField:
+        """An error of reading the expanded body, with the place as the client wrote it in `body`."""
 
 
 class AnswerWriter(Protocol):
@@ -101,7 +105,10 @@ async def _read_wire_request(
     async def read_expanded(turn: ReadingTurn) -> RequestT_co:
         body = await expander.expand(found.body, turn)
         context.holding.hold_body(context.principal.client_id, *await turn.run(partial(_sizes, body)))
-        return await turn.run(partial(read, body))
+        try:
+            return await turn.run(partial(read, body))
+        except InvalidField as error:
+            raise expander.as_sent(error, found.body, body) from error
 
     return await context.in_turn(read_expanded)
 

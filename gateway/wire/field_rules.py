@@ -41,6 +41,8 @@ HINTS_IN_ALL: Mapping[str, tuple[Any, ...]] = {
 FIXED_IN_ALL: Fixed = {
     "continue_final_message": ((False,), "every answer is a message of its own"),
     "echo": ((False,), "an answer does not repeat the prompt"),
+    "extra_body": (({},), "write its fields beside the others, as OpenAI's Python client sends them"),
+    "extra_headers": (({},), "send them as headers of the request"),
     "ignore_eos": ((False,), "an answer ends where the model ends it"),
     "use_beam_search": ((False,), "tokens are sampled"),
 }

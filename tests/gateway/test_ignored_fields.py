@@ -230,7 +230,9 @@ async def test_a_refusal_names_the_field_that_the_request_has(client, url, field
     """Several fields ask for a format; the error named the usual one, which the client had not sent."""
     asked = {"model": "tiny", **({} if "prompt" in fields else {"messages": [USER]}), **fields}
     refused = await client.post(url, json=asked)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"]) == (400, name)
+    assert error["message"].startswith(f"{name} at /"), "clients show the message, and not always `param`"
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,8 @@ def test_strict_is_accepted_as_calls_are_always_valid(strict):
 REFUSALS = [
     ({"tool": []}, "tool"),
     ({"continue_final_message": True}, "continue_final_message"),
+    ({"extra_body": {"toolset": "weather"}}, "extra_body"),
+    ({"extra_headers": {"X-Toolset": "weather"}}, "extra_headers"),
     ({"modalities": ["audio"]}, "modalities"),
     *(({name: "x"}, name) for name in RULES.refused),
     ({"top_k": -2}, "top_k"),

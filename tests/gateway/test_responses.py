@@ -357,6 +357,7 @@ async def test_a_schema_that_cannot_be_upheld_is_named_as_this_api_names_it(clie
     schema = {"type": "string", "pattern": "(?<=x)y"}
     error = await refused(client, text={"format": {"type": "json_schema", "name": "a", "schema": schema}})
     assert (error["param"], error["code"]) == ("text.format", "unsupported_schema")
+    assert error["message"].startswith("text.format at /pattern: ")
 
 
 @pytest.mark.parametrize("reasoning", [{}, {"effort": None, "summary": None}])

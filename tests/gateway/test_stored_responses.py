@@ -8,6 +8,7 @@ from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import client_of, served
 
 from gateway.app import create_app
+from gateway.errors import InvalidField
 from gateway.generation import continuation
 from runtime.events import ThoughtDelta
 from runtime.request import Message
@@ -124,6 +125,37 @@ async def test_it_is_read_listed_and_deleted(client):
         assert (gone.status_code, gone.json()["error"]["code"]) == (404, "unknown_response")
     error = await refusal(client, previous_response_id=first["id"])
     assert error["param"] == "previous_response_id"
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ([{"type": "function_call_output", "call_id": "call_9", "output": "4"}], "input[0].call_id"),
+        ([{"role": "user", "content": "a"}, {"role": "usr", "content": "b"}], "input[1].role"),
+        ([{"role": "user", "content": [{"type": "text", "text": "a"}]}], "input[0].content[0].type"),
+        ([5], "input[0]"),
+    ],
+)
+async def test_an_error_counts_the_items_that_were_sent(client, sent, param):
+    """It counted those of the stored conversation too, which the client does not see in its request."""
+    first = await ask(client, input=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
+    error = await refusal(client, input=sent, previous_response_id=first["id"])
+    assert error["param"] == param
+    assert error["message"].startswith(f"{param}: ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "place", "told"),
+    [
+        ("Hi", "input[2].content", "input"),
+        (["Hi"], "input[1].role", "previous_response_id"),
+        ("Hi", "n", "n"),
+    ],
+)
+def test_a_place_in_what_was_expanded_is_one_in_what_was_sent(sent, place, told):
+    expander = continuation.Continuation(None, "owner")
+    error = expander.as_sent(InvalidField(place, "no"), {"input": sent}, {"input": [{}, {}, {}]})
+    assert error.param == told
 
 
 async def test_one_that_is_asked_for_as_a_stream_is_refused(client):

@@ -228,6 +228,13 @@ async def test_a_query_parameter_that_would_be_ignored_is_refused(client, weathe
     assert response.json()["detail"].endswith(f"this route takes {known}")
 
 
+async def test_a_query_parameter_that_is_given_twice_is_refused(client, weather):
+    """One of the two would be lost, as with a key of the body."""
+    response = await client.get(f"{URL}/report?revision=1&revision=2")
+    assert (response.status_code, response.json()["field"]) == (400, "revision")
+    assert response.json()["detail"] == "revision: the query has it twice; send one"
+
+
 @pytest.mark.parametrize("body", [[WEATHER], {"openapi": "3.1.0"}, {"type": "object"}, {}])
 async def test_a_body_that_is_no_toolset_is_told_what_one_is(client, weather, body):
     response = await client.put(URL, json=body)

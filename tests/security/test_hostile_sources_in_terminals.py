@@ -36,6 +36,16 @@ def test_lines_and_cells_are_text(console):
     assert shown(console).count("[/][link=https://evil.example]get[/link]\\x1b[2J\\x9b31m\\u202e") == 2
 
 
+def test_names_between_colons_stay_what_they_are(console):
+    """Else a reviewer reads `:key:` as a picture, and the refusal of `module:x: …` loses what is wrong."""
+    cells = table("name")
+    cells.add_row(":key:")
+    console.print(cells)
+    say(console, "module:x: no such module")
+    assert "module:x: no such module" in shown(console)
+    assert ":key:" in shown(console)
+
+
 def test_a_refusal_that_quotes_a_source_moves_no_cursor(capsys):
     fault = {
         "tool": "t",
