@@ -16,6 +16,11 @@ from toolspecs.schemas.drafts import DEFAULT_DRAFT, SchemaDraft
 
 _MAX_MULTIPLIED = 8
 """The most keys with dependencies that canonicalization may multiply out."""
+_INCOMPARABLE = (canonical.IncompatibleOperands, canonical.UnsupportedOperand, jsonschema_rs.ValidationError)
+"""Two different recursive schemas, and parts that canonicalization leaves as they are.
+
+In such a part, keywords of an older dialect may be of the wrong type in the newest one.
+"""
 
 Bundled = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A schema, and the documents by URI that it refers to."""
@@ -50,7 +55,7 @@ def _without_dependent_keys(
 def _covers(outer: Bundled, inner: Bundled) -> bool:
     try:
         return bool(_comparable(*outer).covers(_comparable(*inner)) == canonical.Containment.YES)
-    except canonical.IncompatibleOperands:  # two different recursive schemas
+    except _INCOMPARABLE:
         return False
 
 

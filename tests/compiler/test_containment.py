@@ -2,6 +2,7 @@
 
 import pytest
 
+from compiler import compile_schema
 from compiler.frontend.containment import covers
 
 STRING = {"type": "string"}
@@ -71,3 +72,21 @@ def test_dialects_are_compared_by_what_they_mean(dialect):
 
 def test_the_oldest_dialect_has_integers_of_its_own():
     assert change(one(a={"type": "integer"}) | {"$schema": DRAFT_4}, one(a={"type": "integer"})) == "changed"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"dependentSchemas": {"a": {"if": {"enum": [["b"]]}, "then": {}}}},
+        one(a={"oneOf": [{}, {"enum": [["b"]]}]}),
+        {
+            "$schema": DRAFT_2019,
+            "$recursiveAnchor": True,
+            "patternProperties": {"^b": {"if": {"enum": [["b"]]}, "then": True}},
+        },
+    ],
+)
+def test_of_what_canonicalization_leaves_as_it_is_nothing_is_proved(schema):
+    """These schemas are compiled. Comparing them was a fault of the compiler, logged with its traceback."""
+    compile_schema(schema)
+    assert change(schema, schema | {"description": "x"}) == "changed"
