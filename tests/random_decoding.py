@@ -141,6 +141,8 @@ class Generation:
             token_id = next(drawn, None)
             if token_id is None:
                 token_id = int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
+                assert self.matcher.accept(token_id), f"the mask allows {token_id}, the matcher refuses it"
+                self.matcher.rollback(1)
             remaining = budget - len(self.ids)
             if not self.closer.admits(token_id, remaining):
                 forced = self.closer.completion_ids(remaining)

@@ -255,26 +255,6 @@ def test_what_follows_a_marked_key_is_forced():
     assert matcher.forced_text() == b'irst": 1, "last": null'
 
 
-@pytest.mark.parametrize("syntax", ["hermes", "json"])
-def test_linked_calls_are_valid(syntax, vocabulary):
-    schema = MARKED["typed"]
-    grammar = lower_schema(schema, only_objects=True).grammar
-    row, prepared = SYNTAXES[syntax], prepare(vocabulary)
-    linked = link(
-        {"tag": compile_unit(grammar, row, prepared)},
-        row,
-        prepared,
-        ToolChoice(ChoiceMode.REQUIRED),
-        is_parallel=False,
-    )
-    decoder = RandomDecoder(vocabulary)
-    for seed in range(8):
-        text = decoder.decode(linked.matcher(), random.Random(seed), max_tokens=80, bias=0.2).decode()
-        begin = text.index('"arguments": ') + len('"arguments": ')
-        value, _ = json.JSONDecoder(object_pairs_hook=without_repeats).raw_decode(text[begin:])
-        assert jsonschema_rs.is_valid(schema, value), text
-
-
 def test_a_token_that_leads_into_a_tag_may_complete_a_marked_key():
     vocabulary = with_tokens('>{"b": 1', '>{"b": "', '>{"c": 1')
     schema = {"type": "object", "properties": {"x": MARKED["typed"]}, "required": ["x"]}
