@@ -1,8 +1,9 @@
-"""A store for the length of a block."""
+"""A store for the length of a block, and until it answers."""
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import asynccontextmanager, suppress
 
-from toolspecs import open_store
+from toolspecs import StoreUnavailable, open_store
 
 
 @asynccontextmanager
@@ -13,3 +14,12 @@ async def opened(url):
         yield store
     finally:
         await store.close()
+
+
+async def until_it_answers(store):
+    """Return once a store that was away can be used again; fail after ten seconds."""
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(StoreUnavailable):
+                return await store.ping()
+            await asyncio.sleep(0.02)

@@ -60,11 +60,16 @@ def flags(row: np.ndarray, width: int) -> np.ndarray:
     return np.unpackbits(row.view(np.uint8), bitorder="little")[:width].astype(bool)
 
 
-def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
-    """The ids of the tokens that may come next."""
+def mask_of(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
+    """Whether each token may come next."""
     bitmask = allocate_bitmask(1, vocabulary.width)
     matcher.fill_bitmask(bitmask, 0)
-    ids = np.flatnonzero(flags(bitmask[0], vocabulary.width))
+    return flags(bitmask[0], vocabulary.width)
+
+
+def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
+    """The ids of the tokens that may come next; at least one."""
+    ids = np.flatnonzero(mask_of(matcher, vocabulary))
     if not len(ids):
         raise EmptyMask
     return ids
@@ -136,6 +141,8 @@ class Generation:
             token_id = next(drawn, None)
             if token_id is None:
                 token_id = int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
+                assert self.matcher.accept(token_id), f"the mask allows {token_id}, the matcher refuses it"
+                self.matcher.rollback(1)
             remaining = budget - len(self.ids)
             if not self.closer.admits(token_id, remaining):
                 forced = self.closer.completion_ids(remaining)

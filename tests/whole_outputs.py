@@ -1,8 +1,15 @@
-"""What a reader of an output gets out of it, once it is whole."""
+"""Whole outputs: whether a grammar admits one, and what a reader gets out of it."""
 
 from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+from vocabularies import ids_of
 
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta
+
+
+def admits(grammar, output):
+    """Whether a model can write an output, markers as markers, and then stop."""
+    matcher = grammar.matcher()
+    return all(map(matcher.accept, ids_of(output, grammar.vocabulary))) and matcher.is_completed()
 
 
 def parse_calls(text, syntax, types_of=None):

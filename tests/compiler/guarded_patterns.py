@@ -7,7 +7,9 @@ from functools import cache
 import jsonschema_rs
 import numpy as np
 from hypothesis import strategies as st
-from random_decoding import flags
+from random_decoding import Generation, mask_of
+from vocabularies import with_tokens
+from writers import Writer
 
 from compiler.compiled_format import CompiledFormat
 from compiler.frontend.canonical_form import canonical_form
@@ -15,7 +17,6 @@ from compiler.frontend.source_map import SourceMap
 from compiler.guard.ambiguities import Ambiguities
 from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.schema_lowering import SchemaLowering
-from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 
@@ -79,54 +80,41 @@ _TOKENS = (
 @cache
 def made_up_vocabulary() -> Vocabulary:
     """Single bytes, and tokens that open, close, cross and split what a guard counts."""
-    fragments = [b"\xa9a", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f", b"\x98\x80"]
-    tokens = [*Vocabulary.of_bytes().tokens[:256], *(text.encode() for text in _TOKENS), *fragments, b""]
-    return Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
+    return with_tokens(*_TOKENS, b"\xa9a", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f", b"\x98\x80")
 
 
-def counted_by_rules(
-    schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
-) -> CompiledFormat:
+def lowered_with(ambiguities: Ambiguities, schema, vocabulary: Vocabulary) -> CompiledFormat:
+    """A schema of which rules, not a guard, enforce what is ambiguous at some places."""
+    form = canonical_form(schema)
     lowering = SchemaLowering(
-        canonical_form(schema).schema,
+        form.schema,
         SourceMap(schema),
+        form.dependent_keys,
         is_closed=False,
         formatting=FLEXIBLE,
-        ambiguities=Ambiguities(counted=frozenset(pointers)),
+        ambiguities=ambiguities,
     )
     return CompiledFormat(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
 
 
-def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
-    """A token that goes on for long, is escaped, or is any."""
-    sampled = [int(i) for i in rng.choices(np.flatnonzero(allowed), k=12)]
-    match rng.randrange(3):
-        case 0:
-            return max(sampled, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
-        case 1:
-            return max(
-                sampled, key=lambda i: not vocabulary.tokens[i].isalnum() and b'"' not in vocabulary.tokens[i]
-            )
-        case _:
-            return sampled[0]
+def counted_by_rules(schema, vocabulary: Vocabulary) -> CompiledFormat:
+    places = frozenset(("", "/items", "/properties/k"))
+    return lowered_with(Ambiguities(counted=places), schema, vocabulary)
 
 
 def compare(guarded: CompiledFormat, counting: CompiledFormat, schema, rng: random.Random) -> None:
-    """Walk, and see at every step that both allow the same tokens; go back now and then."""
+    """Write, and see at every step that both allow the same tokens; go back now and then."""
     vocabulary, matcher, other = guarded.vocabulary, guarded.matcher(), counting.matcher()
-    bitmask = allocate_bitmask(2, vocabulary.width)
-    stop, text = vocabulary.stop_ids[0], b""
+    writer, text = Writer(rng.random(), vocabulary), b""
     for _ in range(60):
-        matcher.fill_bitmask(bitmask, 0)
-        other.fill_bitmask(bitmask, 1)
-        allowed, expected = flags(bitmask[0], vocabulary.width), flags(bitmask[1], vocabulary.width)
+        allowed, expected = mask_of(matcher, vocabulary), mask_of(other, vocabulary)
         differing = [vocabulary.tokens[i] for i in np.flatnonzero(allowed != expected)[:5]]
         assert not differing, (schema, text)
         assert allowed.any(), (schema, text)
-        if allowed[stop] and (rng.random() < 0.4 or allowed.sum() == 1):
+        if matcher.is_completed() and (rng.random() < 0.4 or allowed.sum() == 1):
             break
-        allowed[stop] = False
-        token_id = _chosen(allowed, vocabulary, rng)
+        allowed[list(vocabulary.stop_ids)] = False
+        token_id = writer.choice(np.flatnonzero(allowed))
         for _ in range(1 + (rng.random() < 0.1)):
             assert matcher.accept(token_id)
             matcher.rollback(1)
@@ -139,23 +127,7 @@ def compare(guarded: CompiledFormat, counting: CompiledFormat, schema, rng: rand
 
 def close(guarded: CompiledFormat, schema, rng: random.Random, slack: int) -> None:
     """Write until the closer will have no more, and close."""
-    vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), guarded.closer()
-    bitmask = allocate_bitmask(1, vocabulary.width)
-    remaining, text = closer.minimum() + slack, b""
-    while True:
-        matcher.fill_bitmask(bitmask, 0)
-        allowed = flags(bitmask[0], vocabulary.width)
-        allowed[vocabulary.stop_ids[0]] = False
-        token_id = _chosen(allowed, vocabulary, rng) if allowed.any() else -1
-        if token_id < 0 or not closer.admits(token_id, remaining):
-            break
-        assert matcher.accept(token_id)
-        closer.accepted(token_id)
-        text += vocabulary.tokens[token_id]
-        remaining -= 1
-    closing = closer.completion_ids(remaining)
-    assert len(closing) <= remaining, (schema, text)
-    for token_id in closing:
-        assert matcher.accept(token_id), (schema, text)
-        text += vocabulary.tokens[token_id]
-    assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
+    budget = guarded.closer().minimum() + slack
+    generation = Generation(guarded, budget, Writer(rng.random(), guarded.vocabulary))
+    assert len(generation.ids) <= budget, (schema, generation.text)
+    assert jsonschema_rs.is_valid(schema, json.loads(generation.spelled)), (schema, generation.text)

@@ -100,3 +100,67 @@ REPEATS = {
         '{"a":1,"b":1,"c":2,"\\u0061":2}',
     ],
 }
+
+INTEGER, STRING, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"}
+AB = {"a": INTEGER, "b": STRING}
+AMBIGUOUS_KEYS = {
+    "alternatives": {
+        "anyOf": [
+            {"type": "object", "properties": AB},
+            {"type": "object", "properties": {"a": STRING}, "required": ["a"]},
+        ]
+    },
+    "a listed object": {
+        "properties": {"b": {"anyOf": [{"const": {"a": 1}}, {"type": "object", "properties": {"a": STRING}}]}}
+    },
+    "anything": {
+        "type": "object",
+        "patternProperties": {"^a": {"type": "object", "properties": {"a": INTEGER}}},
+        "properties": {"ab": True},
+    },
+    "patterns": {
+        "type": "object",
+        "properties": {"a": INTEGER},
+        "patternProperties": {"^b": {"type": "object", "properties": {"a": INTEGER}}},
+    },
+    "needing": {"type": "object", "properties": AB, "dependentRequired": {"a": ["b", "c"]}},
+    "names": {"type": "object", "properties": AB, "propertyNames": {"maxLength": 3}},
+    "distinct": {"type": "array", "uniqueItems": True, "items": {"type": "object", "properties": AB}},
+    "a failing member": {
+        "type": "object",
+        "properties": AB,
+        "not": {"additionalProperties": {"type": "integer"}, "properties": AB},
+    },
+    "undeclared beside": {
+        "anyOf": [
+            {"type": "object", "properties": AB},
+            {"type": "object", "properties": {"c": STRING}, "additionalProperties": NULL},
+        ]
+    },
+    "many beside": {
+        "anyOf": [
+            {"type": "object", "properties": {f"k{i}": INTEGER for i in range(12)}},
+            {"type": "object", "properties": {"a": STRING}},
+        ]
+    },
+    "closed beside": {
+        "anyOf": [
+            {"type": "object", "properties": AB},
+            {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
+        ]
+    },
+    "a map beside": {
+        "anyOf": [
+            {"type": "object", "properties": AB},
+            {"type": "object", "additionalProperties": NULL, "minProperties": 2},
+        ]
+    },
+    "patterns beside": {
+        "anyOf": [
+            {"type": "object", "properties": AB, "required": ["b"]},
+            {"type": "object", "patternProperties": {"^a": NULL}, "properties": {"b": NULL, "c": NULL}},
+        ]
+    },
+    "any array beside": {"properties": {"a": {"properties": AB}, "b": {"type": ["array", "object"]}}},
+}
+"""Here a guard alone cannot tell which object it reads."""

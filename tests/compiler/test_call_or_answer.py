@@ -4,39 +4,21 @@ import json
 import random
 
 import pytest
-from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, written
+from linked import AUTO, HERMES, REQUIRED, accepts, linked, written
 from random_decoding import Generation, check_masks
 from text_call_parser import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+from vocabularies import BYTES, ids_of, with_tokens
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.syntaxes import find_syntax
-from compiler.vocabulary import Vocabulary
 
-PIECES = [b"<tool", b'<tool_call>\n{"', b'"<tool_call>', b'{"', b'[{"', b"</", b"ab", b"<b", b"[TOOL_CALLS]"]
-PLAIN = Vocabulary.from_tokens([*(bytes([b]) for b in range(256)), b"", *PIECES], stop_ids=[STOP])
-MARKED = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), b"", *[b"?"] * 12, *PIECES[:-1]],
-    markers={
-        marker: 257 + n
-        for n, marker in enumerate(
-            (
-                "<tool_call>",
-                "</tool_call>",
-                "<think>",
-                "</think>",
-                "[TOOL_CALLS]",
-                "[ARGS]",
-                "<|start|>",
-                "<|channel|>",
-                "<|message|>",
-                "<|end|>",
-                "<|call|>",
-                "<|constrain|>",
-            )
-        )
-    },
-    stop_ids=[STOP],
-)
+PIECES = ("<tool", '<tool_call>\n{"', '"<tool_call>', '{"', '[{"', "</", "ab", "<b", "[TOOL_CALLS]")
+MARKERS = (
+    "<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]", "[ARGS]",
+    "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|constrain|>",
+)  # fmt: skip
+PLAIN = with_tokens(*PIECES)
+MARKED = with_tokens(*PIECES[:-1], markers=MARKERS)
 OBJECT = ResponseFormat(
     "schema", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 )
@@ -78,15 +60,15 @@ def forked(response_format, syntax, vocabulary, names=("pay", "p")):
     ],
 )
 def test_calls_or_an_answer_and_nothing_else(text, is_of):
-    assert accepts(forked(OBJECT, "hermes", BYTES), ids(text)) is is_of
+    assert accepts(forked(OBJECT, "hermes", BYTES), ids_of(text)) is is_of
 
 
 def test_what_both_begin_with_leads_to_either():
     grammar = forked(BEGINNING_ALIKE, "hermes", BYTES)
     for text in ("<tool", "<tool a", "<b", written("p")):
-        assert accepts(grammar, ids(text)), text
+        assert accepts(grammar, ids_of(text)), text
     for text in ("<", "<t", "<tool_", "<b_call>"):
-        assert not accepts(grammar, ids(text)), text
+        assert not accepts(grammar, ids_of(text)), text
 
 
 @pytest.mark.parametrize(("syntax", "vocabulary"), WAYS)
@@ -141,7 +123,7 @@ def test_only_where_the_choice_is_left_there_is_an_answer():
     answer = answer_in(OBJECT)
     plain = linked(REQUIRED)
     assert linked(REQUIRED, answer=answer).digest == plain.digest
-    assert not accepts(linked(REQUIRED, answer=answer), ids('{"a": "x"}'))
+    assert not accepts(linked(REQUIRED, answer=answer), ids_of('{"a": "x"}'))
     digests = {linked(AUTO, answer=other).digest for other in (None, answer, answer_in(BEGINNING_ALIKE))}
     assert len(digests) == 3
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from random_decoding import Generation, allowed_ids
 from soundness.judges import Judges
-from vocabularies import named_vocabulary
+from vocabularies import BYTES, named_vocabulary
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
@@ -24,8 +24,6 @@ from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
-
-BYTES = Vocabulary.of_bytes()
 
 SCHEMAS = [
     True,

@@ -12,10 +12,10 @@ from soundness.corpora import CORPORA, sample
 from soundness.decoding import decode_schemas
 from soundness.judges import Judges
 from soundness.mutations import mutations, wrongly_accepted
+from vocabularies import BYTES
 
 from compiler.errors import CompilerError
 from compiler.schema import compile_schema
-from compiler.vocabulary import Vocabulary
 
 TOOLS = ("mcp", "bfcl", "openapi")
 
@@ -56,11 +56,10 @@ def test_a_whole_corpus_admits_nothing_invalid(corpus, engine):
 
 def test_what_is_a_change_away_from_a_real_instance_is_judged_right():
     rng = random.Random(0)
-    vocabulary = Vocabulary.of_bytes()
     num_mutations = 0
     for case in sample("jsonschemabench", every=300):
         try:
-            compiled = compile_schema(case.schema, tokenizer=vocabulary)
+            compiled = compile_schema(case.schema, tokenizer=BYTES)
         except CompilerError:
             continue
         judges = Judges(case.schema)

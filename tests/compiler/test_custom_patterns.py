@@ -4,22 +4,13 @@ The patterns are made of what ECMA-262 and `re` read alike, with ASCII classes. 
 other letters and dots other line ends, so these are never written; texts that must be accepted have neither.
 """
 
-import json
 import random
 
 import regex
+from custom_inputs import accepts, inputs, linked
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from random_decoding import decode_randomly
-from whole_outputs import parse_calls
 
-from compiler import compile_toolset
-from compiler.prepared_vocabulary import prepare
-from compiler.syntaxes import find_syntax
-from compiler.vocabulary import Vocabulary
-from toolspecs.tool import CustomInput, custom_tool
-
-BYTES = prepare(Vocabulary.of_bytes())
 CHARS = 'ab1_ -."\\\n\t'
 
 ATOMS = st.sampled_from(
@@ -46,27 +37,6 @@ PATTERNS = st.builds("{}{}".format, BODIES, st.sampled_from(["", "", "$"])) | st
 )
 
 
-def linked(pattern, syntax):
-    tool = custom_tool("t", "", CustomInput("regex", pattern))
-    return compile_toolset([tool], tokenizer=BYTES, syntax=syntax, parallel=False)
-
-
-def written_input(grammar, syntax, rng):
-    """The decoded input of a random output; None if it came to no end."""
-    written = decode_randomly(grammar.matcher(), BYTES.vocabulary, rng, max_tokens=40, bias=rng.random() / 2)
-    if written is None:
-        return None
-    _, [(_, arguments)] = parse_calls(written.decode(), find_syntax(syntax), grammar.parameter_types)
-    return json.loads(arguments)["input"]
-
-
-def accepts(grammar, text):
-    spelled = json.dumps({"input": text}, ensure_ascii=False)
-    output = f'<tool_call>\n{{"name": "t", "arguments": {spelled}}}\n</tool_call>'
-    matcher = grammar.matcher()
-    return all(matcher.accept(byte) for byte in output.encode()) and matcher.is_completed()
-
-
 def matches(reader, text):
     """Whether a pattern matches all of a text; None if that takes too long to tell."""
     try:
@@ -81,11 +51,11 @@ def matches(reader, text):
 def test_an_input_is_written_if_and_only_if_the_pattern_matches_it(pattern, texts, seed):
     rng = random.Random(seed)
     reader = regex.compile(pattern, regex.ASCII)
-    grammar = linked(pattern, "hermes")
-    drawn = [written_input(grammar, "hermes", rng) for _ in range(3)]
-    for text in filter(None, drawn):
+    grammar = linked(pattern, kind="regex")
+    drawn = list(inputs(grammar, seed, 3))
+    for text in drawn:
         assert matches(reader, text) is not False, (pattern, text)
-    near = [text + rng.choice(CHARS) for text in drawn if text] + [text[1:] for text in drawn if text]
+    near = [text + rng.choice(CHARS) for text in drawn] + [text[1:] for text in drawn]
     for text in {*texts, *near, ""}:
         if not set(text) <= set(CHARS):
             continue
@@ -96,5 +66,5 @@ def test_an_input_is_written_if_and_only_if_the_pattern_matches_it(pattern, text
 @settings(max_examples=50)
 def test_tagged_inputs_match_too(pattern, seed):
     """Where calls are written in tags, an input has no escapes."""
-    text = written_input(linked(pattern, "qwen3_coder"), "qwen3_coder", random.Random(seed))
-    assert text is None or matches(regex.compile(pattern, regex.ASCII), text) is not False
+    [text] = inputs(linked(pattern, "qwen3_coder", "regex"), seed, 1)
+    assert matches(regex.compile(pattern, regex.ASCII), text) is not False

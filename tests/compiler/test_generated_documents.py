@@ -11,16 +11,15 @@ from soundness.documents import spread
 from soundness.judges import Judges
 from soundness.mutations import mutations
 from soundness.schemas import DIALECTS, schemas
+from vocabularies import BYTES
 
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
 from compiler.schema import compile_schema
-from compiler.vocabulary import Vocabulary
 from toolspecs.json_value import Limits
 from toolspecs.schemas.bundle import Bundler
 from toolspecs.schemas.schema_check import check_document, check_documents
 
-BYTES = Vocabulary.of_bytes()
 DECODER = RandomDecoder(BYTES)
 CALM = settings(suppress_health_check=list(HealthCheck))
 ONLY_SPREAD = "leads to a place where no keyword holds schemas, but "

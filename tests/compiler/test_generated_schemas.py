@@ -10,12 +10,11 @@ from random_decoding import RandomDecoder
 from soundness.judges import Judges
 from soundness.mutations import mutations, wrongly_accepted
 from soundness.schemas import DIALECTS, schemas
+from vocabularies import BYTES
 
 from compiler.errors import UnsupportedSchema
 from compiler.schema import compile_schema
-from compiler.vocabulary import Vocabulary
 
-BYTES = Vocabulary.of_bytes()
 DECODER = RandomDecoder(BYTES)
 CALM = settings(suppress_health_check=list(HealthCheck))
 

@@ -10,11 +10,10 @@ import jsonschema_rs
 import numpy as np
 import pytest
 from guarded_patterns import STRING, close, compare, counted_by_rules, made_up_vocabulary
-from random_decoding import flags
+from random_decoding import mask_of
 from vocabularies import named_vocabulary
 
 from compiler import compile_schema
-from compiler.matcher import allocate_bitmask
 from compiler.regular import charset
 from compiler.regular.utf8 import chars_of_escape
 from compiler.report import Verdict
@@ -58,11 +57,8 @@ def test_masks_along_a_repetition_are_those_of_rules_that_count(written, lengths
     vocabulary, matchers = _begun(
         {**ARRAY, "items": {**STRING, **lengths}}, [item for item in SEEN if low <= len(item) <= high]
     )
-    bitmask = allocate_bitmask(2, vocabulary.width)
     for byte in written.encode():
-        for row, matcher in enumerate(matchers):
-            matcher.fill_bitmask(bitmask, row)
-        allowed, expected = (flags(bitmask[row], vocabulary.width) for row in (0, 1))
+        allowed, expected = (mask_of(matcher, vocabulary) for matcher in matchers)
         assert [vocabulary.tokens[i] for i in np.flatnonzero(allowed != expected)] == []
         accepted = [matcher.accept(byte) for matcher in matchers]
         assert accepted[0] == accepted[1] == allowed[byte]

@@ -19,15 +19,12 @@ from guarded_patterns import (
 )
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
-from random_decoding import RandomDecoder
-from vocabularies import named_vocabulary, spelled
+from vocabularies import named_vocabulary
 
-from compiler import UnsupportedSchema, compile_schema, compile_toolset
+from compiler import UnsupportedSchema, compile_schema
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.report import Verdict
 from compiler.scalars import strings
-from compiler.vocabulary import Vocabulary
-from toolspecs import Tool
 
 PASSWORDS = (
     r"^(?=.*[A-Z])(?=.*[a-z])(?=.*\d).{8,12}$",
@@ -185,23 +182,3 @@ def test_an_unlimited_password_is_closed_at_any_budget():
     assert enforces_pattern(compiled)
     for slack in range(0, 40, 4):
         close(compiled, schema, rng, slack)
-
-
-@pytest.mark.parametrize("syntax", ["hermes", "json", "kimi"])
-def test_passwords_in_calls_are_valid_and_closed_in_time(syntax):
-    password = {**STRING, "pattern": PASSWORDS[0]}
-    tags = {"type": "array", "uniqueItems": True, "items": {**STRING, "maxLength": 9}}
-    schema = {"type": "object", "properties": {"password": password, "tags": tags}, "required": ["password"]}
-    vocabulary = Vocabulary.of_bytes()
-    linked = compile_toolset(
-        [Tool("f", "", schema)], tokenizer=vocabulary, syntax=syntax, tool_choice="required", parallel=False
-    )
-    decoder = RandomDecoder(vocabulary)
-    written = [decoder.decode(linked.matcher(), random.Random(seed), max_tokens=150) for seed in range(4)]
-    closer, matcher = linked.closer(), linked.matcher()
-    closing = closer.completion_ids(closer.minimum())
-    assert all(map(matcher.accept, closing))
-    for output in (*filter(None, written), spelled(closing, vocabulary)):
-        text = output.decode()
-        arguments, _ = json.JSONDecoder().raw_decode(text[text.index('{"password"') :])
-        assert jsonschema_rs.is_valid(schema, arguments), text

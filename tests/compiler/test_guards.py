@@ -8,9 +8,10 @@ import jsonschema_rs
 import numpy as np
 import pytest
 from guarded_schemas import GUARDED, POINT, REPEATS, STRINGS
-from random_decoding import flags
+from random_decoding import Generation, allowed_ids, mask_of
 from soundness.judges import without_repeats
-from vocabularies import named_vocabulary, spelled
+from vocabularies import BYTES, STOP, named_vocabulary, with_tokens
+from writers import Repeating
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.compiled_format import CompiledFormat
@@ -18,15 +19,11 @@ from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardPlan, plan_from_json, plan_to_json
 from compiler.guard.tagged_cursor import start_cursor
-from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
-from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
 from compiler.schema import lower_schema
 from compiler.syntaxes import SYNTAXES
-from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.tool import ChoiceMode, ToolChoice
 
 
 @pytest.fixture(scope="module", params=["bytes", "qwen3"])
@@ -34,74 +31,31 @@ def vocabulary(request) -> Vocabulary:
     return named_vocabulary(request.param)
 
 
-def _allowed(matcher, bitmask, width) -> np.ndarray:
-    """One flag for every token."""
-    matcher.fill_bitmask(bitmask, 0)
-    return flags(bitmask[0], width)
-
-
-def _decode(
-    matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80, *, partly: bool = False
-) -> list[int]:
-    """Tokens sampled under the mask by a writer that prefers those it wrote before; cut off only if `partly`."""
-    rng = random.Random(seed)
-    bitmask = allocate_bitmask(1, vocabulary.width)
-    written: list[int] = []
-    for _ in range(max_tokens):
-        allowed = _allowed(matcher, bitmask, vocabulary.width)
-        may_stop = allowed[vocabulary.stop_ids[0]]
-        allowed[vocabulary.stop_ids[0]] = False
-        ids = np.flatnonzero(allowed)
-        assert may_stop or len(ids), f"nothing may follow {spelled(written, vocabulary)!r}"
-        if may_stop and (rng.random() < 0.1 or not len(ids)):
-            return written
-        known = [i for i in set(written) if allowed[i]]
-        token_id = int(rng.choice(known if known and rng.random() < 0.8 else ids))
-        assert matcher.accept(token_id), "the mask allowed it"
-        written.append(token_id)
-    return written if partly else []
+def output(compiled, extra: int, seed: int) -> Generation:
+    """An output by a writer that prefers tokens it wrote before."""
+    return Generation(compiled, compiled.closer().minimum() + extra, Repeating(seed))
 
 
 @pytest.mark.parametrize("name", GUARDED)
-def test_random_outputs_never_repeat_and_never_get_stuck(name, vocabulary):
+def test_outputs_never_repeat_never_get_stuck_and_are_closed_in_time(name, vocabulary):
     schema = GUARDED[name]
     compiled = compile_schema(schema, tokenizer=vocabulary)
-    num_ended = 0
-    for seed in range(5):
-        written = _decode(compiled.matcher(), vocabulary, seed)
-        if not written:
-            continue
-        num_ended += 1
-        text = spelled(written, vocabulary).decode()
+    for seed, extra in enumerate((0, 3, 9, 30, 60)):
+        text = output(compiled, extra, seed).text
         value = json.loads(text, object_pairs_hook=without_repeats)
         assert jsonschema_rs.is_valid(schema, value), text
         assert jsonschema.Draft202012Validator(schema).is_valid(value), text
         assert compiled.accepts(text)
-    assert num_ended or name in {
-        "lengths in maps",
-        "map",
-        "distinct maps",
-        "anything",
-        "numbers",
-        "integers",
-        "short keys",
-        "inside",
-        "one of two",
-    }
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in REPEATS for text in REPEATS[name]])
 def test_repeats_are_refused(name, text, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     assert not compiled.accepts(text)
-    matcher = compiled.matcher()
-    ids = [
-        prepare(vocabulary).index.ids[prepare(vocabulary).index.spellings.index(bytes([b]))][0]
-        for b in text.encode()
-    ]
-    bitmask = allocate_bitmask(1, vocabulary.width)
-    for token_id in ids:
-        is_allowed = bool(_allowed(matcher, bitmask, vocabulary.width)[token_id])
+    matcher, index = compiled.matcher(), prepare(vocabulary).index
+    for byte in text.encode():
+        token_id = index.ids[index.spellings.index(bytes([byte]))][0]
+        is_allowed = mask_of(matcher, vocabulary)[token_id]
         assert matcher.accept(token_id) == is_allowed
         if not is_allowed:
             return
@@ -114,15 +68,13 @@ def test_no_token_of_a_mask_repeats(name):
     vocabulary = named_vocabulary("qwen3")
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     assert compiled.guard is not None
-    bitmask = allocate_bitmask(1, vocabulary.width)
     for seed in range(2):
-        written = _decode(compiled.matcher(), vocabulary, seed, max_tokens=40, partly=True)
+        written = output(compiled, 40, seed).ids
         matcher, cursor = compiled.matcher(), compiled.guard.start
         places = set(random.Random(seed).sample(range(len(written)), min(3, len(written))))
         for at, token_id in enumerate(written):
             if at in places:
-                allowed = np.flatnonzero(_allowed(matcher, bitmask, vocabulary.width))
-                for other in allowed[allowed != vocabulary.stop_ids[0]].tolist():
+                for other in set(allowed_ids(matcher, vocabulary).tolist()).difference(vocabulary.stop_ids):
                     assert cursor.advance(vocabulary.tokens[other]) is not None
             assert matcher.accept(token_id)
             cursor = cursor.advance(vocabulary.tokens[token_id])
@@ -133,20 +85,18 @@ def test_no_token_of_a_mask_repeats(name):
 def test_a_token_may_be_a_whole_key_with_escapes(key, is_declared):
     r"""Qwen 3 has ` "\""`. Masks let such a token repeat a key, which the matcher refused then."""
     whole = json.dumps(key).encode()
-    tokens = [*Vocabulary.of_bytes().tokens[:256], b" " + whole, whole + b":", b" " + whole + b": ", b""]
-    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
+    vocabulary = with_tokens(b" " + whole, whole + b":", b" " + whole + b": ")
     schema = {"properties": {key: {"type": "integer"}} if is_declared else {}}
     compiled = compile_schema({"type": "object", **schema}, tokenizer=vocabulary)
-    bitmask = allocate_bitmask(1, vocabulary.width)
     for before in (b"{", b"{" + whole + b": 1,", b'{"b": 1,'):
         matcher = compiled.matcher()
         assert all(map(matcher.accept, before))
-        allowed = _allowed(matcher, bitmask, vocabulary.width)
+        allowed = mask_of(matcher, vocabulary)
         if not is_declared or before == b"{":  # a declared key comes before undeclared ones
-            assert allowed[256:-1].any() == (whole not in before)
-        for token_id in range(256, len(tokens) - 1):
+            assert allowed[STOP + 1 :].any() == (whole not in before)
+        for token_id in range(STOP + 1, vocabulary.width):
             is_accepted = matcher.accept(token_id)
-            assert is_accepted == allowed[token_id], (before, tokens[token_id])
+            assert is_accepted == allowed[token_id], (before, vocabulary.tokens[token_id])
             if is_accepted:
                 matcher.rollback(1)
 
@@ -154,75 +104,18 @@ def test_a_token_may_be_a_whole_key_with_escapes(key, is_declared):
 @pytest.mark.parametrize("name", GUARDED)
 def test_the_mask_and_accept_agree_and_roll_back(name, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
-    rng = random.Random(name)
-    written = _decode(compiled.matcher(), vocabulary, 5, max_tokens=40, partly=True)
-    bitmask = allocate_bitmask(1, vocabulary.width)
-    matcher = compiled.matcher()
+    rng, matcher = random.Random(name), compiled.matcher()
+    written = output(compiled, 40, 5).ids
     for token_id in written:
-        allowed = _allowed(matcher, bitmask, vocabulary.width)
-        ids = np.flatnonzero(allowed)
-        for other in {*(int(ids[i]) for i in rng.sample(range(len(ids)), min(5, len(ids)))), *written}:
+        allowed = mask_of(matcher, vocabulary)
+        ids = np.flatnonzero(allowed).tolist()
+        for other in {*rng.sample(ids, min(5, len(ids))), *written}:
             is_accepted = matcher.accept(other)
             assert is_accepted == allowed[other]
             if is_accepted:
                 matcher.rollback(1)
-        assert np.array_equal(_allowed(matcher, bitmask, vocabulary.width), allowed)
+        assert np.array_equal(mask_of(matcher, vocabulary), allowed)
         assert matcher.accept(token_id)
-
-
-@pytest.mark.parametrize("name", GUARDED)
-def test_whatever_is_closed_is_valid(name, vocabulary):
-    compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
-    for budget in (0, 3, 9):
-        closer, matcher = compiled.closer(), compiled.matcher()
-        remaining = closer.minimum() + budget
-        assert closer.fits(remaining)
-        rng = random.Random(budget)
-        bitmask, written = allocate_bitmask(1, vocabulary.width), []
-        while True:
-            allowed = _allowed(matcher, bitmask, vocabulary.width)
-            allowed[list(vocabulary.stop_ids)] = False
-            ids = np.flatnonzero(allowed)
-            known = [i for i in set(written) if allowed[i]]
-            token_id = int(rng.choice(known or ids)) if len(ids) else -1
-            if not len(ids) or not closer.admits(token_id, remaining):
-                break
-            assert matcher.accept(token_id)
-            closer.accepted(token_id)
-            written.append(token_id)
-            remaining -= 1
-        closing = closer.completion_ids(remaining)
-        assert len(closing) <= remaining
-        for token_id in closing:
-            assert matcher.accept(token_id)
-        assert matcher.is_completed()
-        value = json.loads(spelled(written + closing, vocabulary), object_pairs_hook=without_repeats)
-        assert jsonschema_rs.is_valid(GUARDED[name], value)
-
-
-@pytest.mark.parametrize("syntax", ["hermes", "json", "llama3"])
-def test_linked_calls_are_guarded(syntax):
-    vocabulary = named_vocabulary("qwen3")
-    schema = {"type": "object", "properties": {"tags": GUARDED["all of an enum"]}, "required": ["tags"]}
-    grammar = lower_schema(schema, only_objects=True).grammar
-    unit = compile_unit(grammar, SYNTAXES[syntax], prepare(vocabulary))
-    linked = link(
-        {"tag": unit},
-        SYNTAXES[syntax],
-        prepare(vocabulary),
-        ToolChoice(ChoiceMode.REQUIRED),
-        is_parallel=False,
-    )
-    for seed in range(10):
-        matcher = linked.matcher()
-        written = _decode(matcher, vocabulary, seed, max_tokens=300)
-        if not written:
-            continue
-        text = spelled(written, vocabulary).decode()
-        value, _ = json.JSONDecoder(object_pairs_hook=without_repeats).raw_decode(
-            text[text.index('{"tags"') :]
-        )
-        assert jsonschema_rs.is_valid(schema, value)
 
 
 def test_every_repeated_element_is_seen_at_every_split():
@@ -237,10 +130,8 @@ def test_every_repeated_element_is_seen_at_every_split():
 def test_what_can_be_used_up_may_be_long():
     texts = ["x" * 2_000 + "a", "x" * 2_000 + "b"]
     matcher = compile_schema({**STRINGS, "items": {"enum": texts}}).matcher()
-    for byte in json.dumps(texts[:1])[:-1].encode():
-        assert matcher.accept(byte)
-    bitmask = allocate_bitmask(1, 257)
-    assert _allowed(matcher, bitmask, 257)[ord(",")]
+    assert all(map(matcher.accept, json.dumps(texts[:1])[:-1].encode()))
+    assert mask_of(matcher, BYTES)[ord(",")]
     assert matcher.accept(ord(","))
 
 

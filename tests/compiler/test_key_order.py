@@ -5,12 +5,13 @@ import random
 from itertools import permutations, product
 
 import pytest
+from linked import call_of
 from monolith import tagged
 from random_decoding import Generation, allowed_ids
 from soundness.judges import Judges
 from test_dependent_keys import KEYS, made_up
-from vocabularies import named_vocabulary
-from whole_outputs import parse_calls
+from vocabularies import BYTES, named_vocabulary
+from whole_outputs import admits, parse_calls
 
 from compiler import compile_schema, compile_toolset
 from compiler.errors import UnsupportedSchema
@@ -20,7 +21,6 @@ from compiler.recogniser.recogniser import Recogniser
 from compiler.report import Verdict
 from compiler.schema import lower_schema
 from compiler.syntaxes import SYNTAXES
-from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
 INTEGER = {"type": "integer"}
@@ -184,11 +184,9 @@ def test_a_tool_in_any_syntax(syntax):
         for keys in permutations(values, size):
             call = {key: values[key] for key in keys}
             arguments = tagged(call, row) if row.tags else json.dumps(call)
-            text = row.opening + row.header("f") + arguments + row.end + row.closing
-            matcher = grammar.matcher()
-            is_admitted = all(map(matcher.accept, text.encode())) and matcher.is_completed()
-            assert is_admitted == ({"city", "days"} <= set(keys)), text
-            if is_admitted:
+            text = call_of(arguments, row)
+            assert admits(grammar, text) == ({"city", "days"} <= set(keys)), text
+            if {"city", "days"} <= set(keys):
                 _, [(_, read)] = parse_calls(text, row, lambda name: grammar.units[name].types)
                 assert list(json.loads(read).items()) == list(call.items())
     rng, minimum = random.Random(syntax), grammar.closer().minimum()
@@ -205,7 +203,7 @@ def test_required_parameters_take_a_rule_for_each_set_of_them(num_required):
     """Those that are still missing were written out in every order: nine made a grammar that is too large."""
     keys = [f"k{number}" for number in range(num_required)]
     schema = closed(*keys, **dict.fromkeys(keys, INTEGER))
-    tags = parameter_tags(SYNTAXES["qwen3_coder"], Vocabulary.of_bytes())
+    tags = parameter_tags(SYNTAXES["qwen3_coder"], BYTES)
     grammar = lower_schema(schema, tags=tags, key_order="any").grammar
     assert len(grammar.rules) <= 2**num_required + num_required + 4
     assert len(grammar.ebnf) < 200 * 2**num_required + 500

@@ -4,7 +4,7 @@ import random
 from string import ascii_lowercase
 
 import pytest
-from lark_inputs import linked
+from custom_inputs import linked
 
 from compiler.errors import UnsupportedToolset
 

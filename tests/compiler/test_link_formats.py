@@ -1,49 +1,21 @@
 """Answers in a format, where the model thinks first or frames its messages."""
 
 import random
-import re
 
 import pytest
 from random_decoding import Generation, check_masks
 from text_call_parser import CallParser, TextPart, ThoughtPart
+from vocabularies import BYTES, STOP, ids_of, with_tokens
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.linker.linker import FramedFormat, link_format
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
-from compiler.vocabulary import Vocabulary
 
-STOP = 256
-THINKING = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), b"", b"?", b"?", b"</", b"ab", b"\n\n", b'<tool_call>{"'],
-    markers={"<think>": 257, "</think>": 258},
-    stop_ids=[STOP],
-)
-FRAMED = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), b"", *[b"?"] * 6, b"final", b"analysis", b"<|mess", b"age|>{", b'{"'],
-    markers={
-        "<|start|>": 257,
-        "<|channel|>": 258,
-        "<|message|>": 259,
-        "<|end|>": 260,
-        "<|call|>": 261,
-        "<|constrain|>": 262,
-    },
-    stop_ids=[STOP],
-)
-PLAIN = Vocabulary.from_tokens(
-    [
-        *(bytes([b]) for b in range(256)),
-        b"",
-        b"<|channel|>",
-        b"final<|",
-        b"message|>ab",
-        b"|>{",
-        b"<|end|>",
-        b'">{"',
-    ],
-    stop_ids=[STOP],
-)
+FRAMES = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|constrain|>")
+THINKING = with_tokens("</", "ab", "\n\n", '<tool_call>{"', markers=("<think>", "</think>"))
+FRAMED = with_tokens("final", "analysis", "<|mess", "age|>{", '{"', markers=FRAMES)
+PLAIN = with_tokens("<|channel|>", "final<|", "message|>ab", "|>{", "<|end|>", '">{"')
 WORDS = ResponseFormat("pattern", r"(?:ab|\n)+")
 CALL_LIKE = ResponseFormat(
     "choice", ['<tool_call>\n{"name": "x", "arguments": {}}\n</tool_call>', "b<|end|>"]
@@ -62,15 +34,6 @@ def answer_in(response_format, syntax, vocabulary) -> FramedFormat:
     )
     assert isinstance(grammar, FramedFormat)
     return grammar
-
-
-def ids_of(text, vocabulary):
-    pattern = "|".join(map(re.escape, vocabulary.markers)) or "(?!)"
-    ids, at = [], 0
-    for found in re.finditer(pattern, text):
-        ids += [*text[at : found.start()].encode(), vocabulary.markers[found[0]]]
-        at = found.end()
-    return [*ids, *text[at:].encode()]
 
 
 def accepts(grammar, text, *, is_thinking=False):
@@ -159,10 +122,8 @@ def test_what_could_be_taken_for_a_thought_is_refused():
 
 def test_without_thoughts_or_frames_an_answer_is_itself():
     compiled = compile_format(WORDS)
-    assert link_format(compiled, find_syntax("hermes"), prepare(Vocabulary.of_bytes())) is compiled
-    assert (
-        link_format(compiled, find_syntax("hermes+think"), prepare(Vocabulary.of_bytes())) is compiled
-    )  # no markers
+    for name in ("hermes", "hermes+think"):  # whose thoughts need markers
+        assert link_format(compiled, find_syntax(name), prepare(BYTES)) is compiled
 
 
 def test_digests_tell_formats_and_syntaxes_apart():

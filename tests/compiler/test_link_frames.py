@@ -2,24 +2,17 @@
 
 import pytest
 from corpus import corpus
-from linked import AUTO, BYTES, NONE, REQUIRED, STOP, accepts, ids, linked, written
+from linked import AUTO, NONE, REQUIRED, accepts, linked, written
 from monolith import SAMPLES
 from transformers import AutoTokenizer
+from vocabularies import BYTES, STOP, ids_of, with_tokens
 
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.vocabulary import Vocabulary
 
 HARMONY = SYNTAXES["harmony"]
-FRAMED = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), *[b"?"] * 8],
-    markers={
-        text: 257 + at
-        for at, text in enumerate(
-            ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>")
-        )
-    },
-    stop_ids=[STOP, 262],
-)
+FRAMES = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>")
+FRAMED = with_tokens(markers=FRAMES, stops=("<|call|>",))
 THOUGHT = "<|channel|>analysis<|message|>Pay < who?<|end|><|start|>assistant"
 PREAMBLE = "<|channel|>commentary<|message|>I pay.<|end|><|start|>assistant"
 ANSWER = "<|channel|>final<|message|>Done."
@@ -45,7 +38,7 @@ ANSWER = "<|channel|>final<|message|>Done."
 def test_framed_prose_comes_before_a_call(text, where_required, where_free, vocabulary):
     def is_accepted(choice):
         grammar = linked(choice, syntax=HARMONY, vocabulary=vocabulary)
-        return accepts(grammar, ids(text, vocabulary))
+        return accepts(grammar, ids_of(text, vocabulary))
 
     assert is_accepted(REQUIRED) is where_required
     assert is_accepted(AUTO) is where_free
@@ -54,15 +47,11 @@ def test_framed_prose_comes_before_a_call(text, where_required, where_free, voca
 
 def test_no_marker_stands_in_a_message_but_its_end():
     matcher = linked(REQUIRED, syntax=HARMONY, vocabulary=FRAMED).matcher()
-    assert all(map(matcher.accept, ids("<|channel|>analysis<|message|>Pay", FRAMED)))
-    assert [i for i in range(256, 264) if matcher.accept(i)] == [258]
+    assert all(map(matcher.accept, ids_of("<|channel|>analysis<|message|>Pay", FRAMED)))
+    assert [i for i in range(256, FRAMED.width) if matcher.accept(i)] == [258]
 
 
-THINKING = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), b"", b"?", b"?"],
-    markers={"<think>": 257, "</think>": 258},
-    stop_ids=[STOP],
-)
+THINKING = with_tokens(markers=("<think>", "</think>"))
 
 
 @pytest.mark.parametrize(
@@ -85,32 +74,23 @@ def test_a_thought_comes_before_all_else(text, where_required, where_free):
     row = find_syntax("hermes+think")
     for choice, expected in ((REQUIRED, where_required), (AUTO, where_free)):
         grammar = linked(choice, syntax=row, vocabulary=THINKING)
-        assert accepts(grammar, ids(text, THINKING)) is expected
+        assert accepts(grammar, ids_of(text, THINKING)) is expected
         if text.startswith("<think>"):
             inside = grammar.matcher(is_thinking=True)
-            rest = ids(text.removeprefix("<think>"), THINKING)
+            rest = ids_of(text.removeprefix("<think>"), THINKING)
             assert all(map(inside.accept, [*rest, STOP])) is expected
 
 
 def test_a_thought_needs_markers():
     grammar = linked(REQUIRED, syntax=find_syntax("hermes+think"))
-    assert accepts(grammar, ids(written("pay")))
-    assert not accepts(grammar, ids("<think></think>" + written("pay")))
+    assert accepts(grammar, ids_of(written("pay")))
+    assert not accepts(grammar, ids_of("<think></think>" + written("pay")))
 
 
 def test_a_tokenizer_with_the_markers_of_harmony():
     """What `from_tokenizer` makes of gpt-oss's kind: the token that ends a call is among the stop tokens."""
     tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))
-    markers = [
-        "<|start|>",
-        "<|end|>",
-        "<|message|>",
-        "<|channel|>",
-        "<|constrain|>",
-        "<|call|>",
-        "<|return|>",
-    ]
-    tokenizer.add_special_tokens({"additional_special_tokens": markers})
+    tokenizer.add_special_tokens({"additional_special_tokens": [*FRAMES, "<|return|>"]})
     stops = [tokenizer.convert_tokens_to_ids(text) for text in ("<|return|>", "<|call|>")]
     vocabulary = Vocabulary.from_tokenizer(tokenizer, stop_ids=stops)
     assert vocabulary.spell("<|call|>") == ""

@@ -7,6 +7,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from monolith import SAMPLES, TOOLS, tool
+from vocabularies import BYTES, with_tokens
 
 from compiler.errors import CorruptUnit, UnsupportedGrammar
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
@@ -18,7 +19,8 @@ from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 
 HERMES = SYNTAXES["hermes"]
-BYTES = Vocabulary.of_bytes()
+OTHER = Vocabulary((*BYTES.tokens[:65], b"AA", *BYTES.tokens[66:]), {}, BYTES.stop_ids)
+"""A vocabulary of the same size."""
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -43,22 +45,20 @@ def test_a_stored_unit_comes_back_the_same(name):
 
 
 def test_the_digest_covers_grammar_syntax_and_vocabulary():
-    other = Vocabulary((*BYTES.tokens[:65], b"AA", *BYTES.tokens[66:]), {}, BYTES.stop_ids)
     digests = [
         compile_unit(grammar, row, prepare(vocabulary)).digest
         for grammar in (TOOLS["pay"], TOOLS["pay_all"])
         for row in (HERMES, SYNTAXES["json"], SYNTAXES["mistral"])
-        for vocabulary in (BYTES, other)
+        for vocabulary in (BYTES, OTHER)
     ]
     assert len(set(digests)) == len(digests)
     assert compile_unit(TOOLS["pay"], HERMES, prepare(BYTES)).digest == digests[0]
 
 
 def test_bytes_of_another_vocabulary_are_refused_though_it_has_the_same_size():
-    other = Vocabulary((*BYTES.tokens[:65], b"AA", *BYTES.tokens[66:]), {}, BYTES.stop_ids)
     stored = compile_unit(TOOLS["pay"], HERMES, prepare(BYTES)).to_bytes()
     with pytest.raises(CorruptUnit, match="another vocabulary"):
-        Unit.from_bytes(stored, prepare(other))
+        Unit.from_bytes(stored, prepare(OTHER))
 
 
 def test_cut_or_foreign_bytes_are_refused():
@@ -97,14 +97,12 @@ def test_what_xgrammar_refuses_is_an_error_of_ours():
 
 
 def test_markers_of_the_syntax_are_single_tokens_of_a_unit():
-    tokens = [*BYTES.tokens[:256], b"<tool_call>", b"</tool_call>", b""]
-    markers = {"<tool_call>": 256, "</tool_call>": 257}
-    vocabulary = Vocabulary.from_tokens(tokens, markers=markers, stop_ids=[258])
+    vocabulary = with_tokens(markers=("<tool_call>", "</tool_call>"))
     matcher = xgr.GrammarMatcher(compile_unit(TOOLS["p"], HERMES, prepare(vocabulary)).compiled)
     assert matcher.accept_string("{}}\n")
     mask = allocate_bitmask(1, vocabulary.width)
     matcher.fill_next_token_bitmask(mask, 0)
-    assert np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist() == [257]
+    assert np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist() == [258]
 
 
 literals = st.text(st.characters(codec="utf-8"), max_size=5).map(Literal)

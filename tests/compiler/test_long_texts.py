@@ -7,21 +7,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vocabularies import with_tokens
 
 from compiler import compile_schema, compile_toolset
 from compiler.compiled_format import CompiledFormat
 from compiler.guard.growing_text import GrowingText
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher
-from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
-WORD, LINES, STOP, THINK = 257, 258, 256, 259
-VOCABULARY = Vocabulary.from_tokens(
-    [*(bytes([byte]) for byte in range(256)), b"", b"word" * 12, b"\n" * 48, b"?", b"?"],
-    markers={"<think>": THINK, "</think>": 260},
-    stop_ids=[STOP],
-)
+VOCABULARY = with_tokens("word" * 12, "\n" * 48, markers=("<think>", "</think>"))
+WORD, LINES = VOCABULARY.width - 2, VOCABULARY.width - 1
 OPEN = {"type": "object"}
 MARKED = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": True}
 STRINGS = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}

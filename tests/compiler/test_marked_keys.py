@@ -2,29 +2,26 @@
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 import jsonschema_rs
 import numpy as np
 import pytest
+from guarded_patterns import lowered_with
+from guarded_schemas import AB, AMBIGUOUS_KEYS, INTEGER, NULL, STRING
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_decoding import RandomDecoder, flags
+from random_decoding import RandomDecoder, mask_of
 from soundness.judges import without_repeats
+from vocabularies import BYTES, STOP, with_tokens
 
 from compiler import compile_schema, compile_toolset
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.canonical_form import canonical_form
-from compiler.frontend.source_map import SourceMap
-from compiler.grammar.grammar import Grammar
 from compiler.guard.ambiguities import Ambiguities
 from compiler.linker.linker import link
-from compiler.lowering.json_text import FLEXIBLE, SPACED
-from compiler.lowering.schema_lowering import SchemaLowering
-from compiler.matcher import allocate_bitmask
+from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.recogniser import Recogniser
 from compiler.schema import lower_schema
@@ -33,8 +30,6 @@ from compiler.units.unit import compile_unit
 from compiler.vocabulary import KEY_MARK, Vocabulary
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
-INTEGER, STRING, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"}
-AB = {"a": INTEGER, "b": STRING}
 MARKED = {
     "optional": {"type": "object", "properties": AB},
     "required last": {"type": "object", "properties": AB, "required": ["b"]},
@@ -57,86 +52,16 @@ MARKED = {
     "strange": {"type": "object", "properties": {"é": INTEGER, '"': STRING, "": INTEGER}},
 }
 """Rules need not tell the keys of these apart."""
-AMBIGUOUS = {
-    "alternatives": {
-        "anyOf": [
-            {"type": "object", "properties": AB},
-            {"type": "object", "properties": {"a": STRING}, "required": ["a"]},
-        ]
-    },
-    "a listed object": {
-        "properties": {"b": {"anyOf": [{"const": {"a": 1}}, {"type": "object", "properties": {"a": STRING}}]}}
-    },
-    "anything": {
-        "type": "object",
-        "patternProperties": {"^a": {"type": "object", "properties": {"a": INTEGER}}},
-        "properties": {"ab": True},
-    },
-    "patterns": {
-        "type": "object",
-        "properties": {"a": INTEGER},
-        "patternProperties": {"^b": {"type": "object", "properties": {"a": INTEGER}}},
-    },
-    "needing": {"type": "object", "properties": AB, "dependentRequired": {"a": ["b", "c"]}},
-    "names": {"type": "object", "properties": AB, "propertyNames": {"maxLength": 3}},
-    "distinct": {"type": "array", "uniqueItems": True, "items": {"type": "object", "properties": AB}},
-    "a failing member": {
-        "type": "object",
-        "properties": AB,
-        "not": {"additionalProperties": {"type": "integer"}, "properties": AB},
-    },
-    "undeclared beside": {
-        "anyOf": [
-            {"type": "object", "properties": AB},
-            {"type": "object", "properties": {"c": STRING}, "additionalProperties": NULL},
-        ]
-    },
-    "many beside": {
-        "anyOf": [
-            {"type": "object", "properties": {f"k{i}": INTEGER for i in range(12)}},
-            {"type": "object", "properties": {"a": STRING}},
-        ]
-    },
-    "closed beside": {
-        "anyOf": [
-            {"type": "object", "properties": AB},
-            {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
-        ]
-    },
-    "a map beside": {
-        "anyOf": [
-            {"type": "object", "properties": AB},
-            {"type": "object", "additionalProperties": NULL, "minProperties": 2},
-        ]
-    },
-    "patterns beside": {
-        "anyOf": [
-            {"type": "object", "properties": AB, "required": ["b"]},
-            {"type": "object", "patternProperties": {"^a": NULL}, "properties": {"b": NULL, "c": NULL}},
-        ]
-    },
-    "any array beside": {"properties": {"a": {"properties": AB}, "b": {"type": ["array", "object"]}}},
-}
-"""Here a guard alone cannot tell which object it reads."""
 TEXTS = """
     {" " ": ": ":" "," , " , " ":{" ":[ {"a {"a" {"a": {"a":1 "a" "a": ,"a": , "a": " "a":
     a": na na" ab" b": b":" "b": "b":null} a":1," ":1," ":1,"b": ":1} }} "] ": [{" \\u0061 \\u006 aa ab
 """
-OVERLAPPING = [token.encode() for token in TEXTS.split()] + [
-    b'": ',
-    b', "',
-    b'": "',
-    b'": 1, "a": ',
-    b'{"b": {"a',
-]
+OVERLAPPING = [*TEXTS.split(), '": ', ', "', '": "', '": 1, "a": ', '{"b": {"a']
 
 
 @pytest.fixture(scope="module", params=["bytes", "overlapping"])
 def vocabulary(request) -> Vocabulary:
-    if request.param == "bytes":
-        return Vocabulary.of_bytes()
-    tokens = [*(bytes([byte]) for byte in range(256)), *dict.fromkeys(OVERLAPPING), b""]
-    return Vocabulary.from_tokens(tokens, stop_ids=[len(tokens) - 1])
+    return BYTES if request.param == "bytes" else with_tokens(*dict.fromkeys(OVERLAPPING))
 
 
 class _Everywhere(frozenset[str]):
@@ -145,48 +70,14 @@ class _Everywhere(frozenset[str]):
 
 
 def _told_apart_by_rules(schema, vocabulary) -> CompiledFormat:
-    form = canonical_form(schema)
-    lowering = SchemaLowering(
-        form.schema,
-        SourceMap(schema, {}),
-        form.dependent_keys,
-        is_closed=False,
-        formatting=FLEXIBLE,
-        ambiguities=Ambiguities(separated=_Everywhere()),
-    )
-    grammar = lowering.grammar()
-    assert grammar.plan is None or not grammar.plan.marks_keys
-    return CompiledFormat(grammar, lowering.reporter.report(), prepare(vocabulary))
+    compiled = lowered_with(Ambiguities(separated=_Everywhere()), schema, vocabulary)
+    assert compiled.grammar.plan is None or not compiled.grammar.plan.marks_keys
+    return compiled
 
 
-@pytest.mark.parametrize("name", [*MARKED, *AMBIGUOUS])
+@pytest.mark.parametrize("name", [*MARKED, *AMBIGUOUS_KEYS])
 def test_masks_are_those_of_rules_that_tell_the_keys_apart(name, vocabulary):
-    _compare_masks({**MARKED, **AMBIGUOUS}[name], vocabulary, random.Random(name))
-
-
-@pytest.mark.parametrize("name", AMBIGUOUS)
-def test_a_lowering_that_goes_on_makes_what_a_new_one_does(name, monkeypatch):
-    by_going_on = lower_schema(AMBIGUOUS[name])
-    monkeypatch.setattr(SchemaLowering, "revise", _refuse)
-    anew = lower_schema(AMBIGUOUS[name])
-    assert _in_order(by_going_on.grammar) == _in_order(anew.grammar)
-    assert list(by_going_on.report) == list(anew.report)
-
-
-def _refuse(lowering: SchemaLowering, ambiguities: Ambiguities) -> bool:
-    """In place of `SchemaLowering.revise`: only a new lowering will do."""
-    lowering.ambiguities |= ambiguities
-    return False
-
-
-def _in_order(grammar: Grammar) -> list[str]:
-    """The rules, which are in the order in which a reader meets them, without their names."""
-    numbers = {name: str(number) for number, name in enumerate(grammar.rules)}
-
-    def numbered(text: re.Match[str]) -> str:
-        return f"RuleRef(name={numbers[text[1]]})"
-
-    return [re.sub(r"RuleRef\(name='(\w+)'\)", numbered, repr(rule)) for rule in grammar.rules.values()]
+    _compare_masks({**MARKED, **AMBIGUOUS_KEYS}[name], vocabulary, random.Random(name))
 
 
 VALUES = st.sampled_from([INTEGER, STRING, NULL, False])
@@ -212,7 +103,7 @@ SCHEMAS_OF_OBJECTS = st.one_of(
 def test_masks_of_alternatives_are_those_of_rules_that_tell_the_keys_apart(alternatives, rng):
     schema = {"type": "object", "properties": {"x": {"anyOf": alternatives}}, "required": ["x"]}
     with suppress(UnsupportedSchema):  # no alternative admits anything
-        _compare_masks(schema, Vocabulary.of_bytes(), rng, num_texts=2)
+        _compare_masks(schema, BYTES, rng, num_texts=2)
 
 
 def _compare_masks(schema, vocabulary: Vocabulary, rng: random.Random, num_texts: int = 4) -> None:
@@ -220,13 +111,10 @@ def _compare_masks(schema, vocabulary: Vocabulary, rng: random.Random, num_texts
     guarded = compile_schema(schema, tokenizer=vocabulary)
     by_rules = _told_apart_by_rules(schema, vocabulary)
     tokens = vocabulary.tokens
-    rows = allocate_bitmask(2, vocabulary.width)
     for _ in range(num_texts):
         ours, theirs = guarded.matcher(), by_rules.matcher()
         for _ in range(30):
-            ours.fill_bitmask(rows, 0)
-            theirs.fill_bitmask(rows, 1)
-            allowed, expected = flags(rows[0], vocabulary.width), flags(rows[1], vocabulary.width)
+            allowed, expected = mask_of(ours, vocabulary), mask_of(theirs, vocabulary)
             different = [tokens[i] for i in np.flatnonzero(allowed != expected)]
             assert all(b"\\" in token for token in different)
             ids = [int(i) for i in np.flatnonzero(expected) if b"\\" not in tokens[i]]
@@ -303,17 +191,7 @@ def test_what_is_no_json_is_not_accepted(text):
 
 
 def test_a_token_behind_a_header_need_not_be_json():
-    tokens = [
-        *(bytes([byte]) for byte in range(256)),
-        b' ,"',
-        b': ,"',
-        b': }"',
-        b': {["',
-        b': {"\\u0x"',
-        b'": :"',
-        b"",
-    ]
-    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=[len(tokens) - 1])
+    vocabulary = with_tokens(' ,"', ': ,"', ': }"', ': {["', ': {"\\u0x"', '": :"')
     grammar, prepared = lower_schema(MARKED["nested"], only_objects=True).grammar, prepare(vocabulary)
     for name in ("hermes", "json"):
         row = SYNTAXES[name]
@@ -377,29 +255,8 @@ def test_what_follows_a_marked_key_is_forced():
     assert matcher.forced_text() == b'irst": 1, "last": null'
 
 
-@pytest.mark.parametrize("syntax", ["hermes", "json"])
-def test_linked_calls_are_valid(syntax, vocabulary):
-    schema = MARKED["typed"]
-    grammar = lower_schema(schema, only_objects=True).grammar
-    row, prepared = SYNTAXES[syntax], prepare(vocabulary)
-    linked = link(
-        {"tag": compile_unit(grammar, row, prepared)},
-        row,
-        prepared,
-        ToolChoice(ChoiceMode.REQUIRED),
-        is_parallel=False,
-    )
-    decoder = RandomDecoder(vocabulary)
-    for seed in range(8):
-        text = decoder.decode(linked.matcher(), random.Random(seed), max_tokens=80, bias=0.2).decode()
-        begin = text.index('"arguments": ') + len('"arguments": ')
-        value, _ = json.JSONDecoder(object_pairs_hook=without_repeats).raw_decode(text[begin:])
-        assert jsonschema_rs.is_valid(schema, value), text
-
-
 def test_a_token_that_leads_into_a_tag_may_complete_a_marked_key():
-    tokens = [*(bytes([byte]) for byte in range(256)), b'>{"b": 1', b'>{"b": "', b'>{"c": 1', b""]
-    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=[len(tokens) - 1])
+    vocabulary = with_tokens('>{"b": 1', '>{"b": "', '>{"c": 1')
     schema = {"type": "object", "properties": {"x": MARKED["typed"]}, "required": ["x"]}
     grammar = compile_toolset(
         [Tool("f", "", schema)], tokenizer=vocabulary, syntax="glm_4_5", tool_choice="required"
@@ -407,7 +264,4 @@ def test_a_token_that_leads_into_a_tag_may_complete_a_marked_key():
     matcher = grammar.matcher()
     for byte in b"<tool_call>f\n<arg_key>x</arg_key>\n<arg_value":
         assert matcher.accept(byte)
-    rows = allocate_bitmask(1, vocabulary.width)
-    matcher.fill_bitmask(rows, 0)
-    allowed = flags(rows[0], vocabulary.width)
-    assert [bool(allowed[at]) for at in range(256, 259)] == [False, True, True]
+    assert mask_of(matcher, vocabulary)[STOP + 1 :].tolist() == [False, True, True]

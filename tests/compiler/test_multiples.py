@@ -9,15 +9,14 @@ from itertools import product
 import pytest
 from random_decoding import RandomDecoder
 from soundness.judges import Judges
+from vocabularies import BYTES
 
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Literal, RuleRef
 from compiler.grammar.rules import RuleTable
 from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.schema import compile_schema
-from compiler.vocabulary import Vocabulary
 
-BYTES = Vocabulary.of_bytes()
 DECODER = RandomDecoder(BYTES)
 BOUNDS = [(0, 30_000), (-2_000, 2_500), (12_345, 43_210), (-9_999, -1), (86_400, 86_400), (1, 6)]
 DIVISORS = [1, 7, 16, 97, 125, 500, 997, 1000, 3600, 7919, 86_400]

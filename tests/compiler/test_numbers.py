@@ -10,15 +10,13 @@ import pytest
 import xgrammar as xgr
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from vocabularies import BYTES
 
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import Rule
 from compiler.grammar.rules import RuleTable
 from compiler.prepared_vocabulary import prepare
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
-from compiler.vocabulary import Vocabulary
-
-BYTES = Vocabulary.of_bytes()
 
 
 class Language:

@@ -4,36 +4,21 @@ import random
 import re
 
 import pytest
-from linked import AUTO, BYTES, NONE, REQUIRED, ids, linked, written
+from linked import AUTO, NONE, REQUIRED, linked, written
 from monolith import TOOLS
 from random_decoding import Generation, allowed_ids
 from text_call_parser import CallParser
+from vocabularies import BYTES, ids_of, with_tokens
 
 from compiler.linker.linker import link_format
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, TextPart, ThoughtPart
 from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntaxes import SYNTAXES, find_syntax
-from compiler.vocabulary import Vocabulary
 
 NAMES = (*SYNTAXES, "hermes+think", "qwen3_coder+think", "json+think")
 CHOICES = {"auto": AUTO, "required": REQUIRED, "none": NONE}
-CHUNKS = (
-    b'{"',
-    b'"}',
-    b'"}}',
-    b"}\n",
-    b"}}\n</",
-    b'", "',
-    b'": ',
-    b"\n\n",
-    b"\n<",
-    b"</",
-    b">\n",
-    b"e>",
-    b"<t",
-    b"er>",
-)
+CHUNKS = ('{"', '"}', '"}}', "}\n", "}}\n</", '", "', '": ', "\n\n", "\n<", "</", ">\n", "e>", "<t", "er>")
 
 
 def markers_of(syntax):
@@ -55,9 +40,7 @@ def markers_of(syntax):
 def vocabulary_of(syntax, *, has_markers):
     """Single bytes and tokens that straddle what a syntax writes; markers or none but those of thoughts."""
     markers = markers_of(syntax) if has_markers else markers_of(syntax)[: 2 if syntax.thought else 0]
-    tokens = [*map(bytes, zip(range(256))), b"", *CHUNKS, *(b"?" for _ in markers)]
-    numbers = {text: len(tokens) - len(markers) + at for at, text in enumerate(markers)}
-    return Vocabulary.from_tokens(tokens, markers=numbers, stop_ids=(256,))
+    return with_tokens(*CHUNKS, markers=markers)
 
 
 def merged(parts):
@@ -169,7 +152,7 @@ def emitted(grammar, text, **options):
     """What each byte of a text settles."""
     matcher = grammar.matcher(**options)
     steps = []
-    for token_id in ids(text, grammar.vocabulary):
+    for token_id in ids_of(text, grammar.vocabulary):
         assert matcher.accept(token_id)
         steps.append(matcher.parts())
     return steps, matcher
@@ -235,7 +218,7 @@ def test_the_number_of_a_call_is_not_among_its_arguments():
 def test_tokens_of_thoughts_are_known():
     grammar = linked(AUTO, vocabulary=BYTES, syntax=SYNTAXES["harmony"])
     matcher = grammar.matcher()
-    for token_id in ids("<|channel|>analysis<|message|>"):
+    for token_id in ids_of("<|channel|>analysis<|message|>"):
         assert not matcher.is_in_thought()
         assert matcher.accept(token_id)
     assert matcher.is_in_thought()

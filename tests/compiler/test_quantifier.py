@@ -6,14 +6,13 @@ import random
 import jsonschema_rs
 import pytest
 from random_decoding import RandomDecoder
+from vocabularies import BYTES
 
 from compiler.errors import UnsupportedSchema
 from compiler.lowering.arrays import MAX_LEAST
 from compiler.report import Verdict
 from compiler.schema import compile_schema
-from compiler.vocabulary import Vocabulary
 
-BYTES = Vocabulary.of_bytes()
 VALUES = (1, True, None, "a", [])
 
 

@@ -9,6 +9,7 @@ from corpus import corpus, json_lines
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_decoding import decode_randomly
+from vocabularies import BYTES
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.grammar.ebnf import ebnf_grammar
@@ -17,9 +18,6 @@ from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import StackFrame, _settle_costs, initial_state
 from compiler.recogniser.recogniser import Recogniser
-from compiler.vocabulary import Vocabulary
-
-BYTES = Vocabulary.of_bytes()
 
 SHORTEST = [
     (True, "0"),

@@ -15,12 +15,10 @@ from soundness.corpora import sample
 from soundness.judges import Judges
 from soundness.schemas import DIALECTS
 from soundness.told import untold
+from vocabularies import BYTES
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.report import Verdict
-from compiler.vocabulary import Vocabulary
-
-BYTES = Vocabulary.of_bytes()
 
 
 def notes(schema, keyword, **options):

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import xgrammar as xgr
 from random_decoding import Generation, RandomDecoder, allowed_ids
-from vocabularies import named_vocabulary
+from vocabularies import BYTES, named_vocabulary
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.prepared_vocabulary import prepare
@@ -60,7 +60,6 @@ FORMATS = [
     *(ResponseFormat("grammar", grammar) for grammar in GRAMMARS),
     *(ResponseFormat("choice", choices) for choices in CHOICES),
 ]
-BYTES = Vocabulary.of_bytes()
 
 
 @pytest.fixture(scope="module")

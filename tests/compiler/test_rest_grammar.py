@@ -5,10 +5,10 @@ import random
 import pytest
 import xgrammar as xgr
 from gbnf_matcher import GbnfMatcher
-from linked import AUTO, BYTES, REQUIRED, ids, linked, written
+from linked import AUTO, MARKED, REQUIRED, linked, written
 from monolith import TOOLS
 from random_decoding import allowed_ids, decode_randomly
-from test_link_choices import MARKED
+from vocabularies import BYTES, ids_of, with_tokens
 
 from compiler.grammar.gbnf import MAX_COUNT, to_gbnf, token_choice
 from compiler.grammar.grammar import CharClass, Grammar, Literal, Prose, Repeat, Rule, RuleRef, concat
@@ -17,15 +17,10 @@ from compiler.schema import compile_schema
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.toolset_compiler import compile_toolset
 from compiler.units.compiled_grammar import GuardedMatcher
-from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool, ToolChoice
 
 THINKING = find_syntax("hermes+think")
-MARKED_THOUGHTS = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), b"", b"?", b"?", b"?", b"?"],
-    markers={"<tool_call>": 257, "</tool_call>": 258, "<think>": 259, "</think>": 260},
-    stop_ids=[256],
-)
+MARKED_THOUGHTS = with_tokens(markers=("<tool_call>", "</tool_call>", "<think>", "</think>"))
 
 
 def rest_after(grammar, token_ids, *, is_thinking=False):
@@ -85,7 +80,7 @@ def ids_allowed_by(engine, grammar):
 @pytest.mark.parametrize("vocabulary", [BYTES, MARKED])
 def test_the_rest_of_a_call_is_what_its_matcher_allows(name, vocabulary):
     grammar = linked(ToolChoice.named(name), vocabulary=vocabulary, parallel=False, names=(name,))
-    assert_same_masks(grammar, ids(written(name), vocabulary))
+    assert_same_masks(grammar, ids_of(written(name), vocabulary))
 
 
 @pytest.mark.parametrize("syntax", sorted(set(SYNTAXES) - {"harmony"}))
@@ -93,7 +88,7 @@ def test_the_rest_of_a_call_in_every_syntax(syntax):
     """Strings without quotes contain no tag; after the beginning of one, the rest forgets that it was there."""
     row = SYNTAXES[syntax]
     grammar = linked(ToolChoice.named("pay"), syntax=row, parallel=False, names=("pay",))
-    assert_same_masks(grammar, ids(written("pay", syntax=row)), is_wider=row.tags is not None)
+    assert_same_masks(grammar, ids_of(written("pay", syntax=row)), is_wider=row.tags is not None)
 
 
 @pytest.mark.parametrize("choice", [REQUIRED, AUTO])
@@ -101,8 +96,8 @@ def test_where_tools_can_be_chosen_the_rest_ends_behind_the_header(choice):
     grammar = linked(choice, vocabulary=MARKED)
     said = "" if choice is REQUIRED else "Hello "
     header = said + '<tool_call>\n{"name": "pay_all", "arguments": '
-    _, engine = rest_after(grammar, ids(said, MARKED))
-    assert all(map(engine.accept, ids(header.removeprefix(said), MARKED)))
+    _, engine = rest_after(grammar, ids_of(said, MARKED))
+    assert all(map(engine.accept, ids_of(header.removeprefix(said), MARKED)))
     assert engine.is_completed()
     assert not ids_allowed_by(engine, grammar)
 
@@ -110,7 +105,7 @@ def test_where_tools_can_be_chosen_the_rest_ends_behind_the_header(choice):
 def test_text_begins_no_call_but_with_the_trigger():
     grammar = linked(AUTO)
     for text in ("Hello <tool", "<tool<tool_"):
-        _, engine = rest_after(grammar, ids(text))
+        _, engine = rest_after(grammar, ids_of(text))
         assert engine.is_completed()
     _, engine = rest_after(grammar, [])
     assert all(map(engine.accept, b"Hello <tool_call>\n"))
@@ -119,9 +114,9 @@ def test_text_begins_no_call_but_with_the_trigger():
 
 def test_behind_a_call_comes_another_or_the_end():
     grammar = linked(REQUIRED)
-    _, engine = rest_after(grammar, ids(written("pay")))
+    _, engine = rest_after(grammar, ids_of(written("pay")))
     assert engine.is_completed()
-    assert all(map(engine.accept, ids('\n<tool_call>\n{"name": "p", "arguments": ')))
+    assert all(map(engine.accept, ids_of('\n<tool_call>\n{"name": "p", "arguments": ')))
     assert engine.is_completed()
 
 
@@ -129,9 +124,9 @@ def test_a_thought_goes_before_the_call():
     grammar = linked(
         ToolChoice.named("p"), vocabulary=MARKED_THOUGHTS, syntax=THINKING, parallel=False, names=("p",)
     )
-    output = ids("a < b</think>" + written("p"), MARKED_THOUGHTS)
+    output = ids_of("a < b</think>" + written("p"), MARKED_THOUGHTS)
     assert_same_masks(grammar, output, is_thinking=True, is_wider=True)
-    assert_same_masks(grammar, ids("<think>", MARKED_THOUGHTS) + output, is_wider=True)
+    assert_same_masks(grammar, ids_of("<think>", MARKED_THOUGHTS) + output, is_wider=True)
 
 
 SCHEMAS = {

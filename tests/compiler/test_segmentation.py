@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vocabularies import with_tokens
 
 from compiler.closing.segmentation import Segmentation
 from compiler.grammar.shortest import NEVER
@@ -24,9 +25,7 @@ def test_a_text_is_spelled_with_the_fewest_tokens():
 
 @pytest.mark.parametrize("word", ["a", "aa", "aaaaaaa"])
 def test_a_long_text_takes_memory_and_steps_linear_in_its_length(word):
-    tokens = [*(bytes([byte]) for byte in range(256)), word.encode() * 3, b""]
-    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=[257])
-    segmentation = Segmentation(prepare(vocabulary).index)
+    segmentation = Segmentation(prepare(with_tokens(word * 3)).index)
     length = 60_000
     text = b'"' + b"a" * length + b'"'
     longest = 3 * len(word)

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from redis_server import redis_url  # noqa: F401 (a fixture)
+from vocabularies import BYTES
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import prepare
-from compiler.vocabulary import Vocabulary
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -37,13 +37,12 @@ async def replica(url: str) -> None:
     store = open_store(url)
     cache = GrammarCache(store, secret=b"common", compile_pool=Counted(store))
     tools = [Tool(f"t{i}", "", {"type": "object", "properties": {f"p{i}": {}}}) for i in range(NUM_TOOLS)]
-    vocabulary = Vocabulary.of_bytes()
     await store.increment(START)
     while int(await store.get(START) or b"0") < 2:
         await asyncio.sleep(0.01)
     asked = (
         cache.find_toolset(
-            tools, prepared=prepare(vocabulary), syntax="json", tool_choice=ToolChoice(ChoiceMode.REQUIRED)
+            tools, prepared=prepare(BYTES), syntax="json", tool_choice=ToolChoice(ChoiceMode.REQUIRED)
         )
         for _ in range(NUM_REQUESTS)
     )

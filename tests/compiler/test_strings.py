@@ -7,6 +7,7 @@ import pytest
 import xgrammar as xgr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vocabularies import BYTES
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import Rule
@@ -18,12 +19,10 @@ from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import lower_string
 from compiler.schema import lower_schema
-from compiler.vocabulary import Vocabulary
 
 FORMAT_TEXTS = ("", "a", "a b", "2024-02-29", "24:00", "2024-02-29T10:00:00Z", "10:00:00Z", "P1D", "a@b.co", "é@é.de",
     "example.com", "a_b", "127.0.0.1", "::1", "1234", "0/a", "/a~1", "2eb8aa08-aa98-11ea-b4aa-73b441d16380", "urn:a",
     "//a/b?c", "{a}", "a{b}c", "^a*$", "(", "*", "\\", "<a>", "%41", "-1")  # fmt: skip
-BYTES = Vocabulary.of_bytes()
 
 
 def accepts(expr, rules: RuleTable, text: str) -> bool:

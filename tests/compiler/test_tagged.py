@@ -5,9 +5,10 @@ import random
 
 import pytest
 from jsonschema import Draft202012Validator
-from linked import accepts_arguments
+from linked import accepts_arguments, call_of
 from monolith import tagged
 from random_decoding import Generation
+from vocabularies import BYTES
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
@@ -18,10 +19,8 @@ from compiler.report import Verdict
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit
-from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
-BYTES = Vocabulary.of_bytes()
 QWEN = SYNTAXES["qwen3_coder"]
 ROWS = [row for row in SYNTAXES.values() if row.tags]
 STRING = {"type": "string"}
@@ -70,8 +69,7 @@ def test_a_parameter_in_tags_accepts_only_its_valid_values(row, schema, valid, i
     for value in valid:
         text = tagged({"k": value}, row)
         assert accepts_arguments(grammar, text), value
-        output = row.opening + row.header("f") + text + row.end + row.closing
-        _, calls = parse_calls(output, row, lambda name: grammar.units[name].types)
+        _, calls = parse_calls(call_of(text, row), row, lambda name: grammar.units[name].types)
         assert calls == [("f", json.dumps({"k": value}, ensure_ascii=False))]
     for text in invalid:
         if text == "x</parameter>" and row.tags.end.strip() != "</parameter>":

@@ -7,14 +7,15 @@ from functools import cache
 
 import jsonschema_rs
 import pytest
+from fuzz.tokens import draw
 from jsonschema import Draft202012Validator
 from linked import accepts_arguments
 from monolith import tagged
 from random_decoding import allowed_ids
 from soundness.judges import without_repeats
-from soundness.tagged_schemas import DISTINCT, STRING, Drawing, arguments_schema, crossing_vocabulary
+from soundness.tagged_schemas import DISTINCT, STRING, arguments_schema, crossing_vocabulary
 from text_call_parser import ArgumentsPart, CallParser, CallStart
-from vocabularies import spelled
+from vocabularies import BYTES, STOP, ids_of
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
@@ -27,7 +28,6 @@ from compiler.vocabulary import Vocabulary
 from runtime.text.parameters import ParameterReader
 from toolspecs.tool import Tool
 
-BYTES = Vocabulary.of_bytes()
 ROWS = [row for row in SYNTAXES.values() if row.tags]
 UNTOLD = [row for row in ROWS if not row.tags.tells_strings]
 SHORT = {"type": "array", "items": {**STRING, "maxLength": 8}}
@@ -109,9 +109,9 @@ def test_a_token_that_crosses_into_json_is_allowed_as_it_is_accepted(row, has_ma
     )
     whole = tagged({"p": "[", "q": ["a"], "tags": ["a", "b"], "short": ["a"]}, row)
     matcher = grammar.matcher()
-    for byte in _ids(vocabulary, row.opening + row.header("f") + whole):
+    for byte in ids_of(row.opening + row.header("f") + whole, vocabulary):
         allowed = set(allowed_ids(matcher, vocabulary).tolist())
-        for token_id in range(256, vocabulary.width - 1):
+        for token_id in range(STOP + 1, vocabulary.width):
             is_accepted = matcher.accept(token_id)
             assert is_accepted == (token_id in allowed), vocabulary.tokens[token_id]
             if is_accepted:
@@ -119,23 +119,11 @@ def test_a_token_that_crosses_into_json_is_allowed_as_it_is_accepted(row, has_ma
         assert matcher.accept(byte)
 
 
-def _ids(vocabulary: Vocabulary, text: str) -> list[int]:
-    """The ids that spell a syntax's text, markers where there are some and single bytes elsewhere."""
-    rest = vocabulary.spell(text).encode()
-    sentinels = {vocabulary.tokens[i]: i for i in vocabulary.markers.values()}
-    ids = []
-    while rest:
-        marker = sentinels.get(rest[:7])
-        ids.append(rest[0] if marker is None else marker)
-        rest = rest[1 if marker is None else 7 :]
-    return ids
-
-
 def check_outputs(row: Syntax, seed: int, num_outputs: int, *, has_markers: bool) -> int:
     """Write random outputs for one random schema; how many calls were checked."""
     rng = random.Random(seed)
     schema = arguments_schema(rng)
-    vocabulary = _vocabulary(row.name, has_markers=has_markers)
+    vocabulary = crossing_vocabulary(row, has_markers=has_markers)
     try:
         grammar = compiled(schema, row, vocabulary)
     except UnsupportedSchema:
@@ -143,7 +131,8 @@ def check_outputs(row: Syntax, seed: int, num_outputs: int, *, has_markers: bool
     types = grammar.parameter_types("f")
     num_calls = 0
     for number in range(num_outputs):
-        output = _drawn(grammar, Drawing(rng.randrange(10**9), vocabulary), rng.randrange(20 + 40 * number))
+        written = draw(grammar, rng, rng.randrange(20 + 40 * number))
+        output = vocabulary.display(written).decode(errors="replace")  # prose may hold any bytes
         _, calls = parse_calls(output, row, lambda _: types)
         assert calls
         assert _in_pieces(output, row, types, rng) == [text for _, text in calls]
@@ -153,25 +142,6 @@ def check_outputs(row: Syntax, seed: int, num_outputs: int, *, has_markers: bool
             assert Draft202012Validator(schema).is_valid(value), (schema, output)
         num_calls += len(calls)
     return num_calls
-
-
-def _drawn(grammar: LinkedGrammar, rng: Drawing, num_tokens: int) -> str:
-    """What so many random tokens write, and what the closer adds, as a reader sees it."""
-    vocabulary, matcher, closer = grammar.vocabulary, grammar.matcher(), grammar.closer()
-    written = b""
-    for _ in range(num_tokens):
-        token_id = int(rng.choice(allowed_ids(matcher, vocabulary)))
-        assert matcher.accept(token_id), (written, vocabulary.tokens[token_id])
-        if matcher.is_terminated():
-            break
-        closer.accepted(token_id)
-        written += vocabulary.tokens[token_id]
-    if not matcher.is_terminated():
-        closing = closer.completion_ids(closer.minimum())
-        assert all(matcher.accept(token_id) for token_id in closing), (written, closing)
-        assert matcher.is_completed()
-        written += spelled(closing, vocabulary)
-    return vocabulary.display(written).decode(errors="replace")  # prose may hold any bytes
 
 
 def _in_pieces(text: str, row: Syntax, types, rng: random.Random) -> list[str]:
@@ -186,11 +156,6 @@ def _in_pieces(text: str, row: Syntax, types, rng: random.Random) -> list[str]:
             case ArgumentsPart():
                 found[-1] += part.text
     return found
-
-
-@cache
-def _vocabulary(name: str, *, has_markers: bool) -> Vocabulary:
-    return crossing_vocabulary(SYNTAXES[name], has_markers=has_markers)
 
 
 @pytest.mark.parametrize("has_markers", [False, True])

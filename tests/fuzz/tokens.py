@@ -6,6 +6,7 @@ from typing import Any
 
 from random_decoding import allowed_ids
 from soundness.tagged_schemas import Drawing, crossing_vocabulary
+from vocabularies import BYTES, with_tokens
 
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
@@ -23,14 +24,10 @@ _PIECES = (
 def vocabulary(name: str) -> Vocabulary:
     """`bytes`, `pieces`, or `crossing NAME [markers]` for a call syntax with tags."""
     if name == "bytes":
-        return Vocabulary.of_bytes()
+        return BYTES
     if name == "pieces":
-        tokens = [
-            *Vocabulary.of_bytes().tokens[:256],
-            *(piece.encode() for piece in dict.fromkeys(_PIECES) if len(piece.encode()) > 1),
-        ]
-        tokens += [b"\xf0\x9f", b"\x98\x80", b'\xa9"', b'"\xc3']
-        return Vocabulary.from_tokens([*tokens, b""], stop_ids=(len(tokens),))
+        pieces = (piece for piece in dict.fromkeys(_PIECES) if len(piece.encode()) > 1)
+        return with_tokens(*pieces, b"\xf0\x9f", b"\x98\x80", b'\xa9"', b'"\xc3')
     _, syntax, *markers = name.split()
     return crossing_vocabulary(SYNTAXES[syntax], has_markers=bool(markers))
 

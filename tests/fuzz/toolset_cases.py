@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 from soundness.tagged_schemas import arguments_schema
-from whole_outputs import parse_calls
+from whole_outputs import admits, parse_calls
 
 from compiler.errors import CompilerError
 from compiler.syntaxes import SYNTAXES
@@ -125,7 +125,7 @@ class _Check:
             for _ in range(NUM_BROKEN):
                 changed = self._changed(output)
                 try:
-                    is_accepted = self._accepts(changed)
+                    is_accepted = admits(self._grammar, changed)
                 except Exception as error:  # noqa: BLE001 - as above
                     self._find("raises while reading", f"{type(error).__name__}: {changed!r} {error}")
                     continue
@@ -169,18 +169,9 @@ class _Check:
             )
         )
 
-    def _accepts(self, text: str) -> bool:
-        """Whether a model can write the text, markers as markers, and then stop."""
-        words, matcher = self._grammar.vocabulary, self._grammar.matcher()
-        for piece in words.pieces(words.spell(text).encode()):
-            token_ids = [piece] if isinstance(piece, int) else piece
-            if not all(map(matcher.accept, token_ids)):
-                return False
-        return matcher.is_completed()
-
     def _read(self, output: str, what: str) -> None:
         """Whether an output reads back as calls of the tools, with valid arguments."""
-        if what == "given" and not self._accepts(output):
+        if what == "given" and not admits(self._grammar, output):
             return
         self._count(what)
         _, calls = parse_calls(output, self._grammar.syntax, self._grammar.parameter_types)

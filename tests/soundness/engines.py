@@ -68,7 +68,7 @@ def xgrammar() -> Engine:
     return compiled
 
 
-class _Bytes:
+class ByteTokenizer:
     """The byte vocabulary in the form that llguidance expects."""
 
     eos_token_id = 256
@@ -76,15 +76,16 @@ class _Bytes:
     tokens = (*(bytes([byte]) for byte in range(256)), b"<eos>")
     special_token_ids = (256,)
 
-    def __call__(self, text: bytes) -> list[int]:
-        return list(text)
+    def __call__(self, text: bytes | str) -> list[int]:
+        """The bytes of a text."""
+        return list(text if isinstance(text, bytes) else text.encode())
 
 
 def llguidance() -> Engine:
     """The converter of JSON Schemas that comes with llguidance."""
     import llguidance as llg
 
-    tokenizer = llg.LLTokenizer(llg.TokenizerWrapper(_Bytes()))
+    tokenizer = llg.LLTokenizer(llg.TokenizerWrapper(ByteTokenizer()))
 
     def compiled(schema: Any, _: Mapping[str, Any]) -> Accepts:
         try:

@@ -1,6 +1,9 @@
 """Arguments made up at random for tagged syntaxes, and vocabularies whose tokens cross from tags into JSON."""
 
 import random
+from functools import cache
+
+from vocabularies import with_tokens
 
 from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
@@ -63,6 +66,7 @@ def _mixed(rng: random.Random) -> dict[str, object]:
     return {"anyOf": rng.sample(options, len(options))}
 
 
+@cache
 def crossing_vocabulary(row: Syntax, *, has_markers: bool = False) -> Vocabulary:
     """All bytes, and tokens that end a value, cross into the next tag's JSON, or open and repeat in it."""
     assert row.tags is not None
@@ -80,13 +84,8 @@ def crossing_vocabulary(row: Syntax, *, has_markers: bool = False) -> Vocabulary
         *across,
         *('"a"', '", "', '"a": ', '": "', '"]', '"}', "null", "true", "12", "aaaaaaaaaa", "\\u0061"),
     ]  # fmt: skip
-    tokens = [*Vocabulary.of_bytes().tokens[:256], *(text.encode() for text in dict.fromkeys(texts) if text)]
-    markers = {}
-    if has_markers:
-        spelled = [text for text in row.tag_texts if text.endswith(">")]
-        markers = {text: len(tokens) + number for number, text in enumerate(spelled)}
-        tokens += [text.encode() for text in spelled]
-    return Vocabulary.from_tokens([*tokens, b""], markers=markers, stop_ids=(len(tokens),))
+    markers = [text for text in row.tag_texts if text.endswith(">")] if has_markers else []
+    return with_tokens(*filter(None, dict.fromkeys(texts)), markers=markers)
 
 
 class Drawing(random.Random):

@@ -1,6 +1,7 @@
-"""The stores, each one empty, and a second way in for what has to be shared."""
+"""The stores, each one empty, and a second way in for what has to be shared; a clock."""
 
 import pytest
+from clocked_catalogs import Clock
 from opened_store import opened
 from redis_server import redis_url  # noqa: F401 (a fixture)
 
@@ -31,3 +32,9 @@ async def other(store_url):
     """A second connection to `store`."""
     async with opened(store_url) as store:
         yield store
+
+
+@pytest.fixture
+def clock():
+    """A clock that only moves when a test moves it."""
+    return Clock()

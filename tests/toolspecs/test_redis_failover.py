@@ -4,13 +4,11 @@ import asyncio
 from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
-from opened_store import opened
+import redis
+from opened_store import opened, until_it_answers
 from redis_server import running_redis
 
 from toolspecs.errors import StoreUnavailable
-from toolspecs.stores import open_store
-
-redis = pytest.importorskip("redis")
 
 
 class Forwarder:
@@ -51,14 +49,6 @@ class Forwarder:
                     writer.write(content)
 
 
-async def is_used(store):
-    try:
-        await store.ping()
-    except StoreUnavailable:
-        return False
-    return True
-
-
 async def test_a_server_that_became_a_replica_is_left(tmp_path):
     """Every write was refused until the gateway was restarted: it kept its connections to the former master."""
     folders = tmp_path / "a", tmp_path / "b"
@@ -66,8 +56,7 @@ async def test_a_server_that_became_a_replica_is_left(tmp_path):
         folder.mkdir()
     with running_redis(folders[0]) as former, running_redis(folders[1]) as later:
         forwarder = Forwarder(former.port)
-        async with forwarder.listening() as url:
-            store = open_store(url)
+        async with forwarder.listening() as url, opened(url) as store:
             await asyncio.gather(*(store.set(f"k{number}", b"v") for number in range(5)))
             forwarder.port = later.port
             with redis.Redis.from_url(former.url) as client:
@@ -75,7 +64,6 @@ async def test_a_server_that_became_a_replica_is_left(tmp_path):
             with pytest.raises(StoreUnavailable, match="read only replica"):
                 await store.compare_and_set("k", None, b"v")  # a script, as registrations are
             await asyncio.gather(*(store.set(f"k{number}", b"v") for number in range(5)))
-            await store.close()
         with redis.Redis.from_url(later.url) as client:
             assert client.dbsize() == 5
 
@@ -85,18 +73,14 @@ async def test_connections_through_which_nothing_goes_are_closed_together(tmp_pa
     monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 0.5)
     with running_redis(tmp_path) as server:
         forwarder = Forwarder(server.port)
-        async with forwarder.listening() as url:
-            store = open_store(url)
+        async with forwarder.listening() as url, opened(url) as store:
             await asyncio.gather(*(store.set(f"k{number}", b"v") for number in range(20)))
             assert forwarder.num_connections >= 10
             forwarder.silence()
             with pytest.raises(StoreUnavailable, match="Timeout"):
                 await store.get("k0")
-            async with asyncio.timeout(10):
-                while not await is_used(store):
-                    await asyncio.sleep(0.02)
+            await until_it_answers(store)
             assert await asyncio.gather(*(store.get(f"k{number}") for number in range(20))) == [b"v"] * 20
-            await store.close()
 
 
 @pytest.mark.parametrize(

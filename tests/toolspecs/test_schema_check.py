@@ -153,6 +153,7 @@ def test_an_unknown_draft_is_refused_without_looking_it_up(draft):
 @pytest.mark.parametrize(
     ("schema", "suggestion"),
     [
+        ({"type": "dict"}, "'object'"),
         ({"type": "Dict"}, "'object'"),
         ({"type": "HashMap"}, "'object'"),
         ({"type": "str"}, "'string'"),

@@ -14,22 +14,29 @@ from toolspecs.stores import sqlite, sqlite_file
 from toolspecs.stores.sqlite import SQLiteStore
 
 
-async def test_what_expired_leaves_the_file(tmp_path):
+def sql(path, statement, *rows):
+    """What a statement gives to another program, which executes it, for each of some rows of parameters."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        cursor = connection.executemany(statement, rows) if rows else connection.execute(statement)
+        return cursor.fetchall()
+
+
+OLD = "SELECT count(*) FROM stored WHERE key LIKE 'old/%'"
+
+
+async def test_what_expired_leaves_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "SWEEP_EVERY", 8)
     now = 1000.0
     store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
-    for number in range(300):
+    for number in range(10):
         await store.set(f"old/{number}", b"", ttl_s=10)
     await store.set("kept", b"")
     now = 2000.0
-    for number in range(300):
+    for number in range(10):
         await store.set(f"new/{number}", b"", ttl_s=10)
     await store.close()
-    with sqlite3.connect(tmp_path / "s.db") as connection:
-        (num_old,) = connection.execute("SELECT count(*) FROM stored WHERE key LIKE 'old/%'").fetchone()
-        (num_all,) = connection.execute("SELECT count(*) FROM stored").fetchone()
-    connection.close()
-    assert num_old == 0
-    assert num_all == 301
+    assert sql(tmp_path / "s.db", OLD) == [(0,)]
+    assert sql(tmp_path / "s.db", "SELECT count(*) FROM stored") == [(11,)]
 
 
 async def test_what_expired_leaves_the_file_piece_by_piece(tmp_path):
@@ -41,11 +48,10 @@ async def test_what_expired_leaves_the_file_piece_by_piece(tmp_path):
     now = 2000.0
     store._num_expiring = 0
     left = []
-    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
-        for _ in range(8):
-            await store.set("new", b"", ttl_s=10)
-            left += connection.execute("SELECT count(*) FROM stored WHERE key LIKE 'old/%'").fetchone()
-    assert left == [16, 12, 8, 4, 0, 0, 0, 0]
+    for _ in range(8):
+        await store.set("new", b"", ttl_s=10)
+        left += sql(tmp_path / "s.db", OLD)
+    assert left == [(16,), (12,), (8,), (4,), (0,), (0,), (0,), (0,)]
     await store.close()
 
 
@@ -75,33 +81,25 @@ async def test_large_values_are_not_read_on_the_way_to_others(tmp_path):
 
 
 FORMER = "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, expires_at REAL) WITHOUT ROWID"
-FORMER_SET = """
-INSERT INTO entries VALUES (:key, :value, :expires_at)
-ON CONFLICT (key) DO UPDATE SET value = :value, expires_at = :expires_at
-"""
-
 FORMER_CHANGES = (
-    FORMER_SET,
-    "INSERT INTO entries VALUES (:key, :value, :expires_at)",
-    "UPDATE entries SET value = :value WHERE key = :key RETURNING 1",
-    "DELETE FROM entries WHERE key = :key RETURNING 1",
+    "INSERT INTO entries VALUES ('k', x'32', NULL) ON CONFLICT (key) DO UPDATE SET value = x'32', expires_at = NULL",
+    "INSERT INTO entries VALUES ('k', x'32', NULL)",
+    "UPDATE entries SET value = x'32' WHERE key = 'k' RETURNING 1",
+    "DELETE FROM entries WHERE key = 'k' RETURNING 1",
 )
 
 
 @pytest.mark.parametrize("num_processes", [1, 4])
 async def test_what_the_former_table_has_is_moved_piece_by_piece(tmp_path, monkeypatch, num_processes):
     path = tmp_path / "s.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(FORMER)
-        rows = [(f"k{number}", os.urandom(9), None if number % 2 else 1e12) for number in range(500)]
-        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+    rows = [(f"k{number}", os.urandom(9), None if number % 2 else 1e12) for number in range(500)]
+    sql(path, FORMER)
+    sql(path, "INSERT INTO entries VALUES (?, ?, ?)", *rows)
     monkeypatch.setattr(sqlite_file, "BYTES_AT_ONCE", 100)
     stores = [SQLiteStore(path) for _ in range(num_processes)]
     found = await asyncio.gather(*(store.get_many([key for key, _, _ in rows]) for store in stores))
     assert found == [[value for _, value, _ in rows]] * num_processes
-    with closing(sqlite3.connect(path)) as connection:
-        expiring = "SELECT count(*) FROM stored WHERE expires_at = 1e12"
-        assert connection.execute(expiring).fetchone() == (250,)
+    assert sql(path, "SELECT count(*) FROM stored WHERE expires_at = 1e12") == [(250,)]
     for store in stores:
         await store.close()
 
@@ -109,12 +107,9 @@ async def test_what_the_former_table_has_is_moved_piece_by_piece(tmp_path, monke
 async def test_a_move_needs_little_room(tmp_path):
     """It doubled the file, and then its log: on a disk with less room, no version could open it any more."""
     path = tmp_path / "s.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(FORMER)
-        for number in range(30):
-            connection.execute(
-                "INSERT INTO entries VALUES (?, ?, NULL)", (f"k{number}", os.urandom(2_000_000))
-            )
+    sql(path, FORMER)
+    large = [(f"k{number}", os.urandom(2_000_000)) for number in range(30)]
+    sql(path, "INSERT INTO entries VALUES (?, ?, NULL)", *large)
     before = path.stat().st_size
     store = SQLiteStore(path)
     await store.ping()
@@ -125,14 +120,14 @@ async def test_a_move_needs_little_room(tmp_path):
 
 async def test_an_earlier_version_reads_what_it_cannot_write(tmp_path):
     """It made a table of its own, and answered as if nothing had ever been stored."""
-    store = SQLiteStore(tmp_path / "s.db")
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
     await store.set("k", b"1")
-    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
-        connection.execute(FORMER)
-        assert connection.execute("SELECT value FROM entries WHERE key = 'k'").fetchone() == (b"1",)
-        for statement in FORMER_CHANGES:
-            with pytest.raises(sqlite3.DatabaseError, match=r"view|later version"):
-                connection.execute(statement, {"key": "k", "value": b"2", "expires_at": None}).fetchall()
+    sql(path, FORMER)
+    assert sql(path, "SELECT value FROM entries WHERE key = 'k'") == [(b"1",)]
+    for statement in FORMER_CHANGES:
+        with pytest.raises(sqlite3.DatabaseError, match=r"view|later version"):
+            sql(path, statement)
     assert await store.get("k") == b"1"
     await store.close()
 
@@ -143,10 +138,7 @@ async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(
     monkeypatch.setattr(sqlite_file, "FOR_FORMER", (*sqlite_file.FOR_FORMER[:2], "killed here"))
     with pytest.raises(StoreUnavailable):
         await SQLiteStore(path).ping()
-    with closing(sqlite3.connect(path)) as connection:
-        assert (
-            connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'entries%'").fetchall() == []
-        )
+    assert sql(path, "SELECT name FROM sqlite_schema WHERE name LIKE 'entries%'") == []
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -194,24 +186,15 @@ async def test_nothing_is_written_into_a_file_that_was_replaced_while_it_was_ope
 NOT_UTF8 = "CAST(x'6b2f61ff' AS TEXT)"
 
 
-async def test_a_key_that_is_not_utf8_is_passed_over(tmp_path):
-    """Another program wrote it, and no list of toolsets could be read any more."""
-    store = SQLiteStore(tmp_path / "s.db")
-    await store.set("k/1", b"1")
-    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
-        connection.execute(f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
-    assert [key async for key in store.scan("k/")] == ["k/1"]
-    await store.close()
-
-
 @pytest.mark.parametrize("is_last_of_a_page", [False, True])
-async def test_a_scan_goes_on_after_a_key_that_is_not_utf8(tmp_path, is_last_of_a_page):
-    store = SQLiteStore(tmp_path / "s.db")
+async def test_a_key_that_is_not_utf8_is_passed_over(tmp_path, is_last_of_a_page):
+    """Another program wrote it, and no list of toolsets could be read any more."""
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
+    await store.ping()
     keys = [f"k/{number:04}" for number in range(sqlite.SCAN_COUNT - is_last_of_a_page)]
-    for key in [*keys, "k0"]:
-        await store.set(key, b"1")
-    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
-        connection.execute(f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
+    sql(path, "INSERT INTO stored VALUES (?, NULL, x'31')", *((key,) for key in (*keys, "k0")))
+    sql(path, f"INSERT INTO stored VALUES ({NOT_UTF8}, NULL, x'00')")
     assert [key async for key in store.scan("k")] == [*keys, "k0"]
     await store.close()
 
@@ -220,17 +203,13 @@ async def test_a_scan_goes_on_after_a_key_that_is_not_utf8(tmp_path, is_last_of_
 async def test_a_key_that_is_no_text_is_moved_as_it_is(tmp_path, monkeypatch, key):
     """The file of an earlier version could not be opened."""
     path = tmp_path / "s.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(FORMER)
-        connection.execute(f"INSERT INTO entries VALUES ({key}, x'00', NULL)")
-        connection.execute("INSERT INTO entries VALUES ('k/1', x'31', NULL)")
+    sql(path, FORMER)
+    sql(path, f"INSERT INTO entries VALUES ({key}, x'00', NULL), ('k/1', x'31', NULL)")
     monkeypatch.setattr(sqlite_file, "BYTES_AT_ONCE", 1)
     store = SQLiteStore(path)
     assert await store.get("k/1") == b"1"
     await store.close()
-    with closing(sqlite3.connect(path)) as connection:
-        moved = f"SELECT value FROM stored WHERE key = {key}"
-        assert connection.execute(moved).fetchone() == (b"\0",)
+    assert sql(path, f"SELECT value FROM stored WHERE key = {key}") == [(b"\0",)]
 
 
 SLOWLY = (
@@ -241,9 +220,8 @@ SLOWLY = (
 async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monkeypatch):
     """It got its error when the entries were moved: many seconds later, if they are large."""
     path = tmp_path / "s.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(FORMER)
-        connection.execute("INSERT INTO entries VALUES ('k', x'31', NULL)")
+    sql(path, FORMER)
+    sql(path, "INSERT INTO entries VALUES ('k', x'31', NULL)")
     monkeypatch.setattr(
         sqlite_file, "MOVE_FORMER", sqlite_file.MOVE_FORMER.replace("ORDER", f"WHERE {SLOWLY} ORDER")
     )

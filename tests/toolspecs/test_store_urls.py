@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import redis
 from certificates import self_signed
+from opened_store import opened, until_it_answers
 from redis_server import running_redis
 
 from toolspecs import InvalidStoreURL, StoreUnavailable, open_store
@@ -59,29 +61,25 @@ async def test_a_sqlite_url_is_a_path(tmp_path, monkeypatch):
         ("sqlite://c/d.db", "c/d.db"),
         ("sqlite://with%20space%3F.db", "with space?.db"),
     ]:
-        store = open_store(url)
-        assert not (tmp_path / file).exists()
-        await store.ping()
-        await store.close()
+        async with opened(url) as store:
+            assert not (tmp_path / file).exists()
+            await store.ping()
         assert (tmp_path / file).is_file()
 
 
 async def test_memory_is_a_store_of_its_own():
-    one, two = open_store("sqlite://:memory:"), open_store("sqlite://:memory:")
-    await one.set("k", b"1")
-    assert await one.get("k") == b"1"
-    assert await two.get("k") is None
-    await one.close()
-    await two.close()
+    async with opened("sqlite://:memory:") as one, opened("sqlite://:memory:") as two:
+        await one.set("k", b"1")
+        assert await one.get("k") == b"1"
+        assert await two.get("k") is None
 
 
 async def test_a_file_that_is_no_store_is_named(tmp_path):
     file = tmp_path / "text.db"
     file.write_text("not a database, and long enough to be read as a header of one" * 50)
-    store = open_store(f"sqlite://{file}")
-    with pytest.raises(StoreUnavailable, match=r"text\.db.*not a database"):
-        await store.ping()
-    await store.close()
+    async with opened(f"sqlite://{file}") as store:
+        with pytest.raises(StoreUnavailable, match=r"text\.db.*not a database"):
+            await store.ping()
 
 
 @pytest.mark.parametrize("folder", ["file", "nope"])
@@ -112,55 +110,47 @@ async def test_what_may_not_be_written_to_is_named(tmp_path, monkeypatch, locked
         await open_store(f"sqlite://{folder}/a.db").ping()
 
 
+async def message_of(url):
+    """What is said of the store at a URL, which cannot be used."""
+    async with opened(url) as store:
+        with pytest.raises(StoreUnavailable) as caught:
+            await store.ping()
+    return str(caught.value)
+
+
 async def test_a_redis_that_is_away_is_named_without_its_password():
-    pytest.importorskip("redis")
-    store = open_store("redis://user:hunter2@127.0.0.1:1/3")
-    with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/3") as caught:
-        await store.ping()
-    assert "hunter2" not in str(caught.value) + repr(store)
-    await store.close()
+    async with opened("redis://user:hunter2@127.0.0.1:1/3") as store:
+        with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/3") as caught:
+            await store.ping()
+        assert "hunter2" not in str(caught.value) + repr(store)
 
 
 async def test_connections_that_a_restart_closed_are_opened_anew(tmp_path):
     with running_redis(tmp_path, keeps=True) as server:
-        store = open_store(server.url)
-        await asyncio.gather(*(store.set(str(number), b"v") for number in range(3)))
-        server.kill()
-        server.start()
-        assert [await store.get(str(number)) for number in range(3)] == [b"v"] * 3
-        await store.close()
+        async with opened(server.url) as store:
+            await asyncio.gather(*(store.set(str(number), b"v") for number in range(3)))
+            server.kill()
+            server.start()
+            assert [await store.get(str(number)) for number in range(3)] == [b"v"] * 3
 
 
 async def test_a_redis_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
-    pytest.importorskip("redis")
     monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 1.5)
     with running_redis(tmp_path) as server:
-        store = open_store(server.url)
-        await store.set("k", b"v")
-        server.pause()
-        with pytest.raises(StoreUnavailable, match="Timeout"):
-            await store.get("k")
-        for _ in range(3):
-            with pytest.raises(StoreUnavailable, match="does not answer"):
+        async with opened(server.url) as store:
+            await store.set("k", b"v")
+            server.pause()
+            with pytest.raises(StoreUnavailable, match="Timeout"):
                 await store.get("k")
-        server.resume()
-        for _ in range(200):
-            if await is_there(store):
-                break
-            await asyncio.sleep(0.05)
-        assert await asyncio.gather(*(store.get("k") for _ in range(300))) == [b"v"] * 300
-        server.pause()
-        with pytest.raises(StoreUnavailable, match="Timeout"):
-            await store.get("k")
-        await store.close()
-
-
-async def is_there(store) -> bool:
-    try:
-        await store.ping()
-    except StoreUnavailable:
-        return False
-    return True
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable, match="does not answer"):
+                    await store.get("k")
+            server.resume()
+            await until_it_answers(store)
+            assert await asyncio.gather(*(store.get("k") for _ in range(300))) == [b"v"] * 300
+            server.pause()
+            with pytest.raises(StoreUnavailable, match="Timeout"):
+                await store.get("k")
 
 
 @pytest.mark.parametrize(
@@ -172,35 +162,27 @@ async def is_there(store) -> bool:
     ],
 )
 async def test_a_redis_that_does_not_take_a_write_says_why(tmp_path, options, said):
-    pytest.importorskip("redis")
     with running_redis(tmp_path, **options) as server:
-        store = open_store(server.url)
-        with pytest.raises(StoreUnavailable, match=said):
-            await store.compare_and_set("k", None, b"v")
-        with pytest.raises(StoreUnavailable, match=said):
-            await store.increment("k")
-        await store.close()
+        async with opened(server.url) as store:
+            with pytest.raises(StoreUnavailable, match=said):
+                await store.compare_and_set("k", None, b"v")
+            with pytest.raises(StoreUnavailable, match=said):
+                await store.increment("k")
 
 
 async def test_a_wrong_password_is_told_without_it(tmp_path):
-    pytest.importorskip("redis")
     with running_redis(tmp_path, requirepass="hunter2") as server:
-        store = open_store(server.url.replace("//", "//:swordfish@"))
-        with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
-            await store.ping()
-        assert "swordfish" not in str(caught.value)
-        await store.close()
+        message = await message_of(server.url.replace("//", "//:swordfish@"))
+    assert "refuses the user or the password" in message
+    assert "swordfish" not in message
 
 
 async def test_a_key_of_a_redis_that_is_no_text_is_passed_over(redis_url):
-    import redis
-
-    store, client = open_store(redis_url), redis.Redis.from_url(redis_url)
-    client.set(b"callgate:odd/\xff", b"")
-    await store.set("odd/even", b"")
-    assert {key async for key in store.scan("odd/")} == {"odd/even"}
-    client.close()
-    await store.close()
+    with redis.Redis.from_url(redis_url) as client:
+        client.set(b"callgate:odd/\xff", b"")
+    async with opened(redis_url) as store:
+        await store.set("odd/even", b"")
+        assert {key async for key in store.scan("odd/")} == {"odd/even"}
 
 
 UNCLOSED = """
@@ -222,22 +204,12 @@ def test_a_program_that_fails_with_its_store_open_ends():
     assert done.returncode == 3
 
 
-async def reason_of(url):
-    """What is said of the store at a URL, which cannot be used."""
-    store = open_store(url)
-    with pytest.raises(StoreUnavailable) as caught:
-        await store.ping()
-    await store.close()
-    return caught.value.reason
-
-
 async def test_a_redis_without_tls_is_told_from_one_that_hangs(tmp_path, monkeypatch):
     """It waits for the rest of the handshake, so nothing was said but `Timeout connecting to server`."""
-    pytest.importorskip("redis")
     monkeypatch.setattr("toolspecs.stores.redis.CONNECT_TIMEOUT_S", 0.3)
     with running_redis(tmp_path) as server:
-        reason = await reason_of(server.url.replace("redis:", "rediss:"))
-    assert reason.endswith("; if it does not use TLS, write redis:// instead of rediss://")
+        message = await message_of(server.url.replace("redis:", "rediss:"))
+    assert message.endswith("; if it does not use TLS, write redis:// instead of rediss://")
 
 
 async def answer_with(line, reader, writer):
@@ -259,23 +231,21 @@ async def answer_with(line, reader, writer):
     ],
 )
 async def test_a_url_with_the_wrong_scheme_is_told_the_other(scheme, line, remedy):
-    pytest.importorskip("redis")
     server = await asyncio.start_server(partial(answer_with, line), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        assert (await reason_of(f"{scheme}://127.0.0.1:{port}")).endswith(f"; {remedy}")
+        assert (await message_of(f"{scheme}://127.0.0.1:{port}")).endswith(f"; {remedy}")
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(tmp_path):
     """It was said that the operation is not permitted, which is what the number of that error means elsewhere."""
-    pytest.importorskip("redis")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate, key = self_signed(tmp_path)
     context.load_cert_chain(certificate, key)
     server = await asyncio.start_server(partial(answer_with, b"-ERR\r\n"), "localhost", 0, ssl=context)
     async with server:
         url = f"rediss://localhost:{server.sockets[0].getsockname()[1]}"
-        reason = await reason_of(url)
-        assert "certificate is not trusted" in reason
-        assert "add ?ssl_ca_certs=FILE with the authority" in reason
-        assert "trusted" not in await reason_of(f"{url}?ssl_ca_certs={certificate}")
+        message = await message_of(url)
+        assert "certificate is not trusted" in message
+        assert "add ?ssl_ca_certs=FILE with the authority" in message
+        assert "trusted" not in await message_of(f"{url}?ssl_ca_certs={certificate}")

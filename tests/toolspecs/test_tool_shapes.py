@@ -20,7 +20,6 @@ from toolspecs import (
     parse_tools,
     write_tool,
 )
-from toolspecs.tool import CustomInput, custom_tool
 from toolspecs.tool_parser import read_tool
 
 SCHEMA = {
@@ -132,87 +131,6 @@ def test_informational_fields_are_kept_and_given_back_to_their_shape(document, s
         assert fields & kept == (kept if shape in shapes else set())
         assert one_tool(written).parameters == tool.parameters
     assert tool.digest != Tool(tool.name, tool.description, tool.parameters).digest
-
-
-SQL = custom_tool("sql", "Runs SQL.", CustomInput("lark", 'start: "SELECT"'))
-
-
-@pytest.mark.parametrize(
-    ("shape", "document"),
-    [
-        (
-            Shape.OPENAI,
-            {
-                "type": "custom",
-                "custom": {
-                    "name": "sql",
-                    "description": "Runs SQL.",
-                    "format": {
-                        "type": "grammar",
-                        "grammar": {"syntax": "lark", "definition": 'start: "SELECT"'},
-                    },
-                },
-            },
-        ),
-        (
-            Shape.OPENAI_RESPONSES,
-            {
-                "type": "custom",
-                "name": "sql",
-                "description": "Runs SQL.",
-                "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "SELECT"'},
-            },
-        ),
-        (
-            Shape.MCP,
-            {
-                "name": "sql",
-                "description": "Runs SQL.",
-                "inputSchema": SQL.parameters,
-                "callgate": {"input": {"syntax": "lark", "definition": 'start: "SELECT"'}},
-            },
-        ),
-    ],
-)
-def test_a_custom_tool_is_read_and_written(shape, document):
-    assert write_tool(SQL, shape) == document
-    assert detect_shape(document) is shape
-    assert one_tool(document) == SQL
-
-
-@pytest.mark.parametrize("shape", Shape)
-@pytest.mark.parametrize("custom", [CustomInput(), CustomInput("regex", ""), CustomInput("regex", "a+")])
-def test_custom_tools_survive_every_shape(shape, custom):
-    tool = custom_tool("t", "", custom)
-    assert one_tool(write_tool(tool, shape)) == tool
-    assert check_tool(tool) == []
-
-
-FORMAT = {"type": "grammar", "syntax": "regex", "definition": "a"}
-
-
-@pytest.mark.parametrize(
-    ("document", "pointer", "said"),
-    [
-        ({"type": "custom", "format": FORMAT}, "/tools/0", "missing required field `name`"),
-        ({"type": "custom", "name": "a b", "format": FORMAT}, "/tools/0/name", "is not a tool name"),
-        ({"type": "custom", "custom": {"name": "a/../b"}}, "/tools/0/custom/name", "is not a tool name"),
-        ({"type": "custom", "name": "a", "formt": FORMAT}, "/tools/0", "did you mean 'format'?"),
-        ({"type": "custom", "name": "a", "x - at `$.y": FORMAT}, "/tools/0", "unknown field `x - at `$.y`"),
-        ({"type": "custom", "name": "a", "format": FORMAT | {"syntax": "ebnf"}}, "/tools/0/format/syntax", "Invalid enum value 'ebnf'"),
-        ({"type": "custom", "custom": {"name": "a", "format": FORMAT}}, "/tools/0/custom/format", "unknown field `syntax`"),
-        ({"name": "a", "callgate": {"input": {"syntax": "yacc"}}}, "/tools/0/callgate/input/syntax", "Invalid enum value 'yacc'"),
-        ({"name": "a", "callgate": {"input": "lark"}}, "/tools/0/callgate/input", "Expected `object`"),
-        ({"name": "a", "inputSchema": SCHEMA, "callgate": {"input": {"syntax": "text"}}}, "/tools/0/inputSchema", "made from its input"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_is_wrong_with_a_custom_tool(document, pointer, said):
-    with pytest.raises(InvalidTools) as caught:
-        parse_tools([document])
-    [fault] = caught.value.faults
-    assert fault.pointer == pointer
-    assert said in str(fault)
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -370,7 +288,7 @@ def test_real_mcp_tools_are_read_and_survive_every_shape():
     assert num_read == 473
 
 
-def test_real_bfcl_names_are_names_and_its_types_are_explained():
+def test_real_bfcl_names_are_names():
     names = set()
     for path in sorted(corpus("bfcl").glob("*.jsonl.gz")):
         for item in json_lines(path):
@@ -378,13 +296,6 @@ def test_real_bfcl_names_are_names_and_its_types_are_explained():
     assert len(names) > 1000
     for name in names:
         one_tool({"name": name})
-    with pytest.raises(InvalidTools) as caught:
-        one_tool({"name": "a", "parameters": {"type": "dict", "properties": {"x": {"type": "float"}}}})
-    suggestions = {fault.pointer: fault.suggestion for fault in caught.value.faults}
-    assert suggestions == {
-        "/parameters/type": "did you mean 'object'?",
-        "/parameters/properties/x/type": "did you mean 'number'?",
-    }
 
 
 JSON = st.recursive(
@@ -408,7 +319,8 @@ FIELDS = st.sampled_from(
         "callgate",
     ]
 )
-VALUES = st.sampled_from(["function", "custom", "a", FORMAT, {"type": "text"}, {"input": {"syntax": "text"}}])
+REGEX = {"type": "grammar", "syntax": "regex", "definition": "a"}
+VALUES = st.sampled_from(["function", "custom", "a", REGEX, {"type": "text"}, {"input": {"syntax": "text"}}])
 
 
 @given(st.lists(st.dictionaries(FIELDS, JSON | VALUES) | JSON, max_size=4))
