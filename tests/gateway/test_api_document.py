@@ -121,20 +121,3 @@ async def test_the_document_and_the_page_need_no_key(settings, runtime):
     ids = set(re.findall(r'id="([^"]+)"', page.text))
     assert ids == document()["components"]["schemas"].keys()
     assert set(re.findall(r'href="#([^"]+)"', page.text)) <= ids
-
-
-async def test_models_are_listed_with_their_toolsets_in_pages(client, weather):
-    await client.put("/v1/toolsets/mail", json={"tools": []})
-    assert await _ids(client) == (["tiny", "tiny:mail", "tiny:weather"], False)
-    assert await _ids(client, limit=1) == (["tiny"], True)
-    assert await _ids(client, limit=1, after_id="tiny") == (["tiny:mail"], True)
-    assert await _ids(client, limit=1, after_id="tiny:mail") == (["tiny:weather"], False)
-    assert await _ids(client, after_id="tiny:weather") == ([], False)
-    assert (await client.get("/v1/models", params={"after_id": "none"})).status_code == 400
-    named = (await client.get("/v1/models/tiny:weather")).json()
-    assert named in (await client.get("/v1/models")).json()["data"]
-
-
-async def _ids(client, **params):
-    answer = (await client.get("/v1/models", params=params)).json()
-    return [model["id"] for model in answer["data"]], answer["has_more"]

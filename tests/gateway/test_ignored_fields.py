@@ -188,13 +188,6 @@ async def test_chat_completions_may_leave_out_the_oldest_turns_too(client, runti
     assert answer.json()["callgate"]["dropped_messages"] == 9 - len(kept)
 
 
-async def test_a_model_is_found_under_the_name_that_serves_a_toolset(client, weather):
-    found = await client.get("/v1/models/tiny:weather")
-    assert (found.status_code, found.json()["id"]) == (200, "tiny:weather")
-    assert (await client.get("/v1/models/tiny:nothing")).status_code == 404
-    assert (await client.get("/v1/models/other")).status_code == 404
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [({"reasoning_effort": "low"}, "reasoning_effort"), ({"callgate": {"accept": 2}}, "callgate.accept")],

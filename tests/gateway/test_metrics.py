@@ -70,7 +70,7 @@ async def read(client, **headers):
     """Every sample of a scrape, by name and labels."""
     response = await client.get("/metrics", headers=headers)
     assert response.status_code == 200, response.text
-    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(response.text))
     samples = [sample for family in families for sample in family.samples]
     # To Prometheus, an empty label is none.
