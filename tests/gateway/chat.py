@@ -1,12 +1,13 @@
 """Chat Completions as a client asks for them."""
 
-import json
+from sse import events_of
 
 URL = "/v1/chat/completions"
+USER = {"role": "user", "content": "Hi"}
 
 
 def body(**fields):
-    return {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return {"model": "tiny", "messages": [USER], **fields}
 
 
 async def ask(client, headers=None, **fields):
@@ -18,8 +19,5 @@ async def ask(client, headers=None, **fields):
 async def stream(client, **fields):
     """The chunks of a stream, whose end is checked."""
     response = await client.post(URL, json=body(stream=True, **fields))
-    assert response.status_code == 200, response.text
-    assert response.headers["content-type"].startswith("text/event-stream")
-    *events, end = response.text.removesuffix("\n\n").split("\n\n")
-    assert end == "data: [DONE]"
-    return [json.loads(event.removeprefix("data: ")) for event in events]
+    assert response.text.endswith("data: [DONE]\n\n"), response.text
+    return events_of(response)

@@ -1,46 +1,13 @@
-"""A gateway over a real store with a runtime that plays a script."""
+"""What tests of the gateway share beside its fixtures: its commands, and a registered toolset."""
 
 import pytest
-from fake_runtime import FakeRuntime
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from gateway_fixtures import app, app_with, client, client_with, gateway, runtime, settings, spans
 from sample_tools import TIME, WEATHER
-from serving import client_of, served
 from typer.testing import CliRunner
 
-from gateway.app import create_app
 from gateway.cli import cli
-from gateway.settings import Settings
 
-
-@pytest.fixture
-def settings(tmp_path):
-    """Compiling in this process: workers take seconds to start, and have tests of their own."""
-    return Settings(
-        data_dir=str(tmp_path),
-        secret="0123456789abcdef",
-        max_body_bytes=100_000,
-        max_toolset_bytes=100_000,
-        compile_workers=0,
-    )
-
-
-@pytest.fixture
-def runtime():
-    return FakeRuntime()
-
-
-@pytest.fixture
-def spans():
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-def app(settings, runtime, spans):
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    return create_app(settings, runtime=runtime, tracer_provider=provider)
+__all__ = ["app", "app_with", "client", "client_with", "gateway", "runtime", "settings", "spans"]
 
 
 @pytest.fixture
@@ -51,20 +18,6 @@ def run():
         return CliRunner().invoke(cli, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1"})
 
     return invoke
-
-
-@pytest.fixture
-def gateway(settings, runtime, monkeypatch):
-    """The gateway that commands find, served; a client of it."""
-    with served(create_app(settings, runtime=runtime)) as client:
-        monkeypatch.setenv("CALLGATE_URL", str(client.base_url))
-        yield client
-
-
-@pytest.fixture
-async def client(app):
-    async with client_of(app) as client:
-        yield client
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """API keys."""
 
 import pytest
-from serving import client_of
+from sample_tools import mcp_tool
 
 from gateway.access.configured_keys import ConfiguredKeys
 from gateway.app import create_app
@@ -12,20 +12,21 @@ KEY, OTHER = "a-first-key-of-many", "another-key-of-many"
 
 
 @pytest.fixture
-def guarded(tmp_path, runtime):
+async def guarded(tmp_path, client_with):
     keys = tmp_path / "keys"
     keys.write_text(f"{OTHER}\n\n")
-    settings = Settings(data_dir=str(tmp_path), api_key=KEY, api_key_file=str(keys), compile_workers=0)
-    return create_app(settings, runtime=runtime)
+    async with client_with(api_key=KEY, api_key_file=str(keys)) as client:
+        yield client
 
 
 async def test_known_keys_get_in(guarded):
-    async with client_of(guarded) as client:
-        for header in (f"Bearer {KEY}", f"bearer {OTHER}"):
-            assert (await client.get("/v1/models", headers={"Authorization": header})).status_code == 200
-        assert (await client.get("/v1/models", headers={"X-API-Key": OTHER})).status_code == 200
-        both = {"X-API-Key": KEY, "Authorization": "Bearer none-needed"}
-        assert (await client.get("/v1/models", headers=both)).status_code == 200
+    for headers in (
+        {"Authorization": f"Bearer {KEY}"},
+        {"Authorization": f"bearer {OTHER}"},
+        {"X-API-Key": OTHER},
+        {"X-API-Key": KEY, "Authorization": "Bearer none-needed"},
+    ):
+        assert (await guarded.get("/v1/models", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -34,44 +35,39 @@ async def test_known_keys_get_in(guarded):
 )
 async def test_requests_with_another_key_are_refused(guarded, header):
     headers = {} if header is None else {"Authorization": header.encode()}
-    async with client_of(guarded) as client:
-        model = await client.get("/v1/models", headers=headers)
-        assert (model.status_code, model.headers["www-authenticate"]) == (401, "Bearer")
-        assert model.json()["error"]["code"] == "invalid_api_key"
-        assert model.json()["error"]["type"] == "authentication_error"
-        registry = await client.delete("/v1/toolsets/x", headers=headers)
-        assert registry.status_code == 401
-        assert registry.json()["type"] == "urn:callgate:unauthorized"
+    model = await guarded.get("/v1/models", headers=headers)
+    assert (model.status_code, model.headers["www-authenticate"]) == (401, "Bearer")
+    assert model.json()["error"]["code"] == "invalid_api_key"
+    assert model.json()["error"]["type"] == "authentication_error"
+    registry = await guarded.delete("/v1/toolsets/x", headers=headers)
+    assert registry.status_code == 401
+    assert registry.json()["type"] == "urn:callgate:unauthorized"
 
 
 async def test_a_refusal_has_the_shape_of_the_api(guarded):
-    async with client_of(guarded) as client:
-        refused = await client.post("/v1/messages", headers={"X-API-Key": KEY + "x"})
-        assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
-        assert refused.json()["type"] == "error"
+    refused = await guarded.post("/v1/messages", headers={"X-API-Key": KEY + "x"})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
+    assert refused.json()["type"] == "error"
 
 
 @pytest.mark.parametrize(
     ("origin", "status"),
     [
-        (None, 200),
-        ("http://127.0.0.1", 200),
+        (None, 201),
+        ("http://127.0.0.1", 201),
         ("http://evil.example", 403),
         ("http://127.0.0.1:81", 403),
         ("null", 403),
         ("http://[", 403),
     ],
 )
-async def test_without_keys_no_page_of_another_site_calls(tmp_path, runtime, origin, status):
-    app = create_app(Settings(data_dir=str(tmp_path), compile_workers=0), runtime=runtime)
+async def test_without_keys_no_page_of_another_site_calls(client, origin, status):
     headers = {"Origin": origin} if origin else {}
-    async with client_of(app) as client:
-        tools = [{"name": "ping", "inputSchema": {"type": "object"}}]
-        answer = await client.put("/v1/toolsets/x", json={"tools": tools}, headers=headers)
-        assert (answer.status_code == 403) == (status == 403)
-        if status == 403:
-            assert answer.json()["type"] == "urn:callgate:foreign-page"
-            assert (await client.get("/v1/toolsets/x")).status_code == 404
+    answer = await client.put("/v1/toolsets/x", json={"tools": [mcp_tool("ping")]}, headers=headers)
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["type"] == "urn:callgate:foreign-page"
+        assert (await client.get("/v1/toolsets/x")).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -85,34 +81,17 @@ async def test_without_keys_no_page_of_another_site_calls(tmp_path, runtime, ori
         ("none", "navigate", "document", 200),
     ],
 )
-async def test_without_keys_no_page_of_another_site_shows_an_answer(
-    tmp_path, runtime, site, mode, dest, status
-):
-    app = create_app(Settings(data_dir=str(tmp_path), compile_workers=0), runtime=runtime)
+async def test_without_keys_no_page_of_another_site_shows_an_answer(client, site, mode, dest, status):
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
-    async with client_of(app) as client:
-        answer = await client.get("/v1/models", headers=headers)
-        assert answer.status_code == status
-        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
-        assert answer.headers["x-content-type-options"] == "nosniff"
-
-
-async def test_the_type_of_metrics_names_its_charset_once(guarded):
-    async with client_of(guarded) as client:
-        answer = await client.get("/metrics", headers={"Authorization": f"Bearer {KEY}"})
-        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    answer = await client.get("/v1/models", headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 async def test_a_key_lets_pages_in_that_have_it(guarded):
     headers = {"Authorization": f"Bearer {KEY}", "Origin": "http://elsewhere.example"}
-    async with client_of(guarded) as client:
-        assert (await client.get("/v1/models", headers=headers)).status_code == 200
-
-
-async def test_probes_need_no_key(guarded):
-    async with client_of(guarded) as client:
-        assert (await client.get("/healthz")).status_code == 200
-        assert (await client.get("/readyz")).status_code == 200
+    assert (await guarded.get("/v1/models", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("content", [None, "", "\n \n"])

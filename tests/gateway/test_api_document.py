@@ -5,13 +5,10 @@ import re
 
 import pytest
 from described import closed, document, operation_of, refuse
-from msgspec.structs import replace
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from serving import client_of
 
 from compiler.regular import ecma
 from gateway.api_document.operations import OPERATIONS
-from gateway.app import create_app
 from toolspecs.imports.openapi import EVERYTHING, import_openapi, unreachable
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool_parser import parse_tools
@@ -111,9 +108,8 @@ def test_errors_are_those_of_the_route():
     assert "422" not in chat
 
 
-async def test_the_document_and_the_page_need_no_key(settings, runtime):
-    app = create_app(replace(settings, api_key="12345678"), runtime=runtime)
-    async with client_of(app) as client:
+async def test_the_document_and_the_page_need_no_key(client_with):
+    async with client_with(api_key="12345678") as client:
         assert (await client.get("/v1/models")).status_code == 401
         assert (await client.get("/openapi.json")).json() == document()
         page = await client.get("/docs")
@@ -121,20 +117,3 @@ async def test_the_document_and_the_page_need_no_key(settings, runtime):
     ids = set(re.findall(r'id="([^"]+)"', page.text))
     assert ids == document()["components"]["schemas"].keys()
     assert set(re.findall(r'href="#([^"]+)"', page.text)) <= ids
-
-
-async def test_models_are_listed_with_their_toolsets_in_pages(client, weather):
-    await client.put("/v1/toolsets/mail", json={"tools": []})
-    assert await _ids(client) == (["tiny", "tiny:mail", "tiny:weather"], False)
-    assert await _ids(client, limit=1) == (["tiny"], True)
-    assert await _ids(client, limit=1, after_id="tiny") == (["tiny:mail"], True)
-    assert await _ids(client, limit=1, after_id="tiny:mail") == (["tiny:weather"], False)
-    assert await _ids(client, after_id="tiny:weather") == ([], False)
-    assert (await client.get("/v1/models", params={"after_id": "none"})).status_code == 400
-    named = (await client.get("/v1/models/tiny:weather")).json()
-    assert named in (await client.get("/v1/models")).json()["data"]
-
-
-async def _ids(client, **params):
-    answer = (await client.get("/v1/models", params=params)).json()
-    return [model["id"] for model in answer["data"]], answer["has_more"]

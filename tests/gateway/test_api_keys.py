@@ -4,16 +4,14 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec.structs import replace
-from serving import client_of, served
+from keys import ADMIN, bearer
+from serving import served
 
 from gateway.access.api_keys import FRESH_S, RECORDS, STALE_S, ApiKeys, KeyTerms
-from gateway.app import create_app
 from gateway.errors import InvalidField, KeysUnavailable, UnknownKey
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import open_store
 
-ADMIN = "a-key-of-the-settings"
 TERMS = {"name": "agent", "scopes": ["invoke"]}
 
 
@@ -261,21 +259,21 @@ async def test_an_admin_key_cannot_be_bound(keys, field):
 
 
 @pytest.fixture
-async def admin(settings, runtime):
-    async with client_of(create_app(replace(settings, api_key=ADMIN), runtime=runtime)) as client:
-        client.headers["Authorization"] = f"Bearer {ADMIN}"
+async def admin(client_with):
+    async with client_with(api_key=ADMIN) as client:
+        client.headers.update(bearer(ADMIN))
         yield client
 
 
 async def test_keys_are_made_listed_rotated_and_revoked_over_http(admin):
     made = (await admin.post("/v1/keys", json={**TERMS, "toolsets": ["mail"]})).json()
-    own = {"Authorization": f"Bearer {made['key']}"}
+    own = bearer(made["key"])
     assert (await admin.get("/v1/models", headers=own)).status_code == 200
     listed = (await admin.get("/v1/keys")).json()["keys"]
     assert [(key["id"], key["toolsets"], "key" in key) for key in listed] == [(made["id"], ["mail"], False)]
     rotated = (await admin.post(f"/v1/keys/{made['id']}/rotate", json={"grace_seconds": 0})).json()
     assert (await admin.get("/v1/models", headers=own)).status_code == 401
-    own = {"Authorization": f"Bearer {rotated['key']}"}
+    own = bearer(rotated["key"])
     assert (await admin.get("/v1/models", headers=own)).status_code == 200
     assert (await admin.post(f"/v1/keys/{made['id']}/rotate")).status_code == 200
     assert (await admin.get("/v1/models", headers=own)).status_code == 200
@@ -347,11 +345,11 @@ def test_only_a_new_key_makes_a_store(run, tmp_path, command):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_gateway_that_requires_keys_lets_in_those_of_its_store(run, settings, runtime, tmp_path):
+def test_a_gateway_that_requires_keys_lets_in_those_of_its_store(run, app_with, tmp_path):
     text = run("keys", "create", "first", "--scope", "admin", "--data-dir", str(tmp_path)).stdout.strip()
-    with served(create_app(replace(settings, require_keys=True), runtime=runtime)) as client:
+    with served(app_with(require_keys=True)) as client:
         assert client.get("/v1/keys").status_code == 401
-        answer = client.get("/v1/keys", headers={"Authorization": f"Bearer {text}"})
+        answer = client.get("/v1/keys", headers=bearer(text))
         assert [key["name"] for key in answer.json()["keys"]] == ["first"]
         assert client.get("/healthz").json() == {"status": "ok"}
 

@@ -1,23 +1,18 @@
 """What one request may compile: it is told which tools were not reached, and others are served."""
 
-import msgspec
 import pytest
 from sample_tools import TIME, WEATHER
-from serving import client_of
-
-from gateway.app import create_app
 
 URL = "/v1/toolsets/large"
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "?"}]}
 
 
 @pytest.fixture
-async def client(settings, runtime):
+async def client(client_with):
     """A gateway whose requests have no time to compile; another has compiled the toolset `known`."""
-    async with client_of(create_app(settings, runtime=runtime)) as unbounded:
+    async with client_with() as unbounded:
         assert (await unbounded.put("/v1/toolsets/known", json={"tools": [TIME]})).status_code == 201
-    bounded = msgspec.structs.replace(settings, compile_request_seconds=1e-9)
-    async with client_of(create_app(bounded, runtime=runtime)) as client:
+    async with client_with(compile_request_seconds=1e-9) as client:
         yield client
 
 

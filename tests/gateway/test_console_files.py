@@ -3,18 +3,14 @@
 import re
 
 import pytest
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.console.asset_files import read_assets
-from gateway.settings import Settings
 
 STRICT = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 
-async def test_the_page_and_its_files_need_no_key(tmp_path, runtime):
-    settings = Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0, api_key="k" * 9)
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+async def test_the_page_and_its_files_need_no_key(client_with):
+    async with client_with(api_key="k" * 9) as client:
         page = await client.get("/console")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         linked = re.findall(r'(?:href|src)="(console/[^"]+)"', page.text)
@@ -68,8 +64,7 @@ async def test_the_page_is_found_with_a_last_slash(client):
     assert (answer.status_code, answer.headers["location"]) == (308, "../console")
 
 
-async def test_without_the_setting_there_is_no_console(tmp_path, runtime):
-    settings = Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0, console=False)
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+async def test_without_the_setting_there_is_no_console(client_with):
+    async with client_with(console=False) as client:
         assert (await client.get("/console")).status_code == 404
         assert (await client.get(f"/console/{read_assets().digest}/shell.js")).status_code == 404

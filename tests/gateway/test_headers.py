@@ -2,13 +2,10 @@
 
 import logging
 
-import msgspec
 import pytest
 from chat import body
-from serving import client_of
 
 from gateway.access.cors import read_origins
-from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.settings import Settings
 from toolspecs.errors import StoreUnavailable
@@ -50,20 +47,14 @@ async def test_the_log_and_the_trace_name_it(client, spans, caplog, monkeypatch)
     assert spans.get_finished_spans()[-1].attributes["callgate.request_id"] == "abc-1"
 
 
-def app_with(settings, runtime, **fields):
-    return create_app(msgspec.structs.replace(settings, **fields), runtime=runtime)
-
-
 @pytest.mark.parametrize("keyed", [{}, {"api_key": KEY}], ids=["without keys", "with keys"])
-async def test_pages_of_the_origins_may_call(settings, runtime, keyed):
+async def test_pages_of_the_origins_may_call(client_with, keyed):
     own = {"Origin": PAGE} | ({"Authorization": f"Bearer {KEY}"} if keyed else {})
     asked = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization, x-toolset",
     }
-    async with client_of(
-        app_with(settings, runtime, cors_origins=f"{PAGE}, http://b.example", **keyed)
-    ) as client:
+    async with client_with(cors_origins=f"{PAGE}, http://b.example", **keyed) as client:
         preflight = await client.options("/v1/chat/completions", headers={"Origin": PAGE, **asked})
         assert preflight.status_code == 204
         assert preflight.headers["access-control-allow-origin"] == PAGE
@@ -83,8 +74,8 @@ async def test_pages_of_the_origins_may_call(settings, runtime, keyed):
         assert "access-control-allow-origin" not in foreign.headers
 
 
-async def test_with_keys_a_page_that_sends_none_can_read_why_it_is_refused(settings, runtime):
-    async with client_of(app_with(settings, runtime, cors_origins="*", api_key=KEY)) as client:
+async def test_with_keys_a_page_that_sends_none_can_read_why_it_is_refused(client_with):
+    async with client_with(cors_origins="*", api_key=KEY) as client:
         refused = await client.get("/v1/models", headers={"Origin": PAGE})
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, PAGE)
 

@@ -5,10 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 from chat import URL, body
-from msgspec import structs
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import MAX_IGNORED
 from gateway.wire.openai import read_request
@@ -188,21 +185,12 @@ async def test_chat_completions_may_leave_out_the_oldest_turns_too(client, runti
     assert answer.json()["callgate"]["dropped_messages"] == 9 - len(kept)
 
 
-async def test_a_model_is_found_under_the_name_that_serves_a_toolset(client, weather):
-    found = await client.get("/v1/models/tiny:weather")
-    assert (found.status_code, found.json()["id"]) == (200, "tiny:weather")
-    assert (await client.get("/v1/models/tiny:nothing")).status_code == 404
-    assert (await client.get("/v1/models/other")).status_code == 404
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [({"reasoning_effort": "low"}, "reasoning_effort"), ({"callgate": {"accept": 2}}, "callgate.accept")],
 )
-async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(settings, runtime, fields, param):
-    async with client_of(
-        create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
-    ) as client:
+async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(client_with, runtime, fields, param):
+    async with client_with(strict_fields=True) as client:
         refused = await client.post(URL, json=body(**fields))
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
         asked = {"model": "tiny", "input": "Hi", "reasoning": {"effort": "low"}}
@@ -320,14 +308,13 @@ KEYWORDS = [
     ("url", "sent", "schema"), KEYWORDS, ids=[f"{url} {schema}" for url, _, schema in KEYWORDS]
 )
 async def test_keywords_of_a_requests_own_schemas_that_have_no_effect_are_named(
-    client, settings, runtime, url, sent, schema
+    client_with, client, url, sent, schema
 ):
     """A registered schema is warned of; nobody was told that a key of these was not required."""
     for _ in range(2):  # compiled, then from memory
         answer = await client.post(url, json=sent)
         assert answer.headers["x-callgate-ignored"] == ", ".join(f"{schema}.{each}" for each in SLIPPED)
-    strict = create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
-    async with client_of(strict) as strict_client:
+    async with client_with(strict_fields=True) as strict_client:
         refused = await strict_client.post(url, json=sent)
     assert refused.status_code == 400
     assert "did you mean 'required'?" in refused.text
@@ -337,24 +324,22 @@ async def test_keywords_of_a_requests_own_schemas_that_have_no_effect_are_named(
         assert refused.json()["error"]["message"].startswith(f"{path}: ")
 
 
-async def test_a_keyword_that_is_no_slip_is_named_and_not_refused(settings, runtime):
+async def test_a_keyword_that_is_no_slip_is_named_and_not_refused(client_with):
     own = {
         "type": "object",
         "properties": {"kind": {"type": "string", "nullable": True}},
         "discriminator": {},
     }
-    strict = create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
-    async with client_of(strict) as client:
+    async with client_with(strict_fields=True) as client:
         answer = await client.post(URL, json=body(tools=[{"name": "g", "parameters": own}]))
     named = "tools[0].schema.discriminator, tools[0].schema.properties.kind.nullable"
     assert (answer.status_code, answer.headers["x-callgate-ignored"]) == (200, named)
 
 
-async def test_a_slip_is_found_behind_many_keywords_without_effect(settings, runtime):
+async def test_a_slip_is_found_behind_many_keywords_without_effect(client_with):
     properties = {f"p{number}": {"type": "string", "example": "a"} for number in range(40)}
     own = {"type": "object", "properties": properties, "requird": ["p0"]}
-    strict = create_app(structs.replace(settings, strict_fields=True), runtime=runtime)
-    async with client_of(strict) as client:
+    async with client_with(strict_fields=True) as client:
         refused = await client.post(URL, json=body(tools=[{"name": "g", "parameters": own}]))
     assert refused.status_code == 400
     assert refused.json()["error"]["message"].startswith("tools[0].schema.requird: unknown keyword, ignored")

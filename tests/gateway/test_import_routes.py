@@ -3,14 +3,12 @@
 import asyncio
 import json
 
-import msgspec
 import pytest
 from mcp.server import MCPServer
-from serving import client_of, served
+from serving import served
 from source_server import SHOP, document, operation, served_document, tool, web
 
 from gateway.access.principal import Principal
-from gateway.app import create_app
 from gateway.toolsets.tool_imports import Offer, ToolImports
 
 PATH = "/v1/toolsets/desk"
@@ -332,7 +330,7 @@ async def test_a_document_without_operations_is_told(client):
     assert answer.json()["detail"] == "document: it has no operations"
 
 
-async def test_a_gateway_reads_servers_of_the_networks_that_its_settings_admit(settings, runtime):
+async def test_a_gateway_reads_servers_of_the_networks_that_its_settings_admit(client_with):
     server = MCPServer("Weather Desk")
 
     @server.tool()
@@ -340,7 +338,6 @@ async def test_a_gateway_reads_servers_of_the_networks_that_its_settings_admit(s
         """Tells the weather."""
         return {}
 
-    opened = msgspec.structs.replace(settings, source_networks="127.0.0.0/8")
     with (
         served(server.streamable_http_app(host="127.0.0.1")) as source,
         web({"/a": served_document(SHOP)}) as (
@@ -349,7 +346,7 @@ async def test_a_gateway_reads_servers_of_the_networks_that_its_settings_admit(s
         ),
     ):
         url = f"{source.base_url}/mcp"
-        async with client_of(create_app(opened, runtime=runtime)) as client:
+        async with client_with(source_networks="127.0.0.0/8") as client:
             made = await client.post(IMPORT, json={"mcp": {"url": url}})
             assert made.status_code == 201, made.text
             stored = (await client.get(f"{PATH}/tools/forecast", params={"shape": "mcp"})).json()

@@ -5,18 +5,15 @@ import json
 import logging
 
 import pytest
+from chat import URL, body
 from fake_runtime import call
-from msgspec.structs import replace
-from opentelemetry.sdk.trace import TracerProvider
-from serving import client_of
+from keys import bearer
 
-from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import MAX_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
 from runtime.errors import GenerationFailed
 from runtime.events import TextDelta
 
-URL = "/v1/chat/completions"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 KEY = "a-key-of-a-client"
 
@@ -44,22 +41,21 @@ def lines_of(stream, logger="callgate.requests"):
 
 
 @pytest.fixture
-async def keyed(settings, runtime):
-    app = create_app(replace(settings, api_key=KEY), runtime=runtime, tracer_provider=TracerProvider())
-    async with client_of(app) as client:
-        client.headers["authorization"] = f"Bearer {KEY}"
+async def keyed(client_with):
+    async with client_with(api_key=KEY) as client:
+        client.headers.update(bearer(KEY))
         yield client
 
 
-def body(**fields):
-    return {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}], **fields}
+def asking(**fields):
+    return body(messages=[{"role": "user", "content": "a secret"}], **fields)
 
 
 async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
     tool = {"type": "function", "function": {"name": "hidden_tool", "parameters": {"type": "object"}}}
     runtime.script = call("hidden_tool", '{"a": "hidden"}', closed_by="budget")
     headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine-7"}
-    answer = (await keyed.post(URL, json=body(tools=[tool]), headers=headers)).json()
+    answer = (await keyed.post(URL, json=asking(tools=[tool]), headers=headers)).json()
     await keyed.get("/healthz")
     await keyed.get("/metrics")
     [line] = lines_of(written)
@@ -91,8 +87,8 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
 @pytest.mark.parametrize(
     ("path", "asked"),
     [
-        (URL, body(stream=True)),
-        ("/v1/messages", body(stream=True, max_tokens=9)),
+        (URL, asking(stream=True)),
+        ("/v1/messages", asking(stream=True, max_tokens=9)),
         ("/v1/responses", {"model": "tiny", "input": "a secret", "stream": True}),
     ],
 )
@@ -111,7 +107,7 @@ async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(
 
 async def test_a_failure_is_named(keyed, runtime, written):
     runtime.script = [GenerationFailed("NaN logits")]
-    await keyed.post(URL, json=body())
+    await keyed.post(URL, json=asking())
     line = lines_of(written)[-1]
     assert (line["status"], line["error"], line["model"]) == (500, "GenerationFailed", "tiny")
 
@@ -121,13 +117,13 @@ async def test_a_failure_is_named(keyed, runtime, written):
     [
         ({"content": "{"}, KEY, 400, "MalformedBody"),
         ({"json": {"model": "tiny", "messages": "a secret"}}, KEY, 400, "InvalidField"),
-        ({"json": body(model="hidden")}, KEY, 404, "UnknownModel"),
-        ({"json": body()}, f"{KEY}x", 401, "Unauthorized"),
+        ({"json": asking(model="hidden")}, KEY, 404, "UnknownModel"),
+        ({"json": asking()}, f"{KEY}x", 401, "Unauthorized"),
     ],
 )
 async def test_a_refusal_is_named(keyed, written, sent, key, status, error):
     """Lines of requests that reached no model told only the status."""
-    headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+    headers = {"content-type": "application/json"} | bearer(key)
     await keyed.post(URL, headers=headers, **sent)
     [line] = lines_of(written)
     assert (line["status"], line["error"]) == (status, error)
@@ -144,7 +140,7 @@ async def test_paths_of_clients_are_not_written(keyed, written):
 
 
 async def test_who_may_not_come_in_leaves_a_line_without_the_key_and_the_path(keyed, written):
-    headers = {"authorization": f"Bearer {KEY}x"}
+    headers = bearer(f"{KEY}x")
     await keyed.get("/v1/toolsets/hidden", headers=headers)
     await keyed.get("/no/such/hidden/route")
     refused, unknown = lines_of(written)
@@ -156,7 +152,7 @@ async def test_who_may_not_come_in_leaves_a_line_without_the_key_and_the_path(ke
 
 async def test_a_key_of_the_store_is_named_by_its_id(keyed, written):
     made = (await keyed.post("/v1/keys", json={"name": "agent", "scopes": ["invoke"]})).json()
-    await keyed.get("/v1/models", headers={"authorization": f"Bearer {made['key']}"})
+    await keyed.get("/v1/models", headers=bearer(made["key"]))
     assert lines_of(written)[-1]["key_id"] == made["id"]
     assert made["key"].split("_", 2)[2] not in written.getvalue()
 

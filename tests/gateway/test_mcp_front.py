@@ -9,17 +9,17 @@ from itertools import cycle
 import httpx2
 import pytest
 from fake_runtime import FakeRuntime
+from keys import ADMIN, bearer
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sample_tools import TIME, WEATHER
-from serving import client_of, served
+from serving import served
 
 from gateway.app import create_app
 from gateway.settings import Settings
 from gateway.toolsets.mcp_front import PAGE
 
-ADMIN = "a-key-of-the-settings"
 DEEP = json.loads("[" * 220 + "]" * 220)
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -37,7 +37,7 @@ def front(tmp_path_factory):
         max_body_bytes=100_000,
     )
     with served(create_app(settings, runtime=FakeRuntime())) as client:
-        client.headers["Authorization"] = f"Bearer {ADMIN}"
+        client.headers.update(bearer(ADMIN))
         put(client, "weather", [WEATHER, TIME])
         yield client
 
@@ -56,7 +56,7 @@ def key_of(client, **terms):
 @asynccontextmanager
 async def connected(front, toolset, key=ADMIN, *, mode="auto"):
     url = f"{front.base_url}/mcp/{toolset}"
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = bearer(key) if key else {}
     async with (
         httpx2.AsyncClient(headers=headers) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
@@ -104,11 +104,9 @@ class TakingTurns(httpx2.AsyncHTTPTransport):
 
 
 @ERAS
-async def test_replicas_answer_requests_of_one_client_in_turns(tmp_path, mode):
-    settings = Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0)
+async def test_replicas_answer_requests_of_one_client_in_turns(app_with, mode):
     tools = [{"name": f"tool.{number}", "inputSchema": {"type": "object"}} for number in range(PAGE + 1)]
-    apps = [create_app(settings, runtime=FakeRuntime()) for _ in range(2)]
-    with served(apps[0]) as one, served(apps[1]) as other:
+    with served(app_with()) as one, served(app_with()) as other:
         put(one, "many", [WEATHER, *tools])
         turns = TakingTurns(one.base_url.port, other.base_url.port)
         url = f"{one.base_url}/mcp/many"
@@ -266,7 +264,7 @@ async def test_a_key_sees_the_toolsets_of_its_tenant_and_its_own(front, mode):
 
 async def test_requests_count_against_the_limits_of_a_key(front):
     key = key_of(front, requests_per_minute=1)
-    front_headers = {"Authorization": f"Bearer {key}", **HEADERS}
+    front_headers = bearer(key) | HEADERS
     answers = [front.post("/mcp/weather", json=PING, headers=front_headers) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 429]
     error = answers[1].json()["error"]
@@ -335,11 +333,10 @@ async def test_who_accepts_no_json_is_told_so_as_the_document_says(client, weath
     assert answer.json()["error"]["code"] < 0
 
 
-async def test_without_the_extra_the_route_says_what_to_install(settings, runtime, monkeypatch):
+async def test_without_the_extra_the_route_says_what_to_install(client, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
     monkeypatch.delitem(sys.modules, "gateway.toolsets.mcp_front", raising=False)
     monkeypatch.delattr("gateway.toolsets.mcp_front", raising=False)
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        answer = await client.post("/mcp/weather", json=PING, headers=HEADERS)
+    answer = await client.post("/mcp/weather", json=PING, headers=HEADERS)
     assert answer.status_code == 501
     assert "pip install 'callgate[mcp]'" in answer.json()["error"]["message"]

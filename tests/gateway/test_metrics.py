@@ -10,7 +10,6 @@ from fake_runtime import STATS, call, text
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from sample_tools import TIME, WEATHER
-from serving import client_of
 
 from gateway.app import create_app
 from gateway.errors import SettingsError
@@ -70,7 +69,7 @@ async def read(client, **headers):
     """Every sample of a scrape, by name and labels."""
     response = await client.get("/metrics", headers=headers)
     assert response.status_code == 200, response.text
-    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(response.text))
     samples = [sample for family in families for sample in family.samples]
     # To Prometheus, an empty label is none.
@@ -262,9 +261,8 @@ async def test_nothing_that_clients_choose_is_a_label(client, runtime):
     }
 
 
-async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(settings, runtime):
-    settings = replace(settings, metrics_toolsets=True)
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(client_with):
+    async with client_with(metrics_toolsets=True) as client:
         for number in range(MAX_TOOLSETS + 3):
             await client.put(f"/v1/toolsets/t{number}", json={"tools": []})
             assert (await client.post(URL, json=body(toolset=f"t{number}"))).status_code == 200
@@ -318,20 +316,12 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
         assert any(re.fullmatch(f"{stem}(_seconds|_bytes)?{suffix}", name) for name in served), metric.name
 
 
-async def test_metrics_need_a_key_where_all_else_does(settings, runtime):
-    settings = replace(settings, api_key="a-key-of-a-client")
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        assert (await client.get("/metrics")).status_code == 401
-        assert await read(client, authorization="Bearer a-key-of-a-client")
-
-
-async def test_a_key_of_their_own_opens_metrics_and_nothing_else(settings, runtime, tmp_path):
+async def test_a_key_of_their_own_opens_metrics_and_nothing_else(client_with, tmp_path):
     keys = tmp_path / "metrics-keys"
     keys.write_text("# of Prometheus\nscrapers-key\n")
-    settings = replace(
-        settings, api_key="a-key-of-a-client", metrics_key_file=str(keys), allowed_hosts="g.example"
-    )
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+    async with client_with(
+        api_key="a-key-of-a-client", metrics_key_file=str(keys), allowed_hosts="g.example"
+    ) as client:
         assert await read(client, authorization="Bearer scrapers-key", host="10.0.0.7:8080")
         statuses = {"a-key-of-a-client": 403, "scrapers-ke": 401, "": 401}
         paths = ("/metrics", "/metrics/", "/metrics//", "/%2Fmetrics", "/%6detrics")
@@ -351,8 +341,8 @@ async def test_a_page_of_another_site_cannot_read_them(client):
     assert (await client.get("/metrics", headers={"host": "rebound.example"})).status_code == 403
 
 
-async def test_without_metrics_there_is_no_route(settings, runtime):
-    async with client_of(create_app(replace(settings, metrics=False), runtime=runtime)) as client:
+async def test_without_metrics_there_is_no_route(client_with):
+    async with client_with(metrics=False) as client:
         assert (await client.post(URL, json=body())).status_code == 200
         response = await client.get("/metrics")
         assert (response.status_code, response.json()["error"]["code"]) == (404, "no_metrics")

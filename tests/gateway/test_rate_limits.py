@@ -5,23 +5,21 @@ import dataclasses
 import re
 
 import pytest
+from chat import URL, USER, body
 from fake_runtime import STATS, call
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from keys import ADMIN, key_of
 from opened_store import opened
-from redis_server import RedisServer
+from redis_server import running_redis
 from sample_tools import WEATHER
-from serving import client_of
 
 from gateway.access.rate_limits import LimitKind, RateLimits
-from gateway.app import create_app
 from gateway.errors import RateLimited
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GrammarTooSlow
 from runtime.events import PromptRendered, SelectionStats, TextDelta
 
-ADMIN = "a-key-of-the-settings"
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 20}
+CHAT = body(max_tokens=20)
 SPENT = STATS.num_prompt_tokens + STATS.num_output_tokens
 
 
@@ -102,112 +100,101 @@ async def test_after_retry_after_there_is_room():
 
 
 @pytest.fixture
-def limited(settings, runtime):
-    return create_app(replace(settings, api_key=ADMIN), runtime=runtime)
-
-
-async def key_of(client, **terms):
-    terms = {"name": "agent", "scopes": ["invoke"], **terms}
-    made = await client.post("/v1/keys", json=terms, headers={"Authorization": f"Bearer {ADMIN}"})
-    assert made.status_code == 201, made.text
-    return {"Authorization": f"Bearer {made.json()['key']}"}
+async def client(client_with):
+    """A gateway whose keys may have limits."""
+    async with client_with(api_key=ADMIN) as client:
+        yield client
 
 
 def told(answer, kind):
     return [answer.headers.get(f"x-ratelimit-{part}-{kind}") for part in ("limit", "remaining")]
 
 
-async def test_requests_are_counted_told_and_refused(limited):
-    async with client_of(limited) as client:
-        own = await key_of(client, requests_per_minute=2)
-        first = await client.post("/v1/chat/completions", json=CHAT, headers=own)
-        assert (first.status_code, told(first, "requests")) == (200, ["2", "1"])
-        assert first.headers["x-ratelimit-reset-requests"].endswith("s")
-        assert told(first, "tokens") == [None, None]
-        second = await client.get("/v1/models", headers=own)
-        assert told(second, "requests") == ["2", "0"]
-        refused = await client.post("/v1/chat/completions", json=CHAT, headers=own)
-        assert (refused.status_code, told(refused, "requests")) == (429, ["2", "0"])
-        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
-        assert "reserves" not in refused.json()["error"]["message"]
-        assert 1 <= int(refused.headers["retry-after"]) <= 65
-        refused = await client.post("/v1/messages", json=CHAT, headers=own)
-        assert refused.json()["error"]["type"] == "rate_limit_error"
-        refused = await client.get("/v1/toolsets", headers=own)
-        assert refused.json()["type"] == "urn:callgate:rate-limit-exceeded"
-        assert (await client.get("/healthz", headers=own)).status_code == 200
-        assert told(await client.get("/v1/models", headers={"X-API-Key": ADMIN}), "requests") == [None, None]
+async def test_requests_are_counted_told_and_refused(client):
+    own = await key_of(client, requests_per_minute=2)
+    first = await client.post(URL, json=CHAT, headers=own)
+    assert (first.status_code, told(first, "requests")) == (200, ["2", "1"])
+    assert first.headers["x-ratelimit-reset-requests"].endswith("s")
+    assert told(first, "tokens") == [None, None]
+    second = await client.get("/v1/models", headers=own)
+    assert told(second, "requests") == ["2", "0"]
+    refused = await client.post(URL, json=CHAT, headers=own)
+    assert (refused.status_code, told(refused, "requests")) == (429, ["2", "0"])
+    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+    assert "reserves" not in refused.json()["error"]["message"]
+    assert 1 <= int(refused.headers["retry-after"]) <= 65
+    refused = await client.post("/v1/messages", json=CHAT, headers=own)
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    refused = await client.get("/v1/toolsets", headers=own)
+    assert refused.json()["type"] == "urn:callgate:rate-limit-exceeded"
+    assert (await client.get("/healthz", headers=own)).status_code == 200
+    assert told(await client.get("/v1/models", headers={"X-API-Key": ADMIN}), "requests") == [None, None]
 
 
 async def remaining(client, own):
     """Tokens that are left, told by an answer that costs one; it waits until what came before is settled."""
     await asyncio.sleep(0)
-    answer = await client.post("/v1/chat/completions", json={**CHAT, "max_tokens": 1}, headers=own)
+    answer = await client.post(URL, json=body(max_tokens=1), headers=own)
     return int(answer.headers["x-ratelimit-remaining-tokens"])
 
 
-async def test_tokens_are_reserved_and_settled_by_what_was_answered(limited, settings):
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=1000)
-        asked = {**CHAT, "max_tokens": 400}
-        first = await client.post("/v1/chat/completions", json=asked, headers=own)
-        assert told(first, "tokens") == ["1000", "600"]
-        assert await remaining(client, own) == 1000 - SPENT - 1
-        streamed = await client.post("/v1/chat/completions", json={**asked, "stream": True}, headers=own)
-        assert told(streamed, "tokens") == ["1000", str(1000 - 2 * SPENT - 400)]
-        assert await remaining(client, own) == 1000 - 3 * SPENT - 1
+async def test_tokens_are_reserved_and_settled_by_what_was_answered(client):
+    own = await key_of(client, tokens_per_minute=1000)
+    asked = body(max_tokens=400)
+    first = await client.post(URL, json=asked, headers=own)
+    assert told(first, "tokens") == ["1000", "600"]
+    assert await remaining(client, own) == 1000 - SPENT - 1
+    streamed = await client.post(URL, json={**asked, "stream": True}, headers=own)
+    assert told(streamed, "tokens") == ["1000", str(1000 - 2 * SPENT - 400)]
+    assert await remaining(client, own) == 1000 - 3 * SPENT - 1
 
 
-async def test_thoughts_in_a_conversation_count_as_prompt(limited):
+async def test_thoughts_in_a_conversation_count_as_prompt(client):
     """Prompts show them, so tokens are reserved for them."""
     thought = {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm. " * 100}
-    asked = {**CHAT, "messages": [*CHAT["messages"], thought, *CHAT["messages"]]}
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=1000)
-        answer = await client.post("/v1/chat/completions", json=asked, headers=own)
-        assert told(answer, "tokens") == ["1000", str(1000 - (400 + len("HiHello.Hi")) // 4 - 20)]
+    asked = {**CHAT, "messages": [USER, thought, USER]}
+    own = await key_of(client, tokens_per_minute=1000)
+    answer = await client.post(URL, json=asked, headers=own)
+    assert told(answer, "tokens") == ["1000", str(1000 - (400 + len("HiHello.Hi")) // 4 - 20)]
 
 
-async def test_drafts_that_are_not_taken_count_too(limited, runtime):
+async def test_drafts_that_are_not_taken_count_too(client, runtime):
     """A client that asks for drafts that all fail pays for them, however short the answer is."""
     *deltas, finished = call("get_weather", "{}")
     drafted = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, num_written_tokens=300)
     spent = dataclasses.replace(STATS, selection=drafted)
-    asked = {**CHAT, "max_tokens": 200, "tools": [WEATHER], "callgate": {"draft": True}}
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=1000)
-        plain = list(runtime.script)
-        runtime.script = [*deltas, dataclasses.replace(finished, stats=spent)]
-        answer = await client.post("/v1/chat/completions", json=asked, headers=own)
-        assert answer.status_code == 200, answer.text
-        assert 500 < int(told(answer, "tokens")[1]) < 600
-        runtime.script = plain
-        assert await remaining(client, own) == 1000 - STATS.num_prompt_tokens - 300 - 1
+    asked = body(max_tokens=200, tools=[WEATHER], callgate={"draft": True})
+    own = await key_of(client, tokens_per_minute=1000)
+    plain = list(runtime.script)
+    runtime.script = [*deltas, dataclasses.replace(finished, stats=spent)]
+    answer = await client.post(URL, json=asked, headers=own)
+    assert answer.status_code == 200, answer.text
+    assert 500 < int(told(answer, "tokens")[1]) < 600
+    runtime.script = plain
+    assert await remaining(client, own) == 1000 - STATS.num_prompt_tokens - 300 - 1
 
 
-async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [PromptRendered(11), BudgetTooSmall(400, 401)]
-        asked = {**CHAT, "max_tokens": 400}
-        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 400
-        runtime.script = [TextDelta(0, "Hel"), RuntimeError("the engine broke")]
-        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 500
-        runtime.script = [DeadlineExceeded()]
-        asked["max_tokens"] = 300
-        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 504
-        runtime.script = whole
-        assert await remaining(client, own) == 1000 - 400 - 300 - 1
+async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_reserved(client, runtime):
+    own = await key_of(client, tokens_per_minute=1000)
+    whole, runtime.script = runtime.script, [PromptRendered(11), BudgetTooSmall(400, 401)]
+    asked = body(max_tokens=400)
+    assert (await client.post(URL, json=asked, headers=own)).status_code == 400
+    runtime.script = [TextDelta(0, "Hel"), RuntimeError("the engine broke")]
+    assert (await client.post(URL, json=asked, headers=own)).status_code == 500
+    runtime.script = [DeadlineExceeded()]
+    asked["max_tokens"] = 300
+    assert (await client.post(URL, json=asked, headers=own)).status_code == 504
+    runtime.script = whole
+    assert await remaining(client, own) == 1000 - 400 - 300 - 1
 
 
-async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(limited, runtime):
+async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(client, runtime):
     """Without a budget 512 tokens are reserved; who left at the end of each answer paid no more for longer ones."""
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [TextDelta(0, "a")] * 700 + [RuntimeError("the engine broke")]
-        assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 500
-        runtime.script = whole
-        assert 250 < await remaining(client, own) < 300
+    own = await key_of(client, tokens_per_minute=1000)
+    whole, runtime.script = runtime.script, [TextDelta(0, "a")] * 700 + [RuntimeError("the engine broke")]
+    assert (await client.post(URL, json=CHAT, headers=own)).status_code == 500
+    runtime.script = whole
+    assert 250 < await remaining(client, own) < 300
 
 
 @pytest.mark.parametrize(
@@ -219,38 +206,33 @@ async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(limited, runt
     ],
 )
 async def test_a_prompt_that_was_read_is_paid_whatever_becomes_of_its_answer(
-    limited, runtime, events, status, cost
+    client, runtime, events, status, cost
 ):
     """A prompt of one token a character was paid as a quarter of that by clients that left, and by others not."""
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=1000)
-        whole, runtime.script = runtime.script, [PromptRendered(600), *events]
-        asked = {**CHAT, "max_tokens": 1}
-        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == status
-        runtime.script = whole
-        assert await remaining(client, own) == 1000 - cost - 1
+    own = await key_of(client, tokens_per_minute=1000)
+    whole, runtime.script = runtime.script, [PromptRendered(600), *events]
+    asked = body(max_tokens=1)
+    assert (await client.post(URL, json=asked, headers=own)).status_code == status
+    runtime.script = whole
+    assert await remaining(client, own) == 1000 - cost - 1
 
 
-async def test_too_many_tokens_are_refused_before_anything_is_computed(limited, runtime):
-    async with client_of(limited) as client:
-        own = await key_of(client, tokens_per_minute=100)
-        assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 200
-        runtime.requests.clear()
-        asked = {**CHAT, "max_tokens": 99}
-        refused = await client.post("/v1/chat/completions", json=asked, headers=own)
-        assert (refused.status_code, runtime.requests) == (429, [])
-        message = refused.json()["error"]["message"]
-        assert re.search(r"100 tokens a minute, and has \d+ left, and this request reserves 99;", message)
-        assert message.endswith(", or lower max_tokens")
+async def test_too_many_tokens_are_refused_before_anything_is_computed(client, runtime):
+    own = await key_of(client, tokens_per_minute=100)
+    assert (await client.post(URL, json=CHAT, headers=own)).status_code == 200
+    runtime.requests.clear()
+    asked = body(max_tokens=99)
+    refused = await client.post(URL, json=asked, headers=own)
+    assert (refused.status_code, runtime.requests) == (429, [])
+    message = refused.json()["error"]["message"]
+    assert re.search(r"100 tokens a minute, and has \d+ left, and this request reserves 99;", message)
+    assert message.endswith(", or lower max_tokens")
 
 
-async def test_two_gateways_over_one_redis_uphold_one_limit(settings, runtime, tmp_path):
-    server = RedisServer(tmp_path)
-    server.start()
-    try:
-        shared = replace(settings, api_key=ADMIN, store=server.url)
-        apps = [create_app(shared, runtime=runtime) for _ in range(2)]
-        async with client_of(apps[0]) as first, client_of(apps[1]) as second:
+async def test_two_gateways_over_one_redis_uphold_one_limit(client_with, tmp_path):
+    with running_redis(tmp_path) as server:
+        shared = {"api_key": ADMIN, "store": server.url}
+        async with client_with(**shared) as first, client_with(**shared) as second:
             own = await key_of(first, requests_per_minute=20)
             answers = await asyncio.gather(
                 *(client.get("/v1/models", headers=own) for _ in range(30) for client in (first, second))
@@ -266,5 +248,3 @@ async def test_two_gateways_over_one_redis_uphold_one_limit(settings, runtime, t
             answer = await first.get("/v1/models", headers=unknown)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "keys_unavailable")
             assert answer.headers["retry-after"] == "1"
-    finally:
-        server.kill()

@@ -4,19 +4,19 @@ import json
 from dataclasses import replace
 
 import pytest
+from chat import URL, body
 from fake_runtime import call
 from hypothesis import given
 from hypothesis import strategies as st
+from keys import ADMIN, bearer, key_of
 from sample_tools import TIME, TOOL_REQUIRED, WEATHER
-from serving import client_of
 
-from gateway.app import create_app
-from gateway.settings import Settings
 from gateway.telemetry.recent_requests import RequestRing
 from runtime.errors import EngineStopped
 from runtime.events import SelectionStats
 
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "a secret question"}]}
+SECRET = {"role": "user", "content": "a secret question"}
+CHAT = body(messages=[SECRET])
 STEPS = ["grammar", "queue", "prefill", "decode"]
 
 
@@ -28,7 +28,7 @@ def runtime(runtime):
 
 
 async def ask(client, headers=None, **fields):
-    answer = await client.post("/v1/chat/completions", json={**CHAT, **fields}, headers=headers)
+    answer = await client.post(URL, json={**CHAT, **fields}, headers=headers)
     return answer.headers["x-request-id"]
 
 
@@ -56,7 +56,7 @@ async def test_requests_of_all_apis_are_kept_streamed_or_not(client, path):
 
 
 async def test_what_was_refused_is_kept_and_other_routes_are_not(client):
-    await client.post("/v1/chat/completions", json={**CHAT, "temperature": "hot"})
+    await client.post(URL, json={**CHAT, "temperature": "hot"})
     await client.get("/v1/models")
     [kept] = (await client.get("/v1/requests")).json()["requests"]
     assert (kept["status"], kept["steps"], kept["model"], kept["error"]) == (400, [], None, "InvalidField")
@@ -72,7 +72,7 @@ async def test_what_was_refused_is_kept_and_other_routes_are_not(client):
 )
 async def test_why_a_request_was_refused_is_kept(client, body, error):
     headers = {"Content-Type": "application/json"}
-    answer = await client.post("/v1/chat/completions", content=body, headers=headers)
+    answer = await client.post(URL, content=body, headers=headers)
     [kept] = (await client.get("/v1/requests")).json()["requests"]
     assert (kept["status"], kept["error"]) == (answer.status_code, error)
 
@@ -109,26 +109,19 @@ async def test_what_selecting_an_answer_cost_is_kept(client, runtime):
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])
-async def test_a_key_sees_its_own_and_an_admin_all(tmp_path, runtime, tenant):
-    settings = Settings(data_dir=str(tmp_path), compile_workers=0, api_key="a-key-of-the-settings")
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        client.headers["Authorization"] = "Bearer a-key-of-the-settings"
+async def test_a_key_sees_its_own_and_an_admin_all(client_with, tenant):
+    async with client_with(api_key=ADMIN) as client:
+        client.headers.update(bearer(ADMIN))
         await ask(client, tools=[WEATHER])
-        made = []
-        for name in ("first", "second"):
-            terms = {"name": name, "scopes": ["invoke"], **({"tenant": tenant} if tenant else {})}
-            made.append((await client.post("/v1/keys", json=terms)).json()["key"])
+        made = [await key_of(client, tenant=tenant) for _ in range(2)]
         for key in (*made, made[0]):
-            name = await ask(client, tools=[WEATHER], headers={"Authorization": f"Bearer {key}"})
+            name = await ask(client, tools=[WEATHER], headers=key)
             admins = (await client.get(f"/v1/requests/{name}")).json()
-        seen = [
-            (await client.get("/v1/requests", headers={"Authorization": f"Bearer {key}"})).json()["requests"]
-            for key in made
-        ]
+        seen = [(await client.get("/v1/requests", headers=key)).json()["requests"] for key in made]
         assert [[each["number"] for each in one] for one in seen] == [[2, 1], [1]]
         assert len((await client.get("/v1/requests")).json()["requests"]) == 4
         for denied in ("/v1/system", f"/v1/grammars/{admins['grammar']}", f"/v1/requests/{seen[1][0]['id']}"):
-            answer = await client.get(denied, headers={"Authorization": f"Bearer {made[0]}"})
+            answer = await client.get(denied, headers=made[0])
             assert answer.status_code in {403, 404}
         # Where a grammar was, and how long that took, tells a tenant what others have.
         assert {"grammar" in [step["name"] for step in each["steps"]] for each in seen[0]} == {not tenant}
@@ -138,7 +131,7 @@ async def test_a_key_sees_its_own_and_an_admin_all(tmp_path, runtime, tenant):
 async def test_pages_join_to_all_and_an_id_may_hold_any_visible_character(client):
     names = ["a/b?c#d", "plain", "…".encode().hex()]
     for name in names:
-        await client.post("/v1/chat/completions", json=CHAT, headers={"X-Request-ID": name})
+        await client.post(URL, json=CHAT, headers={"X-Request-ID": name})
     first = (await client.get("/v1/requests", params={"limit": 2})).json()
     rest = (await client.get("/v1/requests", params={"limit": 2, "before": first["next"]})).json()
     assert [each["id"] for each in first["requests"] + rest["requests"]] == names[::-1]
@@ -148,9 +141,8 @@ async def test_pages_join_to_all_and_an_id_may_hold_any_visible_character(client
     assert (await client.get("/v1/requests/none")).json()["error"]["code"] == "unknown_request"
 
 
-async def test_the_setting_keeps_none(tmp_path, runtime):
-    settings = Settings(data_dir=str(tmp_path), compile_workers=0, recent_requests=0)
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+async def test_the_setting_keeps_none(client_with):
+    async with client_with(recent_requests=0) as client:
         name = await ask(client, tools=[TIME])
         assert (await client.get("/v1/requests")).json() == {"requests": [], "next": None, "is_off": True}
         assert "recent_requests" in json.dumps((await client.get(f"/v1/requests/{name}")).json())

@@ -5,7 +5,7 @@ import openai
 import pytest
 from fake_runtime import STATS, call, text
 from redis_server import redis_url  # noqa: F401 (a fixture)
-from serving import client_of, served
+from serving import served
 
 from gateway.app import create_app
 from gateway.errors import InvalidField
@@ -197,12 +197,11 @@ async def test_an_id_that_names_nothing_is_refused(client, response_id):
     assert len(error["message"]) < 300
 
 
-async def test_what_is_not_to_be_stored_is_not(client, settings, runtime):
+async def test_what_is_not_to_be_stored_is_not(client_with, client):
     first = await ask(client, store=False)
     assert first["store"] is False
     assert (await client.get(f"{URL}/{first['id']}")).status_code == 404
-    never = create_app(msgspec.structs.replace(settings, response_seconds=0), runtime=runtime)
-    async with client_of(never) as client_of_never:
+    async with client_with(response_seconds=0) as client_of_never:
         assert (await ask(client_of_never))["store"] is False
         error = await refusal(client_of_never, previous_response_id=first["id"])
         assert "responses are not stored here" in error["message"]
@@ -210,12 +209,11 @@ async def test_what_is_not_to_be_stored_is_not(client, settings, runtime):
         assert error["param"] == "input"
 
 
-async def test_nobody_reads_those_of_another_key(settings, runtime, tmp_path):
+async def test_nobody_reads_those_of_another_key(client_with, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("first-key-of-two\nother-key-of-two\n")
-    app = create_app(msgspec.structs.replace(settings, api_key_file=str(keys)), runtime=runtime)
     own, other = ({"Authorization": f"Bearer {name}-key-of-two"} for name in ("first", "other"))
-    async with client_of(app) as client:
+    async with client_with(api_key_file=str(keys)) as client:
         first = await ask(client, headers=own)
         path = f"{URL}/{first['id']}"
         assert (await client.get(path, headers=other)).status_code == 404

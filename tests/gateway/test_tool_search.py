@@ -1,12 +1,11 @@
 """`tool_search`: which tools a prompt shows and a call may name, out of many."""
 
+from dataclasses import replace
+
 import pytest
 from chat import ask, body
-from fake_runtime import FakeRuntime, call
-from msgspec.structs import replace as with_fields
-from serving import client_of
+from fake_runtime import call
 
-from gateway.app import create_app
 from runtime.errors import PromptTooLong
 
 NAMES = ("read_mail", "send_mail", "list_files", "delete_file", "play_song", "stop_song", "book_flight")
@@ -114,10 +113,9 @@ async def test_an_earlier_message_counts_less_than_the_last(client, runtime):
     assert shown(runtime) == ["play_song"]
 
 
-async def test_the_request_says_else_the_toolset_else_the_settings(settings, runtime):
-    settings = with_fields(settings, tool_search=1)
-    runtime = FakeRuntime(card=runtime.card.__class__(**card_fields(runtime.card), tool_search=1))
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+async def test_the_request_says_else_the_toolset_else_the_settings(client_with, runtime):
+    runtime.card = replace(runtime.card, tool_search=1)
+    async with client_with(tool_search=1) as client:
         own = {"tools": TOOLS[:4], "tool_search": {"limit": 2, "always": ["list_files"]}}
         assert (await client.put("/v1/toolsets/office", json=own)).status_code == 201
         assert (await client.get("/v1/toolsets/office")).json()["tool_search"] == own["tool_search"]
@@ -128,11 +126,6 @@ async def test_the_request_says_else_the_toolset_else_the_settings(settings, run
         assert shown(runtime) == ["send_mail", "book_flight"]
         await ask(client, **said, tools=TOOLS[4:], tool_search=False)
         assert shown(runtime) == list(NAMES)
-
-
-def card_fields(card):
-    fields = {name: getattr(card, name) for name in card.__dataclass_fields__}
-    return {name: value for name, value in fields.items() if name != "tool_search"}
 
 
 @pytest.mark.parametrize(

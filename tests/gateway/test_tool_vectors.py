@@ -126,8 +126,8 @@ async def test_a_text_that_cannot_be_embedded_is_found_by_words(client):
     assert await search(client, tools=[*TOOLS, tool("unembeddable")]) == (["play_song"], "words")
 
 
-async def test_without_the_setting_words_decide(settings, runtime):
-    async with client_of(create_app(settings, runtime=runtime)) as client:
+async def test_without_the_setting_words_decide(client_with):
+    async with client_with() as client:
         assert await search(client) == (["play_song"], "words")
 
 

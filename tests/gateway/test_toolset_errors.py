@@ -173,12 +173,13 @@ async def test_a_body_too_deep_to_be_read_says_where(client, weather, raw, place
     assert response.json().items() >= place.items()
 
 
-async def test_an_oversized_body_is_refused(client, weather):
-    response = await client.put(URL, json={"tools": [chat_tool("a", description="x" * 200_000)]})
-    assert response.status_code == 413
-    assert response.json()["status"] == 413
-    assert "100000 bytes" in response.json()["detail"]
-    assert (await client.get(URL)).json()["revision"] == 1
+async def test_an_oversized_body_is_refused(client_with):
+    async with client_with(max_toolset_bytes=1000) as client:
+        response = await client.put(URL, json={"tools": [chat_tool("a", description="x" * 2000)]})
+        assert response.status_code == 413
+        assert response.json()["status"] == 413
+        assert "1000 bytes" in response.json()["detail"]
+        assert (await client.get(URL)).status_code == 404
 
 
 async def test_a_bad_name_is_refused_with_the_rule(client):

@@ -5,11 +5,7 @@ import copy
 from dataclasses import replace
 
 import pytest
-from fake_runtime import FakeRuntime
 from sample_tools import TIME, WEATHER, chat_tool
-from serving import client_of
-
-from gateway.app import create_app
 
 URL = "/v1/toolsets/weather"
 
@@ -78,9 +74,9 @@ async def test_what_creates_nothing_refuses_if_none_match(client, weather, metho
 
 
 @pytest.mark.parametrize("is_same", [False, True])
-async def test_of_many_creators_at_once_exactly_one_is_told_that_it_created(client, settings, is_same):
+async def test_of_many_creators_at_once_exactly_one_is_told_that_it_created(client_with, client, is_same):
     """They go through two gateways that share a store."""
-    async with client_of(create_app(settings, runtime=FakeRuntime())) as other:
+    async with client_with() as other:
         writes = [
             gateway.put(URL, json={"tools": [chat_tool("a" if is_same else f"tool_{index}_{number}")]})
             for index in range(4)

@@ -1,16 +1,5 @@
-"""A gateway over a real store with a runtime that plays a script."""
+"""Tests of security have the gateway's fixtures."""
 
-import pytest
-from fake_runtime import FakeRuntime
+from gateway_fixtures import app, app_with, client, client_with, runtime, settings, spans
 
-from gateway.settings import Settings
-
-
-@pytest.fixture
-def runtime():
-    return FakeRuntime()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0)
+__all__ = ["app", "app_with", "client", "client_with", "runtime", "settings", "spans"]

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 from fake_runtime import FakeRuntime
-from serving import client_of, connection_to, served, server_of, wait_for
+from serving import connection_to, served, server_of, wait_for
 
 from compiler.frontend.keywords import MAX_POINTER, short_pointer
 from compiler.prepared_vocabulary import prepare
@@ -55,11 +55,10 @@ LONG = "k" * 30_000
         {"properties": {"a": {"$ref": f"#/{LONG}"}}},
     ],
 )
-async def test_a_refusal_does_not_repeat_a_long_text_of_its_schema(settings, runtime, parameters):
+async def test_a_refusal_does_not_repeat_a_long_text_of_its_schema(client, parameters):
     """Four tools of 3.6 MB were refused by 16 MB."""
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        tools = {"tools": [{"name": "t", "inputSchema": {"type": "object", **parameters}}]}
-        refused = await client.post("/v1/toolsets/x/check", json=tools)
+    tools = {"tools": [{"name": "t", "inputSchema": {"type": "object", **parameters}}]}
+    refused = await client.post("/v1/toolsets/x/check", json=tools)
     assert refused.status_code == 422
     assert len(refused.content) < 6_000
 
@@ -77,29 +76,27 @@ def test_the_entries_of_one_answer_are_bounded(monkeypatch):
     assert [each["entries"] is None for each in told] == [False, False, True, True, True]
 
 
-async def test_the_warnings_of_one_answer_are_bounded(settings, runtime, monkeypatch):
+async def test_the_warnings_of_one_answer_are_bounded(client, monkeypatch):
     monkeypatch.setattr(toolset_json, "MAX_WARNINGS", 7)
     parameters = {"type": "object", **{f"unheard{i}": 0 for i in range(20)}}
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        tools = {"tools": [{"name": "t", "inputSchema": parameters}]}
-        answer = await client.put("/v1/toolsets/many", json=tools)
+    tools = {"tools": [{"name": "t", "inputSchema": parameters}]}
+    answer = await client.put("/v1/toolsets/many", json=tools)
     assert len(answer.json()["warnings"]) == 7
 
 
-async def test_sources_do_not_repeat_a_large_tool_without_end(settings, runtime, monkeypatch):
+async def test_sources_do_not_repeat_a_large_tool_without_end(client, monkeypatch):
     """Each source that offers another tool of its name is told beside the tool that is served."""
     monkeypatch.setattr(tool_imports, "MAX_DIFFERENCES", 50_000)
     large = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"description": "d" * 9_000}}
     offered = {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}}
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        await client.put("/v1/toolsets/desk", json={"tools": [large]})
-        for number in range(6):
-            listing = {"kind": "mcp", "location": f"s{number}", "tools": [offered]}
-            answer = await client.post("/v1/toolsets/desk/import", json={"listing": listing})
-            assert answer.status_code == 200, answer.text
-        refused = await client.get("/v1/toolsets/desk/differences")
-        one = await client.get("/v1/toolsets/desk/differences", params={"source": "mcp s3"})
-        none = await client.get("/v1/toolsets/desk/differences", params={"source": "mcp s9"})
+    await client.put("/v1/toolsets/desk", json={"tools": [large]})
+    for number in range(6):
+        listing = {"kind": "mcp", "location": f"s{number}", "tools": [offered]}
+        answer = await client.post("/v1/toolsets/desk/import", json={"listing": listing})
+        assert answer.status_code == 200, answer.text
+    refused = await client.get("/v1/toolsets/desk/differences")
+    one = await client.get("/v1/toolsets/desk/differences", params={"source": "mcp s3"})
+    none = await client.get("/v1/toolsets/desk/differences", params={"source": "mcp s9"})
     assert (refused.status_code, refused.json()["field"]) == (400, "source")
     assert [each["source"] for each in one.json()["differences"]] == ["mcp s3"]
     assert none.json()["differences"] == []

@@ -3,14 +3,11 @@
 import gc
 import json
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.errors import MalformedBody, UnreadableBody
 from gateway.http.json_body import read_json
 from toolspecs.errors import TooDeep, TooManyValues
@@ -52,13 +49,12 @@ def test_what_is_costly_to_decode_is_not_decoded(raw, keeps_surrogates):
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/v1/messages", TOOLSET, f"{TOOLSET}/check"])
-async def test_a_flood_is_refused_by_every_route(settings, runtime, path):
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        method = "PUT" if path == TOOLSET else "POST"
-        for name in ("arrays", "nested arrays"):
-            refused = await client.request(method, path, content=FLOODS[name])
-            assert refused.status_code in {400, 422}
-            assert "the body cannot be read" in refused.text
+async def test_a_flood_is_refused_by_every_route(client, path):
+    method = "PUT" if path == TOOLSET else "POST"
+    for name in ("arrays", "nested arrays"):
+        refused = await client.request(method, path, content=FLOODS[name])
+        assert refused.status_code in {400, 422}
+        assert "the body cannot be read" in refused.text
 
 
 def num_values(value) -> int:
@@ -131,38 +127,35 @@ def test_usual_numbers_are_not_counted_as_long():
 
 @pytest.mark.parametrize("kind", ["list", "object"])
 @pytest.mark.parametrize("depth", [201, 700, 9_000])
-async def test_calls_whose_arguments_are_deep_are_a_mistake_of_the_client(settings, runtime, kind, depth):
+async def test_calls_whose_arguments_are_deep_are_a_mistake_of_the_client(client, kind, depth):
     arguments = "[" * depth + "]" * depth if kind == "list" else '{"a":' * depth + "0" + "}" * depth
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     items = [{"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}]
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        chat = await client.post(CHAT, json={"model": "tiny", "messages": messages})
-        response = await client.post("/v1/responses", json={"model": "tiny", "input": items})
+    chat = await client.post(CHAT, json={"model": "tiny", "messages": messages})
+    response = await client.post("/v1/responses", json={"model": "tiny", "input": items})
     for answer in (chat, response):
         assert answer.status_code == 400
         assert "nested more than 200 deep" in answer.json()["error"]["message"]
 
 
-async def test_arguments_that_hold_much_are_refused(settings, runtime):
+async def test_arguments_that_hold_much_are_refused(client):
     call = {
         "id": "c",
         "type": "function",
         "function": {"name": "f", "arguments": "[" + "[]," * 50_000 + "0]"},
     }
     messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        answer = await client.post(CHAT, json={"model": "tiny", "messages": messages})
+    answer = await client.post(CHAT, json={"model": "tiny", "messages": messages})
     assert answer.status_code == 400
     assert "more than 20000 values" in answer.json()["error"]["message"]
 
 
-async def test_each_kind_of_route_has_its_own_limit(settings, runtime):
-    limited = msgspec.structs.replace(settings, max_body_bytes=2_000, max_toolset_bytes=9_000)
+async def test_each_kind_of_route_has_its_own_limit(client_with):
     tool = {"name": "ping", "description": "x" * 5_000, "inputSchema": {"type": "object"}}
     message = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 5_000}]}
 
-    async with client_of(create_app(limited, runtime=runtime)) as client:
+    async with client_with(max_body_bytes=2_000, max_toolset_bytes=9_000) as client:
         assert (await client.post(CHAT, json=message)).status_code == 413
         assert (await client.put(TOOLSET, json={"tools": [tool]})).status_code == 201
         refused = await client.put(TOOLSET, json={"tools": [tool, tool]})

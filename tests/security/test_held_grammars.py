@@ -4,7 +4,6 @@ import gc
 import weakref
 
 import pytest
-from serving import client_of
 
 from compiler import ResponseFormat
 from compiler.cache import grammar_cache
@@ -12,7 +11,6 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import TooManyGrammars
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from gateway.app import create_app
 from toolspecs.held_parts import HeldParts
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
@@ -60,12 +58,12 @@ async def test_what_an_answer_held_is_free_when_it_has_ended(grammars, held):
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-async def test_an_answer_that_was_sent_holds_nothing(settings, runtime, monkeypatch, is_streamed):
+async def test_an_answer_that_was_sent_holds_nothing(client_with, monkeypatch, is_streamed):
     """Nothing refers in a circle to what holds a grammar, or a client would wait for garbage collection."""
     monkeypatch.setattr(grammar_cache, "MAX_HELD_BYTES", 1)
     gc.disable()
     try:
-        async with client_of(create_app(settings, runtime=runtime)) as client:
+        async with client_with() as client:
             for number in range(5):
                 answer = await client.post(
                     "/v1/chat/completions",

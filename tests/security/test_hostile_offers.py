@@ -5,11 +5,8 @@ import json
 import threading
 
 import pytest
-from fake_runtime import FakeRuntime
 from opened_store import opened
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.commands.command_options import visible
 from gateway.sources import source_process
 from gateway.sources.outbound import SourceAccess
@@ -27,12 +24,6 @@ from toolspecs.tool_parser import read_tools
 UNENFORCEABLE = {"type": "object", "properties": {"a": {"pattern": r"(x)\1"}}}
 FIELDS = [f"no{i}" for i in range(20)]
 GOOD = {"name": "good", "inputSchema": {"type": "object"}}
-
-
-@pytest.fixture
-async def client(settings):
-    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
-        yield client
 
 
 def offer(tools, **options):

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from keys import ADMIN, key_of
 from mcp.server import MCPServer
-from serving import client_of, served
+from serving import served
 from source_server import SHOP, document, operation, served_document, tool, web
 
 from gateway.app import create_app
@@ -329,18 +330,17 @@ def test_commands_have_their_credentials_from_the_environment():
 
 @pytest.mark.parametrize("url", ["http://xn--/a", "https://a.xn--80/", "http://xn--a-/"])
 @pytest.mark.parametrize("kind", ["openapi", "mcp"])
-async def test_a_host_that_stands_for_no_name_is_refused(settings, runtime, url, kind):
+async def test_a_host_that_stands_for_no_name_is_refused(client, url, kind):
     """It answered 500."""
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        answer = await client.post("/v1/toolsets/x/import", json={kind: {"url": url}})
+    answer = await client.post("/v1/toolsets/x/import", json={kind: {"url": url}})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:callgate:unreadable-source")
     assert "xn--" in answer.json()["detail"]
 
 
-async def test_a_client_of_the_gateway_does_not_reach_its_loopback(settings, runtime):
+async def test_a_client_of_the_gateway_does_not_reach_its_loopback(client_with):
     server = MCPServer("Inside")
     with served(server.streamable_http_app(host="127.0.0.1")) as inside:
-        async with client_of(create_app(settings, runtime=runtime)) as client:
+        async with client_with() as client:
             body = {"mcp": {"url": f"{inside.base_url}/mcp"}}
             answer = await client.post("/v1/toolsets/x/import", json=body)
             assert (answer.status_code, answer.json()["type"]) == (422, "urn:callgate:unreadable-source")
@@ -348,10 +348,9 @@ async def test_a_client_of_the_gateway_does_not_reach_its_loopback(settings, run
             assert (await client.get("/v1/toolsets")).json()["toolsets"] == []
 
 
-async def test_what_an_import_is_sent_with_is_kept_nowhere(settings, runtime, caplog):
-    opened = msgspec.structs.replace(settings, source_networks="127.0.0.0/8")
+async def test_what_an_import_is_sent_with_is_kept_nowhere(client_with, caplog):
     with web({"/a": served_document(SHOP)}) as (base, received):
-        async with client_of(create_app(opened, runtime=runtime)) as client:
+        async with client_with(source_networks="127.0.0.0/8") as client:
             source = {"url": f"{base}/a", "headers": {"Authorization": "Bearer of-the-client"}}
             assert (await client.post("/v1/toolsets/x/import", json={"openapi": source})).status_code == 201
             assert received[0][1]["Authorization"] == "Bearer of-the-client"
@@ -359,27 +358,21 @@ async def test_what_an_import_is_sent_with_is_kept_nowhere(settings, runtime, ca
     assert "of-the-client" not in caplog.text
 
 
-async def test_a_tenant_neither_sees_nor_accepts_what_is_offered_to_another(settings, runtime):
-    guarded = msgspec.structs.replace(settings, api_key="a-key-of-the-settings")
-    async with client_of(create_app(guarded, runtime=runtime)) as client:
-        admin = {"Authorization": "Bearer a-key-of-the-settings"}
-        keys = {}
-        for tenant in ("ours", "theirs"):
-            terms = {"name": tenant, "scopes": ["register"], "tenant": tenant}
-            made = await client.post("/v1/keys", json=terms, headers=admin)
-            keys[tenant] = {"Authorization": f"Bearer {made.json()['key']}"}
+async def test_a_tenant_neither_sees_nor_accepts_what_is_offered_to_another(client_with):
+    async with client_with(api_key=ADMIN) as client:
+        ours, theirs = [await key_of(client, scopes=["register"], tenant=each) for each in "ab"]
         for description in ("One.", "Two."):
             listing = {
                 "kind": "mcp",
                 "location": "https://a.example",
                 "tools": [tool("pay", None, description)],
             }
-            await client.post("/v1/toolsets/x/import", json={"listing": listing}, headers=keys["ours"])
+            await client.post("/v1/toolsets/x/import", json={"listing": listing}, headers=ours)
         path = "/v1/toolsets/x"
-        assert (await client.get(f"{path}/differences", headers=keys["theirs"])).status_code == 404
+        assert (await client.get(f"{path}/differences", headers=theirs)).status_code == 404
         for verb in ("accept", "decline"):
-            assert (await client.post(f"{path}/{verb}", json={}, headers=keys["theirs"])).status_code == 404
-        assert (await client.post(f"{path}/accept", json={}, headers=keys["ours"])).status_code == 200
+            assert (await client.post(f"{path}/{verb}", json={}, headers=theirs)).status_code == 404
+        assert (await client.post(f"{path}/accept", json={}, headers=ours)).status_code == 200
 
 
 def test_what_reads_a_source_leaves_the_processor_to_others():

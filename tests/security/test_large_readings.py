@@ -5,10 +5,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from fake_runtime import FakeRuntime
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.http.client_pace import ClientPace
 from gateway.http.request_bodies import RequestBodies
 from gateway.routes.request_context import LARGE_ANSWER
@@ -36,15 +33,14 @@ READINGS = {
 
 
 @pytest.fixture
-async def client(settings):
-    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
-        client.headers["Accept"] = "application/json, text/event-stream"
-        for tool in (SMALL, LARGE):
-            for description in ("old", "new"):
-                source = {"kind": "test", "location": "here", "tools": [tool | {"description": description}]}
-                answer = await client.post(f"/v1/toolsets/{tool['name']}/import", json={"listing": source})
-                assert answer.is_success, answer.text
-        yield client
+async def client(client):
+    client.headers["Accept"] = "application/json, text/event-stream"
+    for tool in (SMALL, LARGE):
+        for description in ("old", "new"):
+            source = {"kind": "test", "location": "here", "tools": [tool | {"description": description}]}
+            answer = await client.post(f"/v1/toolsets/{tool['name']}/import", json={"listing": source})
+            assert answer.is_success, answer.text
+    return client
 
 
 @pytest.fixture

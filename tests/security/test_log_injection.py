@@ -6,9 +6,7 @@ import logging
 import traceback
 
 import pytest
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.telemetry.log_lines import JSONLines, TextLines
 from runtime.errors import EngineBroke, UnknownModel
 
@@ -40,16 +38,15 @@ def check(text):
 @pytest.mark.parametrize(
     "error", [EngineBroke("an engine", EVIL), UnknownModel(EVIL, ()), RuntimeError(EVIL)]
 )
-async def test_no_request_forges_a_line(settings, runtime, written, error):
+async def test_no_request_forges_a_line(client, runtime, written, error):
     """Whether a client's words or an engine's come up in an error, or those of a fault of ours."""
     runtime.script = [error]
     tool = {"type": "function", "function": {"name": EVIL, "parameters": {"type": "object", EVIL: EVIL}}}
     body = {"model": EVIL, "messages": [{"role": "user", "content": EVIL}]}
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        for fields in ({}, {"tools": [tool]}, {"toolset": EVIL}, {EVIL: EVIL}, {"model": "tiny"}):
-            await client.post("/v1/chat/completions", json={**body, **fields})
-        await client.get("/v1/toolsets/x%0d%0a%1b[2JERROR%20forged")
-        await client.get("/v1/models/%1b[2J%0aERROR%20forged", headers={"X-Request-ID": "\x1b[2J"})
+    for fields in ({}, {"tools": [tool]}, {"toolset": EVIL}, {EVIL: EVIL}, {"model": "tiny"}):
+        await client.post("/v1/chat/completions", json={**body, **fields})
+    await client.get("/v1/toolsets/x%0d%0a%1b[2JERROR%20forged")
+    await client.get("/v1/models/%1b[2J%0aERROR%20forged", headers={"X-Request-ID": "\x1b[2J"})
     check(written.getvalue())
 
 

@@ -1,11 +1,8 @@
 """Messages to the MCP front: the SDK reads and writes them on the event loop, so what they hold is bounded."""
 
 import pytest
-from fake_runtime import FakeRuntime
-from serving import client_of
 
 from compiler.argument_faults import argument_faults
-from gateway.app import create_app
 from gateway.routes.mcp_routes import MAX_VALUES
 from gateway.toolsets.mcp_front import PAGE_VALUES
 from toolspecs.tool import Tool
@@ -14,10 +11,9 @@ HEADERS = {"Accept": "application/json, text/event-stream"}
 
 
 @pytest.fixture
-async def client(settings):
-    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
-        client.headers.update(HEADERS)
-        yield client
+async def client(client):
+    client.headers.update(HEADERS)
+    return client
 
 
 def message(method, **params):

@@ -2,14 +2,11 @@
 
 import hashlib
 
-import msgspec
 import pytest
-from litestar.testing import AsyncTestClient
 
 from gateway.access.configured_keys import ConfiguredKeys
 from gateway.access.grants import GRANT
 from gateway.access.principal import principal_of
-from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.sources.outbound import read_networks
 
@@ -93,9 +90,10 @@ def test_networks_that_are_none_are_named():
         {"X-API-Key": "sk-12345678", "Authorization": "Bearer another"},  # which lets nobody in
     ],
 )
-async def test_the_client_id_of_the_key_that_let_a_request_in_reaches_the_engine(settings, runtime, headers):
-    keyed = msgspec.structs.replace(settings, api_key="sk-12345678")
-    async with AsyncTestClient(create_app(keyed, runtime=runtime)) as client:
+async def test_the_client_id_of_the_key_that_let_a_request_in_reaches_the_engine(
+    client_with, runtime, headers
+):
+    async with client_with(api_key="sk-12345678") as client:
         answer = await client.post(
             "/v1/chat/completions",
             json={"model": "tiny", "messages": [{"role": "user", "content": "?"}]},

@@ -3,15 +3,14 @@
 import re
 
 import pytest
+from keys import ADMIN, bearer, key_of
 from litestar import Litestar, get
-from msgspec.structs import replace
 from serving import client_of, exchange, served
 
 from gateway.access.grants import KeyScope
 from gateway.access.route_scopes import OPEN, ROUTE_SCOPES, OpenPaths
-from gateway.app import create_app
 
-ADMIN, SCRAPER = "a-key-of-the-settings", "a-key-for-metrics"
+SCRAPER = "a-key-for-metrics"
 SCOPES = [scope for scope in KeyScope if scope is not KeyScope.METRICS]
 
 
@@ -23,8 +22,7 @@ def handlers(app):
                 yield method, route.path, getattr(handler.fn, "func", handler.fn).__name__
 
 
-def test_every_route_stands_in_the_table_and_every_row_is_a_route(settings, runtime):
-    app = create_app(settings, runtime=runtime)
+def test_every_route_stands_in_the_table_and_every_row_is_a_route(app):
     assert {name for _, _, name in handlers(app)} == ROUTE_SCOPES.keys()
 
 
@@ -38,20 +36,15 @@ def test_an_application_with_a_route_that_has_no_row_does_not_start():
 
 
 @pytest.fixture
-def guarded(settings, runtime, tmp_path):
+def guarded(app_with, tmp_path):
     (tmp_path / "metrics").write_text(SCRAPER)
-    guarded = replace(settings, api_key=ADMIN, metrics_key_file=str(tmp_path / "metrics"))
-    return create_app(guarded, runtime=runtime)
+    return app_with(api_key=ADMIN, metrics_key_file=str(tmp_path / "metrics"))
 
 
 async def keys_of(client):
-    """A key for each scope, and none."""
-    texts = {}
-    for scope in SCOPES:
-        terms = {"name": scope, "scopes": [scope]}
-        made = await client.post("/v1/keys", json=terms, headers={"Authorization": f"Bearer {ADMIN}"})
-        texts[scope] = made.json()["key"]
-    return {**texts, KeyScope.METRICS: SCRAPER, None: None}
+    """Headers with a key of each scope, and without one."""
+    keys = {scope: await key_of(client, scopes=[scope]) for scope in SCOPES}
+    return {**keys, KeyScope.METRICS: bearer(SCRAPER), None: {}}
 
 
 def expected(name, scope):
@@ -66,18 +59,21 @@ def expected(name, scope):
 
 
 async def test_each_scope_opens_its_routes_and_no_other(guarded):
-    seen = set()
+    seen, open_paths = set(), set()
     async with client_of(guarded) as client:
         keys = await keys_of(client)
         for method, template, name in handlers(guarded):
             path = re.sub(r"\{[^}]+\}", "1", template)
-            for scope, key in keys.items():
-                headers = {"Authorization": f"Bearer {key}"} if key else {}
+            for scope, headers in keys.items():
                 status = (await client.request(method, path, headers=headers)).status_code
                 refusal = expected(name, scope)
                 assert (status if status in {401, 403} else None) == refusal, (method, path, scope, status)
                 seen.add((name, scope))
+                if scope is None and refusal is None:
+                    open_paths.add(path)
     assert len(seen) == len(ROUTE_SCOPES) * 5
+    probes = {"/healthz", "/health", "/ping", "/readyz"}
+    assert open_paths == probes | {"/openapi.json", "/docs", "/console", "/console/1/1"}
 
 
 SPELLINGS = [
@@ -110,9 +106,8 @@ SPELLINGS = [
 def test_no_spelling_of_a_path_opens_what_the_key_does_not(guarded):
     """Over a real server, whose paths come as they were sent."""
     with served(guarded) as client:
-        admin = {"Authorization": f"Bearer {ADMIN}"}
         terms = {"name": "agent", "scopes": ["invoke"]}
-        key = client.post("/v1/keys", json=terms, headers=admin).json()["key"]
+        key = client.post("/v1/keys", json=terms, headers=bearer(ADMIN)).json()["key"]
         for path in SPELLINGS:
             for sent in (None, key, SCRAPER):
                 lines = ["Host: localhost", "Connection: close"]

@@ -6,18 +6,15 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from fake_runtime import FakeRuntime
 from opened_store import opened
 from redis_server import running_redis
 from sample_tools import TIME
-from serving import client_of
 from typer.testing import CliRunner
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.cache.grammar_store import LIFETIME_S, MAX_CLIENT_BYTES, StoreAllowance
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from gateway.app import create_app
 from gateway.cli import cli
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_if_due
@@ -64,30 +61,29 @@ def tools(number):
     return {"tools": [{"type": "function", "function": function}]}
 
 
-async def test_quotas_and_dropped_revisions_over_http(settings):
-    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
-        first = authorized(client, KEYS[0])
-        for number in range(6):
-            assert (await first.put("/v1/toolsets/a", json=tools(number))).is_success
-        assert (await first.put("/v1/toolsets/b", json=tools(0))).is_success
-        refused = await first.put("/v1/toolsets/c", json=tools(0))
-        assert (refused.status_code, refused.json()["limit"]) == (403, "quota_toolsets")
-        assert "raise quota_toolsets" in refused.json()["detail"]
-        assert (await authorized(client, KEYS[1]).put("/v1/toolsets/c", json=tools(0))).is_success
+async def test_quotas_and_dropped_revisions_over_http(client, settings):
+    first = authorized(client, KEYS[0])
+    for number in range(6):
+        assert (await first.put("/v1/toolsets/a", json=tools(number))).is_success
+    assert (await first.put("/v1/toolsets/b", json=tools(0))).is_success
+    refused = await first.put("/v1/toolsets/c", json=tools(0))
+    assert (refused.status_code, refused.json()["limit"]) == (403, "quota_toolsets")
+    assert "raise quota_toolsets" in refused.json()["detail"]
+    assert (await authorized(client, KEYS[1]).put("/v1/toolsets/c", json=tools(0))).is_success
 
-        async with opened(settings.store_url) as store:
-            assert await collect_if_due(store, Retention(settings.store_revisions))
-            assert not await collect_if_due(store, Retention(settings.store_revisions))
-        listed = (await client.get("/v1/toolsets/a/revisions")).json()
-        assert [item["revision"] for item in listed["revisions"]] == [6, 5, 4]
-        assert listed["dropped_before"] == 4
-        assert (await client.get("/v1/toolsets/b/revisions")).json()["dropped_before"] is None
-        for path in ("revisions/2", "report?revision=2"):
-            gone = await client.get(f"/v1/toolsets/a/{path}")
-            assert (gone.status_code, gone.json()["dropped_before"]) == (410, 4)
-            assert "revision 2 of toolset 'a' was dropped" in gone.json()["detail"]
-        chat = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "toolset": "a@2"}
-        assert (await client.post("/v1/chat/completions", json=chat)).status_code in {404, 410}
+    async with opened(settings.store_url) as store:
+        assert await collect_if_due(store, Retention(settings.store_revisions))
+        assert not await collect_if_due(store, Retention(settings.store_revisions))
+    listed = (await client.get("/v1/toolsets/a/revisions")).json()
+    assert [item["revision"] for item in listed["revisions"]] == [6, 5, 4]
+    assert listed["dropped_before"] == 4
+    assert (await client.get("/v1/toolsets/b/revisions")).json()["dropped_before"] is None
+    for path in ("revisions/2", "report?revision=2"):
+        gone = await client.get(f"/v1/toolsets/a/{path}")
+        assert (gone.status_code, gone.json()["dropped_before"]) == (410, 4)
+        assert "revision 2 of toolset 'a' was dropped" in gone.json()["detail"]
+    chat = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "toolset": "a@2"}
+    assert (await client.post("/v1/chat/completions", json=chat)).status_code in {404, 410}
 
 
 def test_the_command_frees_and_says_what(settings, tmp_path):

@@ -5,10 +5,11 @@ import re
 from itertools import product
 
 import pytest
+from chat import URL, body
 from fake_runtime import FakeRuntime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from keys import ADMIN, bearer, key_of
 from sample_tools import TIME, WEATHER
 from serving import client_of
 
@@ -20,16 +21,8 @@ from toolspecs.errors import StoreUnavailable
 from toolspecs.revisions.collector import Retention
 from toolspecs.stores import open_store
 
-ADMIN = "a-key-of-the-settings"
+BOTH = ["invoke", "register"]
 NAMES = ("mail", "weather", "weathr")
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
-
-
-async def key_of(client, **terms):
-    terms = {"name": "agent", "scopes": ["invoke", "register"], **terms}
-    made = await client.post("/v1/keys", json=terms, headers={"Authorization": f"Bearer {ADMIN}"})
-    assert made.status_code == 201, made.text
-    return {"Authorization": f"Bearer {made.json()['key']}"}
 
 
 def put_toolset(name, tools):
@@ -46,10 +39,8 @@ ACTIONS = st.one_of(
         st.integers(1, 3),
     ),
     st.builds(lambda name: ("GET", f"/v1/toolsets/{name}/report", None), st.sampled_from(NAMES)),
-    st.builds(
-        lambda name: ("POST", "/v1/chat/completions", {**CHAT, "toolset": name}), st.sampled_from(NAMES)
-    ),
-    st.builds(lambda tool: ("POST", "/v1/chat/completions", {**CHAT, "tools": [tool]}), st.just(WEATHER)),
+    st.builds(lambda name: ("POST", URL, body(toolset=name)), st.sampled_from(NAMES)),
+    st.builds(lambda tool: ("POST", URL, body(tools=[tool])), st.just(WEATHER)),
     st.just(("POST", "/v1/responses", {"model": "tiny", "input": "Hi"})),
 )
 
@@ -103,8 +94,8 @@ def test_what_another_does_changes_nothing_that_a_tenant_can_read(tmp_path_facto
         )
         app = create_app(own_settings, runtime=FakeRuntime())
         async with client_of(app) as client:
-            theirs = await key_of(client, tenant=other)
-            own = await key_of(client, tenant="bolt")
+            theirs = await key_of(client, scopes=BOTH, tenant=other)
+            own = await key_of(client, scopes=BOTH, tenant="bolt")
             method, path, body = put_toolset("mail", [TIME])
             assert (await client.request(method, path, json=body, headers=own)).status_code == 201
             ids = [await response_of(client, own), await response_of(client, theirs)]
@@ -120,25 +111,25 @@ def test_what_another_does_changes_nothing_that_a_tenant_can_read(tmp_path_facto
 
 
 @pytest.fixture
-async def client(settings, runtime):
-    async with client_of(create_app(replace(settings, api_key=ADMIN), runtime=runtime)) as client:
+async def client(client_with):
+    async with client_with(api_key=ADMIN) as client:
         yield client
 
 
 async def test_one_name_is_two_toolsets_for_two_tenants(client):
-    acme, bolt = [await key_of(client, tenant=name) for name in ("acme", "bolt")]
+    acme, bolt = [await key_of(client, scopes=BOTH, tenant=name) for name in ("acme", "bolt")]
     for own, tool in ((acme, WEATHER), (bolt, TIME)):
         made = await client.put("/v1/toolsets/x", json={"tools": [tool]}, headers=own)
         assert (made.status_code, made.json()["revision"]) == (201, 1)
     listed = [(await client.get("/v1/toolsets", headers=own)).json()["toolsets"] for own in (acme, bolt)]
     assert [[one["name"] for one in page] for page in listed] == [["x"], ["x"]]
     assert listed[0][0]["digest"] != listed[1][0]["digest"]
-    admin = {"Authorization": f"Bearer {ADMIN}"}
+    admin = bearer(ADMIN)
     assert (await client.get("/v1/toolsets", headers=admin)).json()["toolsets"] == []
 
 
 async def test_keys_of_a_tenant_share_its_toolsets_and_not_their_conversations(client):
-    first, second = [await key_of(client, tenant="acme") for _ in range(2)]
+    first, second = [await key_of(client, scopes=BOTH, tenant="acme") for _ in range(2)]
     await client.put("/v1/toolsets/x", json={"tools": [TIME]}, headers=first)
     assert (await client.get("/v1/toolsets/x", headers=second)).status_code == 200
     response_id = await response_of(client, first)
@@ -146,11 +137,10 @@ async def test_keys_of_a_tenant_share_its_toolsets_and_not_their_conversations(c
 
 
 async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client, runtime):
-    acme, bolt, plain = [await key_of(client, tenant=name) for name in ("acme", "bolt", None)]
-    asked = {**CHAT, "tools": [WEATHER]}
+    acme, bolt, plain = [await key_of(client, scopes=BOTH, tenant=name) for name in ("acme", "bolt", None)]
+    asked = body(tools=[WEATHER])
     told = [
-        (await client.post("/v1/chat/completions", json=asked, headers=own)).json()["callgate"]
-        for own in (acme, bolt, plain)
+        (await client.post(URL, json=asked, headers=own)).json()["callgate"] for own in (acme, bolt, plain)
     ]
     assert [one["grammar_source"] for one in told] == [None, None, "memory"]
     assert [one["grammar_wait_ms"] is None for one in told] == [True, True, False]
@@ -162,7 +152,7 @@ async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client, runtime)
 
 async def test_a_report_does_not_tell_a_tenant_how_long_compiling_took_for_another(client):
     """A tenant was told another one's compile time: 259 ms, in an answer that took 5 ms."""
-    acme, bolt, plain = [await key_of(client, tenant=name) for name in ("acme", "bolt", None)]
+    acme, bolt, plain = [await key_of(client, scopes=BOTH, tenant=name) for name in ("acme", "bolt", None)]
     for own, is_told in ((acme, False), (bolt, False), (plain, True)):
         checked = await client.post("/v1/toolsets/x/check", json={"tools": [WEATHER]}, headers=own)
         await client.put("/v1/toolsets/x", json={"tools": [WEATHER]}, headers=own)
@@ -172,7 +162,7 @@ async def test_a_report_does_not_tell_a_tenant_how_long_compiling_took_for_anoth
 
 
 async def test_old_revisions_of_tenants_are_collected(client, settings, tmp_path):
-    own = await key_of(client, tenant="acme")
+    own = await key_of(client, scopes=BOTH, tenant="acme")
     for tools in ([WEATHER], [TIME], [WEATHER, TIME]):
         await client.put("/v1/toolsets/x", json={"tools": tools}, headers=own)
     store = open_store(f"sqlite://{tmp_path}/callgate.db")
@@ -196,7 +186,7 @@ async def test_many_tenants_take_no_more_scans_than_one(client, tmp_path, monkey
     num_scans = []
     for tenants in (["acme"], ["bolt", "cord", "dune"]):
         for tenant in tenants:
-            own = await key_of(client, tenant=tenant)
+            own = await key_of(client, scopes=BOTH, tenant=tenant)
             for tools in ([WEATHER], [TIME]):
                 await client.put("/v1/toolsets/x", json={"tools": tools}, headers=own)
         scanned.clear()
@@ -210,7 +200,7 @@ async def test_what_fails_for_one_tenant_is_collected_for_the_others(
     client, settings, tmp_path, monkeypatch, caplog
 ):
     for tenant in ("acme", "bolt", "cord"):
-        own = await key_of(client, tenant=tenant)
+        own = await key_of(client, scopes=BOTH, tenant=tenant)
         for tools in ([WEATHER], [TIME]):
             await client.put("/v1/toolsets/x", json={"tools": tools}, headers=own)
     store = open_store(f"sqlite://{tmp_path}/callgate.db")
@@ -233,10 +223,10 @@ async def test_what_fails_for_one_tenant_is_collected_for_the_others(
 
 
 async def test_a_key_that_is_bound_to_toolsets_knows_no_others(client):
-    admin = {"Authorization": f"Bearer {ADMIN}"}
+    admin = bearer(ADMIN)
     for name in ("mail", "weather", "weathr"):
         await client.put(f"/v1/toolsets/{name}", json={"tools": [TIME]}, headers=admin)
-    own = await key_of(client, toolsets=["mail", "weather", "new"])
+    own = await key_of(client, scopes=BOTH, toolsets=["mail", "weather", "new"])
     listed = (await client.get("/v1/toolsets", headers=own)).json()["toolsets"]
     assert [one["name"] for one in listed] == ["mail", "weather"]
     models = (await client.get("/v1/models", headers=own)).json()["data"]
@@ -255,26 +245,26 @@ async def test_a_key_that_is_bound_to_toolsets_knows_no_others(client):
             assert answer.status_code == 403, (method, path, answer.text)
         put = await client.put(f"/v1/toolsets/{name}", json={"tools": [TIME]}, headers=own)
         assert put.json()["type"] == "urn:callgate:forbidden-toolset"
-        chat = await client.post("/v1/chat/completions", json={**CHAT, "toolset": name}, headers=own)
+        chat = await client.post(URL, json=body(toolset=name), headers=own)
         assert (chat.status_code, chat.json()["error"]["code"]) == (403, "forbidden_toolset")
         assert "'mail', 'new', 'weather'" in chat.json()["error"]["message"]
     assert (await client.put("/v1/toolsets/new", json={"tools": [TIME]}, headers=own)).status_code == 201
-    chat = await client.post("/v1/chat/completions", json={**CHAT, "toolset": "mail"}, headers=own)
+    chat = await client.post(URL, json=body(toolset="mail"), headers=own)
     assert chat.status_code == 200
     await client.delete("/v1/toolsets/new", headers=own)
-    unbound = await key_of(client, toolsets=["missing"])
+    unbound = await key_of(client, scopes=BOTH, toolsets=["missing"])
     near = (await client.get("/v1/toolsets/missing", headers=unbound)).json()["near"]
     assert near == [], "an error names no toolsets that the key does not see"
 
 
 async def test_a_key_that_is_bound_to_models_knows_no_others(client):
-    own = await key_of(client, models=["big"])
-    answer = await client.post("/v1/chat/completions", json=CHAT, headers=own)
+    own = await key_of(client, scopes=BOTH, models=["big"])
+    answer = await client.post(URL, json=body(), headers=own)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
     assert "tiny" not in answer.json()["error"]["message"].replace("'tiny'", "", 1)
     assert (await client.get("/v1/models", headers=own)).json()["data"] == []
-    own = await key_of(client, models=["tiny"])
-    assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 200
+    own = await key_of(client, scopes=BOTH, models=["tiny"])
+    assert (await client.post(URL, json=body(), headers=own)).status_code == 200
 
 
 async def test_a_key_that_is_bound_to_models_reads_nothing_of_the_engines_of_others(client, runtime):
@@ -286,8 +276,8 @@ async def test_a_key_that_is_bound_to_models_reads_nothing_of_the_engines_of_oth
         reason="tiny: the engine tiny.internal:8000 is down; big: the engine big.internal:8000 is down",
         engines=(engine("tiny"), engine("big")),
     )
-    own = await key_of(client, models=["tiny"])
-    answer = await client.post("/v1/chat/completions", json=CHAT, headers=own)
+    own = await key_of(client, scopes=BOTH, models=["tiny"])
+    answer = await client.post(URL, json=body(), headers=own)
     assert answer.status_code == 503
     assert "tiny.internal" in answer.text
     assert "big" not in answer.text

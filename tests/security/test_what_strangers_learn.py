@@ -3,11 +3,8 @@
 import os
 import re
 
-import msgspec
 import pytest
-from serving import client_of
 
-from gateway.app import create_app
 from gateway.data_dir import open_store_of
 from gateway.settings import Settings
 from runtime.protocol import Circuit, Health, ReplicaState
@@ -26,10 +23,9 @@ def _shares_all():
 
 
 @pytest.mark.usefixtures("_shares_all")
-async def test_no_other_user_reads_what_is_registered(settings, runtime, tmp_path):
+async def test_no_other_user_reads_what_is_registered(client_with, tmp_path):
     folder = tmp_path / "data"
-    own = msgspec.structs.replace(settings, data_dir=str(folder), secret=None)
-    async with client_of(create_app(own, runtime=runtime)) as client:
+    async with client_with(data_dir=str(folder), secret=None) as client:
         assert (await client.put("/v1/toolsets/x", json=TOOLS)).status_code == 201
         modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
     assert modes == {
@@ -67,34 +63,32 @@ async def test_a_database_that_everyone_could_read_is_closed_to_them(tmp_path):
     ],
 )
 async def test_answers_while_the_store_fails_tell_no_paths(
-    settings, runtime, monkeypatch, caplog, method, path, kind, told
+    client, monkeypatch, caplog, method, path, kind, told
 ):
     """They named the database's file, or the host of the Redis server."""
 
     async def fail(self, statement, **values):
         raise kind("sqlite:///srv/secret/callgate.db", "unable to open /srv/secret/callgate.db")
 
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        monkeypatch.setattr(SQLiteStore, "_execute", fail)
-        answer = await client.request(method, path, json=TOOLS if method == "PUT" else None)
+    monkeypatch.setattr(SQLiteStore, "_execute", fail)
+    answer = await client.request(method, path, json=TOOLS if method == "PUT" else None)
     assert answer.status_code in {503, 507}
     assert told in answer.text
     assert "/srv" not in answer.text
     assert "/srv/secret" in caplog.text, "the operator is told"
 
 
-async def test_probes_tell_no_paths(settings, runtime, tmp_path):
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        (tmp_path / "callgate.db").mkdir()
-        told = [await client.get(path) for path in ("/healthz", "/readyz")]
-        runtime.health_now = Health(is_ready=False, reason=f"no {tmp_path}/weights", is_lost=True)
-        told += [await client.get(path) for path in ("/healthz", "/readyz")]
+async def test_probes_tell_no_paths(client, runtime, tmp_path):
+    (tmp_path / "callgate.db").mkdir()
+    told = [await client.get(path) for path in ("/healthz", "/readyz")]
+    runtime.health_now = Health(is_ready=False, reason=f"no {tmp_path}/weights", is_lost=True)
+    told += [await client.get(path) for path in ("/healthz", "/readyz")]
     assert [answer.status_code for answer in told[2:]] == [503, 503]
     for answer in told:
         assert str(tmp_path) not in answer.text
 
 
-async def test_the_probe_tells_no_addresses_of_engines(settings, runtime):
+async def test_the_probe_tells_no_addresses_of_engines(client, runtime):
     def engine(reason):
         return ReplicaState("big", "gpu.internal:8000", Circuit.OPEN, reason, "", 0, 0, 0, 0, None)
 
@@ -102,21 +96,19 @@ async def test_the_probe_tells_no_addresses_of_engines(settings, runtime):
     runtime.health_now = Health(
         is_ready=False, reason=f"the engine gpu.internal:8000 {said}", engines=(engine(said), engine(said))
     )
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        answer = await client.get("/readyz")
-        engines = await client.get("/v1/engines")
+    answer = await client.get("/readyz")
+    engines = await client.get("/v1/engines")
     assert answer.status_code == 503
     assert answer.json()["reason"] == "an engine cannot be reached"
     assert said in engines.text
 
 
-async def test_no_page_loads_anything_from_elsewhere(settings, runtime):
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        assert "/v1/chat/completions" in (await client.get("/openapi.json")).json()["paths"]
-        page = await client.get("/docs")
-        assert not re.search(r"<script|<link|<img|src=|https?://|@import|url\(", page.text)
-        policy = page.headers["content-security-policy"]
-        assert policy.startswith("default-src 'none'; style-src 'sha256-")
-        assert "unsafe" not in policy
-        for path in ("", "/swagger", "/redoc", "/elements", "/rapidoc", "/scalar", "/openapi.yaml"):
-            assert (await client.get(f"/schema{path}")).status_code == 404
+async def test_no_page_loads_anything_from_elsewhere(client):
+    assert "/v1/chat/completions" in (await client.get("/openapi.json")).json()["paths"]
+    page = await client.get("/docs")
+    assert not re.search(r"<script|<link|<img|src=|https?://|@import|url\(", page.text)
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    for path in ("", "/swagger", "/redoc", "/elements", "/rapidoc", "/scalar", "/openapi.yaml"):
+        assert (await client.get(f"/schema{path}")).status_code == 404

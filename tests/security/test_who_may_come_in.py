@@ -58,12 +58,6 @@ def with_keys(settings):
     return msgspec.structs.replace(settings, api_key=KEY)
 
 
-@pytest.fixture
-async def client(settings, runtime):
-    async with client_of(create_app(settings, runtime=runtime)) as client:
-        yield client
-
-
 async def test_a_page_that_rebinds_its_name_neither_registers_nor_lists(client):
     page = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
     refused = await client.put("/v1/toolsets/x", json=TOOLS, headers=page)
@@ -157,12 +151,11 @@ def test_a_request_without_a_host_is_refused(settings, runtime, version, status)
 
 
 @pytest.mark.parametrize("key", ["clé-of-the-house", "ключ-от-всех-дверей", "鍵鍵鍵鍵鍵鍵鍵鍵"])
-async def test_a_key_may_have_any_characters(settings, runtime, key):
-    app = create_app(msgspec.structs.replace(settings, api_key=key), runtime=runtime)
+async def test_a_key_may_have_any_characters(client_with, key):
     as_latin = key.encode("latin-1", "ignore")
     is_latin = as_latin.decode("latin-1") == key
     spellings = {key.encode(): 200, as_latin: 200 if is_latin else 401, key[:-1].encode(): 401, b"": 401}
-    async with client_of(app) as client:
+    async with client_with(api_key=key) as client:
         for spelling, status in spellings.items():
             headers = {"Authorization": b"Bearer " + spelling}
             assert (await client.get("/v1/models", headers=headers)).status_code == status

@@ -58,7 +58,13 @@ REPEATED = frozenset({"prompt_cache_key", "safety_identifier", "user"})
 
 RULES = FieldRules(
     silent=SILENT_IN_ALL - REPEATED,
-    hints=HINTS_IN_ALL,
+    hints={
+        **HINTS_IN_ALL,
+        # Of OpenAI's service.
+        "access_programs": (),
+        "background_options": (),
+        "image": (),
+    },
     fixed={
         **FIXED_IN_ALL,
         **CHAT_ONLY,
