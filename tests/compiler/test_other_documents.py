@@ -49,20 +49,6 @@ def test_a_reference_to_nowhere_says_the_way_out(documents, uri, pointer, said):
     assert "register its document" in refusal.suggestion
 
 
-@pytest.mark.parametrize(
-    "documents",
-    [
-        {A: {"$ref": B}, B: {"$ref": A}},
-        {A: {"anyOf": [{"$ref": "b#/$defs/x"}, INTEGER]}, B: {"$defs": {"x": {"allOf": [{"$ref": "a"}]}}}},
-        {A: {"$ref": "#"}},
-    ],
-)
-def test_a_cycle_between_documents_with_no_way_out_is_refused(documents):
-    refusal = refused(refer(), documents)
-    assert refusal.pointer.startswith(("https://example.com/a#", "https://example.com/b#"))
-    assert "refers back to itself" in refusal.reason
-
-
 def test_recursion_through_documents_is_no_cycle():
     node = {"type": "object", "properties": {"next": {"$ref": "b"}}}
     documents = {A: node, B: {"anyOf": [{"$ref": "a"}, {"type": "null"}]}}
@@ -100,7 +86,7 @@ def test_the_report_tells_of_keywords_in_documents():
 
 def test_a_refusal_in_a_document_names_the_document():
     refusal = refused(refer(), {A: {"properties": {"s": {"pattern": "(?<=a)b"}}}})
-    assert refusal.pointer.startswith(f"{A}#/properties/s")
+    assert (refusal.pointer, refusal.keyword) == (f"{A}#/properties/s/pattern", "pattern")
 
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
