@@ -1,10 +1,13 @@
-"""Tools, look-ups and a counting pool for tests of the grammar cache."""
+"""Tools, look-ups, a counting pool and a failing store for tests of the grammar cache."""
+
+from vocabularies import BYTES
 
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import prepare
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 SECRET = b"secret"
+PREPARED = prepare(BYTES)
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 
 
@@ -24,5 +27,15 @@ class Counting(ThreadPool):
         return await super().run(job, prepared, is_long=is_long, client_id=client_id)
 
 
-async def find(cache, tools, vocabulary):
+async def find(cache, tools, vocabulary=BYTES):
     return await cache.find_toolset(tools, prepared=prepare(vocabulary), syntax="json", tool_choice=REQUIRED)
+
+
+def failing(monkeypatch, store, error, *methods):
+    """Let methods of a store raise an error."""
+
+    async def fail(*_, **__):
+        raise error
+
+    for method in methods:
+        monkeypatch.setattr(store, method, fail)

@@ -23,6 +23,10 @@ TOOLS = ("mcp", "bfcl", "openapi")
 @pytest.mark.parametrize(
     ("corpus", "every", "compiled", "accepted", "writable"),
     [
+        ("suite-2020-12", 1, 0.926, 0.95, 0.95),
+        ("suite-7", 1, 0.926, 0.96, 0.96),
+        ("formats-2020-12", 1, 1, 0.65, 0.65),
+        ("formats-7", 1, 1, 0.65, 0.65),
         ("jsonschemabench", 180, 0.95, 0.93, 0.97),
         ("mcp", 40, 1, 1, 1),
         ("bfcl", 100, 1, 1, 1),

@@ -186,13 +186,22 @@ def test_a_cycle_through_any_kind_of_reference_is_refused(schema, pointer):
     assert (refused.value.pointer, refused.value.keyword) == (pointer, pointer.rpartition("/")[2])
 
 
-def test_a_cycle_through_another_document_is_refused():
-    documents = {
-        f"{URI}b": {"$defs": {"x": {"$anchor": "x", "allOf": [{"$ref": "a"}]}}},
-        f"{URI}a": {"$ref": "b#x"},
-    }
-    with pytest.raises(UnsupportedSchema, match="refers back to itself"):
-        compile_schema({"properties": {"p": {"$ref": f"{URI}b#x"}}}, documents=documents)
+A, B = f"{URI}a", f"{URI}b"
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        {A: {"$ref": B}, B: {"$ref": A}},
+        {A: {"anyOf": [{"$ref": "b#/$defs/x"}, NULL]}, B: {"$defs": {"x": {"allOf": [{"$ref": "a"}]}}}},
+        {A: {"$ref": "b#x"}, B: {"$defs": {"x": {"$anchor": "x", "allOf": [{"$ref": "a"}]}}}},
+        {A: {"$ref": "#"}},
+    ],
+)
+def test_a_cycle_through_documents_is_refused_where_it_is(documents):
+    with pytest.raises(UnsupportedSchema, match="refers back to itself") as refused:
+        compile_schema({"properties": {"p": {"$ref": A}}}, documents=documents)
+    assert refused.value.pointer.startswith((f"{A}#", f"{B}#"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from vocabularies import named_vocabulary
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.report import Verdict
 from compiler.scalars import strings
 
@@ -158,16 +157,6 @@ def test_a_guard_keeps_only_what_costs_too_much(monkeypatch):
     ]
     assert [enforces_pattern(compile_schema({**STRING, **costs})) for costs in costly] == [True] * len(costly)
     assert [enforces_pattern(compile_schema({**STRING, **costs})) for costs in cheap] == [False] * len(cheap)
-
-
-def test_a_guarded_text_is_stored_and_read_back():
-    schema = in_object({**STRING, "pattern": PASSWORDS[0]})
-    grammar = compile_schema(schema).grammar
-    stored = grammar_to_json(grammar)
-    read = grammar_from_json(stored)
-    assert read == grammar
-    assert (read.digest, read.plan) == (grammar.digest, grammar.plan)
-    assert grammar_to_json(read) == stored
 
 
 def test_a_bound_that_no_text_meets_admits_nothing():

@@ -14,7 +14,6 @@ from vocabularies import BYTES, STOP, named_vocabulary, with_tokens
 from writers import Repeating
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.compiled_format import CompiledFormat
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardPlan, plan_from_json, plan_to_json
@@ -135,11 +134,17 @@ def test_what_can_be_used_up_may_be_long():
     assert matcher.accept(ord(","))
 
 
-def test_a_plan_survives_storage():
-    grammar = lower_schema(GUARDED["inside"]).grammar
-    assert grammar.plan is not None
-    assert grammar_from_json(grammar_to_json(grammar)).plan == grammar.plan
-    assert lower_schema(POINT).grammar.plan is None
+PASSWORD = {"type": "string", "pattern": r"^(?=.*[A-Z])(?=.*[a-z])(?=.*\d).{8,12}$"}
+
+
+@pytest.mark.parametrize("schema", [*GUARDED.values(), PASSWORD], ids=[*GUARDED, "a whole pattern"])
+def test_a_guarded_grammar_is_stored_and_read_back(schema):
+    grammar = lower_schema(schema).grammar
+    stored = grammar_to_json(grammar)
+    read = grammar_from_json(stored)
+    assert read.plan is not None
+    assert (read, read.plan, read.digest) == (grammar, grammar.plan, grammar.digest)
+    assert grammar_to_json(read) == stored
 
 
 @pytest.mark.parametrize(
@@ -198,9 +203,9 @@ def test_the_report_says_where_objects_have_one_undeclared_key(items, pointer):
     )
 
 
-def test_compiled_schemas_without_repeats_have_no_guard():
+def test_a_schema_without_repeats_has_no_guard():
     compiled = compile_schema(POINT)
-    assert isinstance(compiled, CompiledFormat)
+    assert compiled.grammar.plan is None
     assert compiled.guard is None
 
 

@@ -63,7 +63,7 @@ def check(schema):
         assert [text for text in together if judges.faults(text.encode())] == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(properties, st.lists(differences, min_size=2, max_size=5), other_keywords)
 def test_alternatives_that_differ_in_one_member_admit_the_same_together(common, alternatives, others):
     required = others.get("required", [])
@@ -91,13 +91,13 @@ def test_an_object_whose_decisive_members_cannot_be_written_is_refused():
         compile_schema(schema)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(properties, other_keywords)
 def test_what_fails_some_properties_is_the_same_together(failing, others):
     check(DECLARED | others | {"not": {"type": "object", "properties": failing}})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(properties, other_keywords)
 def test_equal_items_have_one_text(failing, others):
     schema = {

@@ -5,7 +5,6 @@ from grammar_caches import SECRET, find, tool
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompileJob
-from compiler.vocabulary import Vocabulary
 
 
 @pytest.fixture
@@ -17,11 +16,11 @@ async def cache():
 
 async def test_entries_of_tools_that_are_in_memory_are_found_without_their_jobs(cache, monkeypatch):
     """A request of 130 bytes took 18 ms of the event loop, for jobs that nobody had to do."""
-    vocabulary, tools = Vocabulary.of_bytes(), [tool(f"t{number}") for number in range(20)]
-    first = await find(cache, tools, vocabulary)
+    tools = [tool(f"t{number}") for number in range(20)]
+    first = await find(cache, tools)
     made = []
     monkeypatch.setattr(CompileJob, "tool", lambda *_: made.append(1))
-    second = await find(cache, tools, vocabulary)
+    second = await find(cache, tools)
     assert made == []
     assert (second.source, second.recipe) == ("memory", first.recipe)
     assert second.grammar is first.grammar  # while an answer has it, others share it
@@ -29,17 +28,16 @@ async def test_entries_of_tools_that_are_in_memory_are_found_without_their_jobs(
 
 
 async def test_other_tools_of_the_same_names_are_not_taken_for_them(cache):
-    vocabulary = Vocabulary.of_bytes()
-    one = await find(cache, [tool("a"), tool("b")], vocabulary)
-    other = await find(cache, [tool("a"), tool("b", c={"type": "boolean"})], vocabulary)
-    again = await find(cache, [tool("b"), tool("a")], vocabulary)
+    one = await find(cache, [tool("a"), tool("b")])
+    other = await find(cache, [tool("a"), tool("b", c={"type": "boolean"})])
+    again = await find(cache, [tool("b"), tool("a")])
     assert len({lookup.grammar.digest for lookup in (one, other, again)}) == 3
 
 
 async def test_entries_that_have_left_memory_are_found_again(cache):
-    vocabulary, tools = Vocabulary.of_bytes(), [tool("a"), tool("b", c={"type": "boolean"})]
-    first = await find(cache, tools, vocabulary)
+    tools = [tool("a"), tool("b", c={"type": "boolean"})]
+    first = await find(cache, tools)
     cache._entries.memory.drop(first.recipe.tools[1][1])
-    second = await find(cache, tools, vocabulary)
+    second = await find(cache, tools)
     assert second.source == "compiled"
     assert second.grammar.digest == first.grammar.digest

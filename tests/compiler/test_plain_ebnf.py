@@ -25,7 +25,7 @@ TEXTS = st.text(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TEXTS)
 @example('" | [a-z]* #')
 @example('a"\nroot ::= "b')

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from soundness.workers import Job, Worker, allow
+from soundness.workers import Finished, Job, Worker, allow
 
 from fuzz.ajv import Ajv, is_at_hand
 from fuzz.findings import Finding, Outcome
@@ -80,7 +80,7 @@ def fuzz(settings: Settings, report: Callable[[str], None]) -> Tally:
                 finished = worker.finish((kind, subject, seed, allowed))
                 with lock:
                     tally.seconds += time.monotonic() - begun
-                    _add(tally, settings, number, finished)
+                    _add(tally, settings, number, (kind, subject, seed), finished)
                     if tally.num_cases % 200 == 0:
                         _write(tally, settings)
                         report(next(tally.lines()) + f", {sum(tally.found.values())} findings")
@@ -145,8 +145,10 @@ def _shrunk(finding: Finding, outcome: Callable[[Any], Outcome], seed: str) -> F
     return replace(best, seed=seed)
 
 
-def _add(tally: Tally, settings: Settings, number: int, finished: Any) -> None:
-    kind, subject, seed = case(settings.seed, number)
+def _add(
+    tally: Tally, settings: Settings, number: int, made: tuple[str, dict[str, Any], str], finished: Finished
+) -> None:
+    kind, subject, seed = made
     tally.num_cases += 1
     outcome = next((found for found in finished.findings if isinstance(found, Outcome)), Outcome())
     tally.counts[kind] += outcome.counts

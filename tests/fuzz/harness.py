@@ -1,5 +1,6 @@
-"""What checks need beside the subject: the compiler under test, ajv, and where a case stands."""
+"""What checks need beside the subject: the compiler under test, ajv, and where a case stands; what they tell."""
 
+import random
 import re
 import warnings
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import jsonschema_rs
 
 from compiler import compile_schema, compile_toolset
 from fuzz.ajv import Ajv
+from fuzz.findings import Finding, Outcome
 
 
 def _nothing() -> None:
@@ -46,3 +48,21 @@ class Harness:
         if answers and not answers[0]:
             faults.append("JavaScript's RegExp: does not match")
         return faults
+
+
+class Check:
+    """The check of one subject, which counts and finds."""
+
+    def __init__(self, kind: str, subject: dict[str, Any], rng: random.Random, harness: Harness) -> None:
+        self._kind = kind
+        self._subject = subject
+        self._rng = rng
+        self._harness = harness
+        self._outcome = Outcome()
+
+    def _count(self, what: str) -> None:
+        self._outcome.counts[what] += 1
+
+    def _find(self, rule: str, detail: str, **text: str) -> None:
+        """Note what must not be; `text` is the one text that is to be looked at, if there is one."""
+        self._outcome.findings.append(Finding(self._kind, rule, {**self._subject, **text}, detail))

@@ -8,8 +8,8 @@ from typing import Any
 from random_decoding import EmptyMask, Generation, RandomDecoder
 
 from compiler.errors import UnsupportedSchema
-from fuzz.findings import Finding, Outcome
-from fuzz.harness import Harness
+from fuzz.findings import Outcome
+from fuzz.harness import Check, Harness
 from fuzz.instances import InstanceMaker, broken, neighbours, spelled
 from fuzz.judging import EveryJudge, Unjudged, is_schema
 from fuzz.patterns import make_pattern, texts_near
@@ -40,7 +40,7 @@ class SchemaCases:
 
     def check(self, subject: dict[str, Any], rng: random.Random, harness: Harness) -> Outcome:
         """Compile and look at texts; at `subject["text"]` alone, if there is one."""
-        return _Check(self.name, subject, rng, harness).outcome()
+        return _SchemaCheck(self.name, subject, rng, harness).outcome()
 
 
 class PatternCases:
@@ -74,27 +74,11 @@ class PatternCases:
 
     def check(self, subject: dict[str, Any], rng: random.Random, harness: Harness) -> Outcome:
         """As of any schema, with texts that are near the pattern, and with JavaScript without `u` if need be."""
-        return _Check(self.name, subject, rng, harness, has_patterns=True).outcome()
+        return _PatternCheck(self.name, subject, rng, harness).outcome()
 
 
-class _Check:
+class _SchemaCheck(Check):
     """The check of one schema."""
-
-    def __init__(
-        self,
-        kind: str,
-        subject: dict[str, Any],
-        rng: random.Random,
-        harness: Harness,
-        *,
-        has_patterns: bool = False,
-    ) -> None:
-        self._kind = kind
-        self._subject = subject
-        self._rng = rng
-        self._harness = harness
-        self._outcome = Outcome()
-        self._has_patterns = has_patterns
 
     def outcome(self) -> Outcome:
         """Counts and findings."""
@@ -142,8 +126,7 @@ class _Check:
             self._find("raises while decoding", f"{type(error).__name__}: {error}")
         maker = InstanceMaker(self._subject["schema"], self._rng)
         made = [maker.instance() for _ in range(NUM_INSTANCES)]
-        if self._has_patterns:
-            made += self._texts(drawn)
+        made += self._texts(drawn)
         for value in [*drawn, *made]:
             for other in neighbours(value, self._rng, NUM_NEIGHBOURS):
                 self._accept(spelled(other, self._rng))
@@ -198,10 +181,7 @@ class _Check:
             return
         self._count(what)
         if faults := [*self._judges.faults(text.encode()), *self._pattern_faults(text)]:
-            finding = Finding(
-                self._kind, "admits an invalid text", {**self._subject, "text": text}, faults[0]
-            )
-            self._outcome.findings.append(finding)
+            self._find("admits an invalid text", faults[0], text=text)
 
     def _accept(self, text: str) -> None:
         try:
@@ -219,6 +199,18 @@ class _Check:
             self._count("not accepted")
 
     def _texts(self, drawn: list[Any]) -> list[Any]:
+        """More values to look at."""
+        return []
+
+    def _pattern_faults(self, text: str) -> list[str]:
+        """What other judges say of a text."""
+        return []
+
+
+class _PatternCheck(_SchemaCheck):
+    """The check of a schema around a pattern."""
+
+    def _texts(self, drawn: list[Any]) -> list[Any]:
         """Values of the subject's shape with strings that its patterns might match."""
         schema = self._subject["schema"]
         strings = texts_near(schema, drawn, self._rng)
@@ -229,12 +221,6 @@ class _Check:
     def _pattern_faults(self, text: str) -> list[str]:
         """What JavaScript and Rust's `regex` say of a string under the schema's own pattern."""
         schema = self._subject["schema"]
-        if not self._has_patterns or schema.get("type") != "string" or "pattern" not in schema:
+        if schema.get("type") != "string" or "pattern" not in schema:
             return []
         return self._harness.pattern_faults(schema["pattern"], json.loads(text))
-
-    def _count(self, what: str) -> None:
-        self._outcome.counts[what] += 1
-
-    def _find(self, rule: str, detail: str) -> None:
-        self._outcome.findings.append(Finding(self._kind, rule, self._subject, detail))

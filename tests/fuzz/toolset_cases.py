@@ -9,8 +9,8 @@ from whole_outputs import admits, parse_calls
 
 from compiler.errors import CompilerError
 from compiler.syntaxes import SYNTAXES
-from fuzz.findings import Finding, Outcome
-from fuzz.harness import Harness
+from fuzz.findings import Outcome
+from fuzz.harness import Check, Harness
 from fuzz.judging import EveryJudge, Unjudged, is_schema
 from fuzz.schemas import make_schema
 from fuzz.tokens import draw, vocabulary
@@ -48,7 +48,7 @@ class ToolsetCases:
 
     def check(self, subject: dict[str, Any], rng: random.Random, harness: Harness) -> Outcome:
         """Compile, draw outputs, and read them as a client does; `subject["text"]` alone, if there is one."""
-        return _Check(self.name, subject, rng, harness).outcome()
+        return _ToolsetCheck(self.name, subject, rng, harness).outcome()
 
 
 class TaggedCases(ToolsetCases):
@@ -67,15 +67,8 @@ class TaggedCases(ToolsetCases):
         return arguments_schema(rng)
 
 
-class _Check:
+class _ToolsetCheck(Check):
     """The check of one toolset."""
-
-    def __init__(self, kind: str, subject: dict[str, Any], rng: random.Random, harness: Harness) -> None:
-        self._kind = kind
-        self._subject = subject
-        self._rng = rng
-        self._harness = harness
-        self._outcome = Outcome()
 
     def outcome(self) -> Outcome:
         """Counts and findings."""
@@ -176,23 +169,13 @@ class _Check:
         self._count(what)
         _, calls = parse_calls(output, self._grammar.syntax, self._grammar.parameter_types)
         if not calls and self._subject["choice"] == "required":
-            self._find_in(output, "an output has no calls", output)
+            self._find("an output has no calls", output, text=output)
         for name, arguments in calls:
             self._count("calls")
             if name not in self._judges:
-                self._find_in(output, "an output calls an unknown tool", name)
+                self._find("an output calls an unknown tool", name, text=output)
                 continue
             if faults := self._judges[name].faults(arguments.encode()):
-                self._find_in(output, "admits invalid arguments", f"{faults[0]} in {arguments}")
+                self._find("admits invalid arguments", f"{faults[0]} in {arguments}", text=output)
             elif not isinstance(json.loads(arguments), dict):
-                self._find_in(output, "admits arguments that are no object", arguments)
-
-    def _count(self, what: str) -> None:
-        self._outcome.counts[what] += 1
-
-    def _find(self, rule: str, detail: str) -> None:
-        self._outcome.findings.append(Finding(self._kind, rule, self._subject, detail))
-
-    def _find_in(self, output: str, rule: str, detail: str) -> None:
-        subject = {**self._subject, "text": output}
-        self._outcome.findings.append(Finding(self._kind, rule, subject, detail))
+                self._find("admits arguments that are no object", arguments, text=output)
