@@ -44,6 +44,7 @@ _POINTER = "/grammar"
 _UNBOUNDED = -1
 _UNSET = (False, -1, "", None)
 _LEXEME = re.compile(r'"(?:[^"\\]|\\.)*+"|\[(?:[^\]\\]|\\.)*+\]|\#[^\n]*|[()]', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{3,})|.)", re.DOTALL)
 _PLACE_IN_SOURCE = re.compile(r"^\[[\d:]+\] \S+: ")
 
 
@@ -54,10 +55,12 @@ def ebnf_grammar(text: str) -> Grammar:
     root ::= "a" root | "b"
 
     Raises:
-        UnsupportedSchema: the text cannot be parsed, uses lookaheads or macros, counts too far, or has a rule
-            that no text or no short text completes, or that is too ambiguous.
+        UnsupportedSchema: the text cannot be parsed, has an escape that llama.cpp reads otherwise, uses
+            lookaheads or macros, counts too far, or has a rule that no text or no short text completes, or
+            that is too ambiguous.
     """
     _check_nesting(text)
+    _check_escapes(text)
     try:
         source = json.loads(xgr.Grammar.from_ebnf(text).serialize_json())
     except (RuntimeError, ValueError) as error:
@@ -79,6 +82,15 @@ def _check_nesting(text: str) -> None:
         depth += {"(": 1, ")": -1}.get(lexeme, 0)
         if depth > MAX_NESTING:
             raise _refusal(f"nests groups more than {MAX_NESTING} levels deep", "Use rules.")
+
+
+def _check_escapes(text: str) -> None:
+    r"""Refuse `\x` before more than two digits: llama.cpp reads two of them, xgrammar all."""
+    for lexeme in _LEXEME.findall(text):
+        escapes = _ESCAPE.finditer(lexeme) if lexeme[0] in '"[' else ()
+        for digits in filter(None, (escape[1] for escape in escapes)):
+            reason = f"engines read \\x{digits[:8]} differently: llama.cpp takes two digits, xgrammar all"
+            raise _refusal(reason, "Write \\u and four digits.")
 
 
 class _Kind(IntEnum):
@@ -142,7 +154,7 @@ class _SerializedGrammar:
         kind, content = self._node(expr_id)
         match kind:
             case _Kind.TEXT:
-                return _literal(bytes(content))
+                return _literal(bytes(byte % 256 for byte in content))  # those of a class are signed
             case _Kind.CHAR_CLASS:
                 return _char_class(content)
             case _Kind.CHAR_CLASS_STAR:

@@ -51,6 +51,8 @@ GRAMMARS = {
     'root ::= ("ab" | "c"){2,4} "." | "\u00e9"{1,}': ("abcab.", "c."),
     'root ::= "a" root "b" | ""': ("aabb", "aab"),
     "root ::= [^a-z]* # to the end\n": ("A \u00e9\n", "Ab"),
+    r'root ::= [0-9]+ [°] ([я]{2} | [😀]+ | "\\x41b" | [\\x41b])': ("21°яя", "21\u00b0я"),
+    r'root ::= [\u00e9] "\x41" [\x42-\x44]': ("éAB", "éAb"),
 }
 
 CHOICES = [["yes", "no", "maybe"], ["a", "ab", "abc"], [""], ["größer", "groß", "<tool_call>", "\n"]]
@@ -200,6 +202,8 @@ REFUSED = [
     ("grammar", "root ::= y", "/grammar", '"y" is not defined'),
     ("grammar", 'root ::= e\ne ::= e "+" e | "1"', "/grammar", "rule 'e'"),
     ("grammar", "root ::= [a-z]{0,1001}", "/grammar", "1001"),
+    ("grammar", r'root ::= "\x41b"', "/grammar", r"engines read \x41b differently"),
+    ("grammar", r'root ::= "a" [\x41-\x5aa-z]', "/grammar", r"engines read \x5aa differently"),
 ]
 
 
