@@ -74,6 +74,7 @@ def load_with_sources(
             values[name] = _convert(name, value, source)
             source_of[name] = source
     settings = Settings(**values)
+    _check_host(settings, source_of)
     _check_exposure(settings, source_of)
     _check_models(settings, source_of)
     return settings, source_of
@@ -136,6 +137,19 @@ def let_threads_wait() -> None:
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+def _check_host(settings: Settings, source_of: Mapping[str, str]) -> None:
+    """Check that the host is no URL and has no port, as other programs take them."""
+    name, has_port, port = settings.host.rpartition(":")
+    if "/" in settings.host:
+        reason = f"{settings.host!r} is not an address; write it without a scheme or a path, as in 127.0.0.1"
+    elif has_port and ":" not in name and port.isdecimal():
+        alone = name or "127.0.0.1"
+        reason = f"{settings.host!r} names a port, which is a setting of its own: host {alone!r}, port {port}"
+    else:
+        return
+    raise SettingsError("host", source_of.get("host", "the defaults"), reason)
 
 
 def _check_exposure(settings: Settings, source_of: Mapping[str, str]) -> None:

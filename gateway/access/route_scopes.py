@@ -36,6 +36,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
     "readyz": OPEN,
     "openapi_document": OPEN,
     "docs_page": OPEN,
+    "root_page": OPEN,
     "console_page": OPEN,
     "console_file": OPEN,
     "version": READING,

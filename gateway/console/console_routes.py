@@ -22,6 +22,12 @@ _SECURITY: Mapping[str, str] = {
 _FOR_GOOD = "public, max-age=31536000, immutable"
 
 
+@get("/")
+async def root_page() -> Response[None]:
+    """Leads a browser to the console; by a relative place, since a proxy may have added a prefix."""
+    return Response(None, status_code=307, headers={"Location": CONSOLE_PATH.removeprefix("/")})
+
+
 @get(CONSOLE_PATH, sync_to_thread=True)
 def console_page(request: HttpRequest) -> Response[bytes | None]:
     """The console's one HTML page; 304 if the browser has it."""
@@ -48,4 +54,4 @@ def _asset_response(asset: Asset, headers: Mapping[str, str]) -> Response[bytes 
     return Response(asset.content, media_type=asset.media_type, headers={**_SECURITY, **headers})
 
 
-CONSOLE_ROUTES = (console_page, console_file)
+CONSOLE_ROUTES = (root_page, console_page, console_file)

@@ -55,7 +55,7 @@ def test_every_route_is_described(app):
         for route in app.routes
         for method in route.methods - {"OPTIONS", "HEAD"}
     }
-    pages = {"/console", "/console/{}/{}", "/docs", "/openapi.json"}
+    pages = {"/", "/console", "/console/{}/{}", "/docs", "/openapi.json"}
     assert served - described == {(path, "GET") for path in pages}
     assert described <= served
 

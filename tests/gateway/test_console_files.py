@@ -64,7 +64,13 @@ async def test_the_page_is_found_with_a_last_slash(client):
     assert (answer.status_code, answer.headers["location"]) == (308, "../console")
 
 
+async def test_the_address_of_the_gateway_leads_to_it(client):
+    answer = await client.get("/", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "console")
+
+
 async def test_without_the_setting_there_is_no_console(client_with):
     async with client_with(console=False) as client:
+        assert (await client.get("/")).status_code == 404
         assert (await client.get("/console")).status_code == 404
         assert (await client.get(f"/console/{read_assets().digest}/shell.js")).status_code == 404

@@ -144,6 +144,20 @@ def test_an_open_address_needs_a_key(host):
     assert load({"host": host, "api_key": "0123456789"}, environment={}).host == host
 
 
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("localhost:8080", "host 'localhost', port 8080"),
+        (":8080", "host '127.0.0.1', port 8080"),
+        ("http://127.0.0.1", "without a scheme"),
+    ],
+)
+def test_a_host_has_no_port_and_no_scheme(host, told):
+    with pytest.raises(SettingsError, match=told) as error:
+        load({"host": host}, environment={})
+    assert error.value.name == "host"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_hosts_need_no_key(host):
     assert load({"host": host}, environment={}).is_loopback

@@ -73,7 +73,7 @@ async def test_each_scope_opens_its_routes_and_no_other(guarded):
                     open_paths.add(path)
     assert len(seen) == len(ROUTE_SCOPES) * 5
     probes = {"/healthz", "/health", "/ping", "/readyz"}
-    assert open_paths == probes | {"/openapi.json", "/docs", "/console", "/console/1/1"}
+    assert open_paths == probes | {"/openapi.json", "/docs", "/", "/console", "/console/1/1"}
 
 
 SPELLINGS = [
