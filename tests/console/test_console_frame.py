@@ -5,9 +5,6 @@ from browser import PHONE, opened_page
 from sample_tools import TIME, WEATHER
 from serving import served
 
-from gateway.app import create_app
-from gateway.settings import Settings
-
 KEY = "a-key-for-the-console"
 
 
@@ -83,9 +80,9 @@ def test_a_gateway_that_is_gone_is_said(page):
     page.route("**/v1/**", lambda route: route.abort())
     page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
     expect_text(page, "The gateway does not answer")
-            page.unroute_all()
-            page.get_by_role("button", name="Try again").click()
-            expect_text(page, "No toolset yet")
+    page.unroute_all()
+    page.get_by_role("button", name="Try again").click()
+    expect_text(page, "No toolset yet")
 
 
 def test_nothing_is_wider_than_a_phone(browser, gateway):
