@@ -2,12 +2,10 @@
 
 import pytest
 from browser import opened_browser, opened_page
-from fake_runtime import FakeRuntime
+from gateway_fixtures import app, app_with, gateway, runtime, settings, spans
 from sample_tools import TIME, WEATHER
-from serving import served
 
-from gateway.app import create_app
-from gateway.settings import Settings
+__all__ = ["app", "app_with", "gateway", "runtime", "settings", "spans"]
 
 
 @pytest.fixture(scope="module")
@@ -15,23 +13,6 @@ def browser():
     """One for all tests of a file."""
     with opened_browser() as browser:
         yield browser
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0)
-
-
-@pytest.fixture
-def runtime():
-    return FakeRuntime()
-
-
-@pytest.fixture
-def gateway(settings, runtime):
-    """The gateway, served; a client of it."""
-    with served(create_app(settings, runtime=runtime)) as client:
-        yield client
 
 
 @pytest.fixture

@@ -5,9 +5,6 @@ from browser import PHONE, opened_page
 from sample_tools import TIME, WEATHER
 from serving import served
 
-from gateway.app import create_app
-from gateway.settings import Settings
-
 KEY = "a-key-for-the-console"
 
 
@@ -16,10 +13,9 @@ def expect_text(page, text):
 
 
 @pytest.fixture
-def guarded(tmp_path, runtime):
+def guarded(app_with):
     """A gateway that needs a key."""
-    settings = Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0, api_key=KEY)
-    with served(create_app(settings, runtime=runtime)) as client:
+    with served(app_with(api_key=KEY)) as client:
         yield str(client.base_url).rstrip("/")
 
 
@@ -78,18 +74,15 @@ def test_a_key_is_asked_for_kept_in_the_tab_and_forgotten(browser, guarded):
         page.get_by_role("button", name="Enter a key").wait_for()
 
 
-def test_a_gateway_that_is_gone_is_said(browser, settings, runtime):
-    with served(create_app(settings, runtime=runtime)) as client:
-        url = str(client.base_url).rstrip("/")
-        with opened_page(browser, url) as page:
-            expect_text(page, "No toolset yet")
-            page.misdeeds.expected.append("ERR_FAILED")
-            page.route("**/v1/**", lambda route: route.abort())
-            page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
-            expect_text(page, "The gateway does not answer")
-            page.unroute_all()
-            page.get_by_role("button", name="Try again").click()
-            expect_text(page, "No toolset yet")
+def test_a_gateway_that_is_gone_is_said(page):
+    expect_text(page, "No toolset yet")
+    page.misdeeds.expected.append("ERR_FAILED")
+    page.route("**/v1/**", lambda route: route.abort())
+    page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+    expect_text(page, "The gateway does not answer")
+    page.unroute_all()
+    page.get_by_role("button", name="Try again").click()
+    expect_text(page, "No toolset yet")
 
 
 def test_nothing_is_wider_than_a_phone(browser, gateway):

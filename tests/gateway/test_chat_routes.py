@@ -1,12 +1,12 @@
 """Chat Completions over HTTP, with a runtime that plays a script."""
 
-import json
 from dataclasses import replace
 
 import pytest
 from chat import URL, ask, body, stream
 from fake_runtime import STATS, call, text
-from sample_tools import TIME, WEATHER
+from sample_tools import TIME, WEATHER, chat_tool
+from sse import events_of
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
@@ -149,18 +149,14 @@ async def test_every_way_to_name_the_tools(client, runtime, weather, fields, hea
 
 
 async def test_toolsets_and_inline_tools_join_in_order(client, runtime, weather):
-    await client.put("/v1/toolsets/other", json={"tools": [tool_named("b")]})
-    answer = await ask(client, toolset=["other", "weather"], tools=[tool_named("a")])
+    await client.put("/v1/toolsets/other", json={"tools": [chat_tool("b")]})
+    answer = await ask(client, toolset=["other", "weather"], tools=[chat_tool("a")])
     assert [t.name for t in runtime.requests[0].tools] == ["b", "get_weather", "clock.now", "a"]
     assert answer["callgate"]["toolsets"] == [
         {"name": "other", "revision": 1},
         {"name": "weather", "revision": 1},
     ]
     assert answer["callgate"]["toolset"] is None
-
-
-def tool_named(name):
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
 async def test_an_old_revision_is_served_after_a_change(client, runtime, weather):
@@ -308,12 +304,9 @@ async def test_calls_stream_with_index_and_type_in_every_delta(client, runtime, 
 
 async def test_an_error_in_mid_stream_is_sent_and_ends_it(client, runtime, weather):
     runtime.script = [CallStarted(0, 0, "get_weather"), GenerationFailed("the engine stopped")]
-    response = await client.post(URL, json=body(stream=True, toolset="weather"))
-    assert response.status_code == 200
-    *chunks, last = response.text.removesuffix("\n\n").split("\n\n")
-    error = json.loads(last.removeprefix("data: "))["error"]
-    assert (error["message"], error["code"]) == ("the engine stopped", "generation_failed")
-    assert all(json.loads(c[6:])["choices"][0]["finish_reason"] is None for c in chunks)
+    *chunks, last = events_of(await client.post(URL, json=body(stream=True, toolset="weather")))
+    assert (last["error"]["message"], last["error"]["code"]) == ("the engine stopped", "generation_failed")
+    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
     assert runtime.num_aborted == 1
 
 

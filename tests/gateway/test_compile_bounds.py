@@ -1,10 +1,10 @@
 """What one request may compile: it is told which tools were not reached, and others are served."""
 
+import chat
 import pytest
 from sample_tools import TIME, WEATHER
 
 URL = "/v1/toolsets/large"
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "?"}]}
 
 
 @pytest.fixture
@@ -44,6 +44,6 @@ async def test_faults_that_are_known_are_told_first(client):
 
 async def test_what_is_compiled_is_served(client):
     assert (await client.put(URL, json={"tools": [TIME]})).status_code == 201
-    assert (await client.post("/v1/chat/completions", json={**CHAT, "toolset": "known"})).status_code == 200
-    unknown = await client.post("/v1/chat/completions", json={**CHAT, "tools": [WEATHER]})
+    assert (await client.post(chat.URL, json=chat.body(toolset="known"))).status_code == 200
+    unknown = await client.post(chat.URL, json=chat.body(tools=[WEATHER]))
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (503, "compiling_unfinished")

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import httpx
 import pytest
+from chat import URL, body
 from fake_runtime import STATS, FakeRuntime
 from serving import connection_to, exchange, served, wait_for
 
@@ -15,7 +16,7 @@ from gateway.generation import stored_responses
 from gateway.http.leaving_clients import unless_gone
 from runtime.events import Finished, FinishReason, TextDelta
 
-BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+BODY = body()
 POST = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
 END = Finished(0, FinishReason.STOP, STATS)
 
@@ -27,7 +28,7 @@ def endless():
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("/v1/chat/completions", BODY), ("/v1/responses", {"model": "tiny", "input": "Hi"})],
+    [(URL, BODY), ("/v1/responses", {"model": "tiny", "input": "Hi"})],
     ids=["chat", "responses"],
 )
 def test_leaving_a_stream_aborts(settings, endless, path, body):
@@ -44,9 +45,7 @@ def test_leaving_while_nothing_is_sent_aborts(settings, script, is_streamed):
     with served(create_app(settings, runtime=runtime)) as client:
         with (
             pytest.raises(httpx.ReadTimeout),
-            client.stream(
-                "POST", "/v1/chat/completions", json=BODY | {"stream": is_streamed}, timeout=0.5
-            ) as response,
+            client.stream("POST", URL, json=BODY | {"stream": is_streamed}, timeout=0.5) as response,
         ):
             list(response.iter_lines())
         wait_for(lambda: runtime.num_aborted == 1)
@@ -91,8 +90,8 @@ def test_requests_that_are_sent_ahead_are_answered_in_order(settings):
 def test_a_whole_answer_aborts_nothing_and_the_end_closes_the_runtime(settings):
     runtime = FakeRuntime()
     with served(create_app(settings, runtime=runtime)) as client:
-        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
-        assert client.post("/v1/chat/completions", json=BODY | {"stream": True}).text.endswith("[DONE]\n\n")
+        assert client.post(URL, json=BODY).status_code == 200
+        assert client.post(URL, json=BODY | {"stream": True}).text.endswith("[DONE]\n\n")
     assert runtime.num_aborted == 0
     assert runtime.is_closed
 

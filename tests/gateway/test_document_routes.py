@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from chat import ask
 from sample_tools import TIME
 
 from toolspecs import Tool, Toolset
@@ -58,11 +59,9 @@ async def test_a_revision_keeps_its_documents(client, pay):
 
 async def test_a_call_is_masked_by_the_documents_of_its_revision(client, runtime, pay):
     await client.put(URL, json=body({"enum": ["much"]}))
-    asked = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tool_choice": "required"}
     masks = {}
     for toolset in ("pay@1", "pay@2"):
-        response = await client.post("/v1/chat/completions", json={**asked, "toolset": toolset})
-        assert response.status_code == 200, response.text
+        await ask(client, tool_choice="required", toolset=toolset)
         masks[toolset] = {
             arguments
             for arguments in ('{"amount": 5', '{"amount": "much"')

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from chat import URL, body
 from fake_runtime import FakeRuntime
 from hostile import (
     BOUNDED,
@@ -62,8 +63,7 @@ def check(client, toolset, tools):
 
 
 def chat(client, **fields):
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], **fields}
-    return client.post("/v1/chat/completions", json=body)
+    return client.post(URL, json=body(**fields))
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *BOUNDED])
@@ -84,7 +84,7 @@ def test_a_hostile_schema_is_a_refusal_with_a_reason(client, name):
 def test_deep_bodies_are_refused(client):
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
     tool = f'{{"type": "function", "function": {{"name": "bad", "parameters": {deep}}}}}'
-    for method, url, body in (
+    for method, url, content in (
         ("PUT", "/v1/toolsets/hostile", f'{{"tools": [{tool}]}}'),
         ("PUT", "/v1/toolsets/good/tools/bad", tool),
         ("POST", "/v1/toolsets/hostile/check", f'{{"tools": [{tool}]}}'),
@@ -92,7 +92,7 @@ def test_deep_bodies_are_refused(client):
         ("PUT", "/v1/toolsets/hostile", f'{{"tools": [], "documents": {{"http://e.x/": {deep}}}}}'),
         ("PUT", "/v1/toolsets/hostile", "[" * 100_000),
     ):
-        answer = client.request(method, url, content=body)
+        answer = client.request(method, url, content=content)
         assert answer.status_code == (400 if "chat" in url else 422), answer.text
         assert "nested more than 500 deep at line 1, column" in answer.text
 
@@ -205,12 +205,12 @@ def test_a_write_of_many_slow_tools_ends_and_others_are_served_meanwhile(client,
 
 
 def test_text_that_is_none_is_named_wherever_it_stands(client):
-    for body in (
+    for content in (
         '{"\\ud800": 1, "tools": []}',
         '{"tools": [{"name": "\\ud800", "parameters": {}}]}',
         '"\\ud800"',
     ):
-        answer = client.put("/v1/toolsets/hostile", content=body)
+        answer = client.put("/v1/toolsets/hostile", content=content)
         assert answer.status_code in {400, 422}, answer.text
 
 

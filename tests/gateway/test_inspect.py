@@ -7,6 +7,7 @@ import pytest
 from chat import ask, body, stream
 from fake_runtime import call, text
 from sample_tools import WEATHER
+from sse import events_of
 from test_selection import REQUESTS
 
 from gateway.generation.inspected_tokens import InspectedTokens
@@ -92,11 +93,9 @@ async def test_every_api_takes_it_and_tells_every_token(client, inspected, url, 
 async def test_every_stream_tells_each_token_once(client, inspected, url, sent):
     response = await client.post(url, json={**sent, "stream": True, "callgate": {"inspect": True}})
     told = []
-    for line in response.text.splitlines():
-        if line.startswith("data: {"):
-            event = json.loads(line.removeprefix("data: "))
-            extension = event.get("callgate") or event.get("response", {}).get("callgate") or {}
-            told += extension.get("tokens", [])
+    for event in events_of(response):
+        extension = event.get("callgate") or event.get("response", {}).get("callgate") or {}
+        told += extension.get("tokens", [])
     assert told == told_in(sent)
 
 

@@ -1,12 +1,13 @@
 """Anthropic's Messages over HTTP: what the official client sends, and what it reads."""
 
-import json
 from dataclasses import replace
 
 import anthropic
 import pytest
+from chat import USER
 from fake_runtime import STATS, call, text
 from serving import served
+from sse import named_events_of
 
 from gateway.errors import InvalidField
 from gateway.wire.anthropic import read_request
@@ -16,7 +17,6 @@ from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 
 URL = "/v1/messages"
-USER = {"role": "user", "content": "Hi"}
 WEATHER = {
     "name": "get_weather",
     "description": "The weather.",
@@ -47,14 +47,7 @@ async def ask(client, **fields):
 
 
 async def stream(client, **fields):
-    response = await client.post(URL, json=body(stream=True, **fields))
-    assert response.status_code == 200, response.text
-    found = []
-    for event in response.text.removesuffix("\n\n").split("\n\n"):
-        name, _, data = event.partition("\ndata: ")
-        found.append(json.loads(data))
-        assert name == f"event: {found[-1]['type']}"
-    return found
+    return named_events_of(await client.post(URL, json=body(stream=True, **fields)))
 
 
 async def test_text_is_answered(client):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from chat import URL, body
 from fake_runtime import STATS, call, text
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,7 +31,6 @@ from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats,
 from runtime.inspection import TokenPlace
 from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
 
-URL = "/v1/chat/completions"
 MODEL = {"gen_ai_request_model": "tiny"}
 IMPOSSIBLE = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"(a+)\1"}}}
 CHAT = {**MODEL, "gen_ai_operation_name": "chat", "gen_ai_provider_name": "callgate"}
@@ -59,10 +59,6 @@ ELSEWHERE = ReplicaState(
     num_expected_refusals=2,
     canary_age_s=12.5,
 )
-
-
-def body(**fields):
-    return {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}], **fields}
 
 
 async def read(client, **headers):

@@ -1,10 +1,9 @@
 """Answers have every member that the official APIs document, and none of another type."""
 
-import json
-
 import pytest
 from fake_runtime import STATS, call, text
 from official_types import EVENTS, WHOLE, judge, judge_event
+from sse import events_of
 
 from runtime.errors import DeadlineExceeded, Overloaded
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
@@ -44,11 +43,8 @@ ASKED = [
 NAMES = [f"{path.rpartition('/')[2]} {i}" for i, (path, _, _) in enumerate(ASKED)]
 
 
-async def events_of(client, path, body):
-    answer = await client.post(path, json={"model": "tiny", "stream": True, **body})
-    assert answer.status_code == 200, answer.text
-    sent = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
-    return [json.loads(event) for event in sent if event != "[DONE]"]
+async def streamed(client, path, body):
+    return events_of(await client.post(path, json={"model": "tiny", "stream": True, **body}))
 
 
 @pytest.mark.parametrize(("path", "body", "script"), ASKED, ids=NAMES)
@@ -62,7 +58,7 @@ async def test_a_whole_answer_is_as_documented(client, runtime, path, body, scri
 @pytest.mark.parametrize(("path", "body", "script"), ASKED, ids=NAMES)
 async def test_every_event_is_as_documented(client, runtime, path, body, script):
     runtime.script = script
-    for event in await events_of(client, path, body):
+    for event in await streamed(client, path, body):
         if path in EVENTS:
             judge_event(path, event)
 
@@ -101,7 +97,7 @@ async def test_a_response_repeats_the_request_as_openai_writes_it(client, runtim
 )
 async def test_a_response_that_fails_has_a_code_of_the_closed_list(client, runtime, error, code):
     runtime.script = [TextDelta(0, "It"), error]
-    last = (await events_of(client, "/v1/responses", {"input": "Hi"}))[-1]
+    last = (await streamed(client, "/v1/responses", {"input": "Hi"}))[-1]
     judge(EVENTS["/v1/responses"], last)
     assert last["response"]["error"]["code"] == code
     assert last["response"]["error"]["type"] in {"deadline_exceeded", "overloaded"}

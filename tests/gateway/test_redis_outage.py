@@ -5,14 +5,12 @@ import shutil
 import time
 
 import pytest
-from fake_runtime import FakeRuntime
+from chat import ask
 from redis.asyncio import Redis
 from redis_server import running_redis
 from sample_tools import TIME, WEATHER
-from serving import client_of
 
 from compiler.cache import grammar_store
-from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.server import STORE_PAUSE_S, reach_store
 from gateway.settings import Settings
@@ -26,21 +24,15 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def gateway(server, tmp_path):
+def gateway(server, client_with):
     def make():
-        settings = Settings(
-            data_dir=str(tmp_path), secret="0123456789abcdef", store=server.url, compile_workers=0
-        )
-        return client_of(create_app(settings, runtime=FakeRuntime()))
+        return client_with(store=server.url)
 
     return make
 
 
 async def source_of(client, **fields) -> str:
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], **fields}
-    answer = await client.post("/v1/chat/completions", json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["callgate"]["grammar_source"]
+    return (await ask(client, **fields))["callgate"]["grammar_source"]
 
 
 async def readiness(client) -> tuple[int, str]:

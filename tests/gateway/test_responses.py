@@ -1,11 +1,11 @@
 """Responses over HTTP, with a runtime that plays a script."""
 
-import json
 from dataclasses import replace
 
 import pytest
 from fake_runtime import STATS, call, text
 from sample_tools import WEATHER
+from sse import named_events_of
 
 from runtime.errors import GenerationFailed
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
@@ -28,15 +28,8 @@ async def ask(client, headers=None, **fields):
 
 async def stream(client, **fields):
     """The events of a stream, numbered and named as they should be."""
-    response = await client.post(URL, json=body(stream=True, **fields))
-    assert response.status_code == 200, response.text
-    events = []
-    for sent in response.text.removesuffix("\n\n").split("\n\n"):
-        name, data = sent.split("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert name == f"event: {event['type']}"
-        assert event["sequence_number"] == len(events)
-        events.append(event)
+    events = named_events_of(await client.post(URL, json=body(stream=True, **fields)))
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
     return events
 
 
@@ -207,8 +200,7 @@ async def test_an_unknown_previous_response_has_openai_s_code(client):
 
 async def test_an_output_is_one_of_a_call_before_it(client):
     output = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
-    answer = await client.post("/v1/responses", json={"model": "tiny", "input": [output]})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0].call_id")
+    assert (await refused(client, input=[output]))["param"] == "input[0].call_id"
 
 
 async def test_items_of_a_turn_make_one_message(client, runtime):
@@ -370,9 +362,6 @@ async def test_a_reasoning_that_asks_for_nothing_is_taken(client, reasoning):
     [({"a": "b", "order": 7}, "metadata.order"), ({"x" * 900: 7}, "metadata." + "x" * 64), (7, "metadata")],
 )
 async def test_the_key_of_wrong_metadata_is_named(client, metadata, param):
-    """It was `metadata[...]`."""
-    answer = await client.post("/v1/responses", json={"model": "tiny", "input": "Hi", "metadata": metadata})
-    error = answer.json()["error"]
-    assert answer.status_code == 400
+    error = await refused(client, metadata=metadata)
     assert error["param"].startswith(param)
     assert len(error["param"]) < 200

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 import pytest
 import uvicorn
+from chat import URL, body
 from fake_runtime import STATS, FakeRuntime
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -53,8 +54,7 @@ def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings):
     runtime = Endless()
     config = uvicorn.Config(create_app(settings, runtime=runtime), port=0, log_level="warning")
     server = Server(config, runtime, drain_s=0.1)
-    asked = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
-    with served(server) as client, client.stream("POST", "/v1/chat/completions", json=asked) as response:
+    with served(server) as client, client.stream("POST", URL, json=body(stream=True)) as response:
         lines = (line for line in response.iter_lines() if line)
         next(lines)
         server.should_exit = True
@@ -76,7 +76,7 @@ def test_an_engine_may_take_a_while_to_end_its_answers(settings, caplog):
     server = Server(config, runtime, drain_s=0)
     with (
         served(server) as client,
-        client.stream("POST", "/v1/chat/completions", json={**QUESTION, "stream": True}) as answer,
+        client.stream("POST", URL, json=body(stream=True)) as answer,
     ):
         lines = (line for line in answer.iter_lines() if line)
         next(lines)
@@ -87,19 +87,14 @@ def test_an_engine_may_take_a_while_to_end_its_answers(settings, caplog):
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@pytest.mark.parametrize("path", ["/v1/toolsets/city", "/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("path", ["/v1/toolsets/city", URL, "/v1/messages"])
 def test_who_still_waits_for_a_compilation_is_told_that_the_gateway_ends(settings, caplog, path):
     """The answer was a 500 without any API's shape, and the log had a traceback."""
     caplog.set_level(logging.INFO)
     pool, runtime = NeverDone(), FakeRuntime()
     app = create_app(settings, runtime=runtime, compile_pool=pool)
     server = Server(uvicorn.Config(app, port=0, log_config=None), runtime, drain_s=0)
-    asked = {
-        "model": "tiny",
-        "max_tokens": 9,
-        "messages": [{"role": "user", "content": "Hi"}],
-        "tools": TOOLS,
-    }
+    asked = body(max_tokens=9, tools=TOOLS)
     with served(server) as client, ThreadPoolExecutor() as threads:
         send = (
             partial(client.put, json={"tools": TOOLS})
@@ -136,8 +131,7 @@ def test_a_stream_goes_on_for_as_long_as_it_may(settings):
     """In a rolling upgrade, answers that run are not cut: the chart lets them go on for most of a minute."""
     runtime = FakeRuntime([TextDelta(0, "And "), 0.5, TextDelta(0, "so on"), END])
     server = Server(uvicorn.Config(create_app(settings, runtime=runtime), port=0), runtime, drain_s=60)
-    asked = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
-    with served(server) as client, client.stream("POST", "/v1/chat/completions", json=asked) as response:
+    with served(server) as client, client.stream("POST", URL, json=body(stream=True)) as response:
         lines = (line for line in response.iter_lines() if line)
         next(lines)
         server.should_exit = True
@@ -157,15 +151,12 @@ def ending(runtime, settings):
     return server, end
 
 
-QUESTION = {"model": "tiny", "messages": [{"role": "user", "content": "Go on."}]}
-
-
 def test_an_answer_that_was_waited_for_says_that_the_connection_closes(settings):
     """A client sent its next request on that connection, and got no answer, once in every rolling upgrade."""
     runtime = FakeRuntime([0.5, TextDelta(0, "And so on"), END])
     server, end = ending(runtime, settings)
     with served(server) as client, ThreadPoolExecutor() as threads:
-        answer = threads.submit(client.post, "/v1/chat/completions", json=QUESTION)
+        answer = threads.submit(client.post, URL, json=body())
         wait_for(lambda: runtime.requests)
         end()
         assert (answer.result().status_code, answer.result().headers["connection"]) == (200, "close")
@@ -186,7 +177,7 @@ def test_so_is_one_that_follows_a_stream_which_began_before(settings):
     runtime = FakeRuntime([TextDelta(0, "And "), 0.5, TextDelta(0, "so on"), END])
     server, end = ending(runtime, settings)
     with served(server) as client:
-        with client.stream("POST", "/v1/chat/completions", json={**QUESTION, "stream": True}) as answer:
+        with client.stream("POST", URL, json=body(stream=True)) as answer:
             lines = (line for line in answer.iter_lines() if line)
             next(lines)
             end()
@@ -263,16 +254,10 @@ def test_a_second_interrupt_ends_answers_at_once(tmp_path):
     options = ["--port", "0", "--data-dir", str(tmp_path), "--model", "tiny", "--num-threads", "1"]
     options += ["--compile-workers", "0"]
     program = [sys.executable, "-c", "from gateway.cli import main; main()", "serve", *options]
-    asked = {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": "Go on."}],
-        "stream": True,
-        "max_tokens": 1500,
-        "min_tokens": 1500,
-    }
+    asked = body(stream=True, max_tokens=1500, min_tokens=1500)
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         url = next(line.split("http://")[1].split()[0] for line in process.stdout if " at http://" in line)
-        with httpx.stream("POST", f"http://{url}/v1/chat/completions", json=asked, timeout=60) as answer:
+        with httpx.stream("POST", f"http://{url}{URL}", json=asked, timeout=60) as answer:
             lines = answer.iter_lines()
             next(lines)
             process.send_signal(signal.SIGINT)

@@ -1,13 +1,12 @@
 """Stored responses: conversations go on by an id, at any replica; bounded, one owner's apart from another's."""
 
-import msgspec
 import openai
 import pytest
 from fake_runtime import STATS, call, text
 from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import served
+from sse import events_of
 
-from gateway.app import create_app
 from gateway.errors import InvalidField
 from gateway.generation import continuation
 from runtime.events import ThoughtDelta
@@ -98,8 +97,8 @@ async def test_a_small_request_does_not_stand_for_a_large_one(client, runtime, m
 
 
 async def test_a_streamed_response_is_stored_before_its_last_event(client):
-    events = (await client.post(URL, json={"model": "tiny", "input": "Hi", "stream": True})).text
-    last = msgspec.json.decode(events.strip().rpartition("data: ")[2])["response"]
+    streamed = await client.post(URL, json={"model": "tiny", "input": "Hi", "stream": True})
+    last = events_of(streamed)[-1]["response"]
     assert last["store"] is True
     assert (await client.get(f"{URL}/{last['id']}")).json() == last
 
@@ -223,10 +222,8 @@ async def test_nobody_reads_those_of_another_key(client_with, tmp_path):
         assert (await client.post(URL, json=continued, headers=own)).status_code == 200
 
 
-def test_another_replica_continues_lists_and_deletes(settings, runtime, redis_url):  # noqa: F811
-    shared = msgspec.structs.replace(settings, store=redis_url)
-    one, other = (create_app(shared, runtime=runtime) for _ in range(2))
-    with served(one) as one, served(other) as other:
+def test_another_replica_continues_lists_and_deletes(app_with, runtime, redis_url):  # noqa: F811
+    with served(app_with(store=redis_url)) as one, served(app_with(store=redis_url)) as other:
         asked = {"model": "tiny", "input": "I live in Oslo."}
         first = one.post(URL, json=asked).json()
         asked = {"model": "tiny", "input": "Where do I live?", "previous_response_id": first["id"]}

@@ -1,6 +1,5 @@
 """The events of a stream add up to the answer that is sent whole, in every API."""
 
-import json
 from random import Random
 
 from anthropic.lib.streaming._messages import accumulate_event
@@ -9,6 +8,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from pydantic import TypeAdapter
 from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, USER, script_of
+from sse import events_of
 
 NUM_SCRIPTS = 30
 NEW_EACH_TIME = frozenset(
@@ -19,9 +19,8 @@ NEW_EACH_TIME = frozenset(
 async def whole_and_events(client, path, body, **streamed):
     whole = await client.post(path, json={"model": "tiny", **body})
     stream = await client.post(path, json={"model": "tiny", "stream": True, **body, **streamed})
-    assert whole.status_code == stream.status_code == 200, whole.text + stream.text
-    data = [line.removeprefix("data: ") for line in stream.text.splitlines() if line.startswith("data: ")]
-    return whole.json(), [json.loads(event) for event in data if event != "[DONE]"]
+    assert whole.status_code == 200, whole.text
+    return whole.json(), events_of(stream)
 
 
 def comparable(value, *left_out):

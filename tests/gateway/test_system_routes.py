@@ -1,12 +1,13 @@
 """What the system does, and grammars by their digests, over HTTP."""
 
 import pytest
+from chat import URL, body
 from sample_tools import TIME, WEATHER
 
 from gateway.routes import operations_routes
 from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
 
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], "tool_choice": "required"}
+CHAT = body(tool_choice="required", toolset="weather")
 
 
 async def test_the_system_counts_turns_and_grammars(client, weather):
@@ -14,7 +15,7 @@ async def test_the_system_counts_turns_and_grammars(client, weather):
     assert before["grammars"]["found"] == {"memory": 0, "store": 0, "compiled": 2}
     assert (before["totals"]["turns"], before["unready_reason"]) == (0, None)
     for _ in range(3):
-        await client.post("/v1/chat/completions", json={**CHAT, "toolset": "weather"})
+        await client.post(URL, json=CHAT)
     after = (await client.get("/v1/system")).json()
     assert after["grammars"]["found"] == {"memory": 6, "store": 0, "compiled": 2}
     assert after["grammars"]["entries"] == 2
@@ -35,7 +36,7 @@ async def test_the_system_has_the_engines_of_this_process_and_elsewhere(client, 
 
 
 async def test_a_grammar_is_found_by_the_digest_of_its_request(client, weather):
-    answer = await client.post("/v1/chat/completions", json={**CHAT, "toolset": "weather"})
+    answer = await client.post(URL, json=CHAT)
     digest = (await client.get(f"/v1/requests/{answer.headers['x-request-id']}")).json()["grammar"]
     found = (await client.get(f"/v1/grammars/{digest}")).json()
     assert [part["name"] for part in found["parts"]] == ["get_weather", "clock.now"]
@@ -76,9 +77,8 @@ async def test_unknown_query_parameters_are_refused(client):
 
 async def test_a_response_format_has_a_grammar_too(client, weather):
     schema = {"name": "a", "schema": TIME["function"]["parameters"] | WEATHER["function"]["parameters"]}
-    asked = {"model": "tiny", "messages": CHAT["messages"]}
-    form = {"response_format": {"type": "json_schema", "json_schema": schema}}
-    answer = await client.post("/v1/chat/completions", json={**asked, **form})
+    form = {"type": "json_schema", "json_schema": schema}
+    answer = await client.post(URL, json=body(response_format=form))
     assert answer.status_code == 200, answer.text
     digest = (await client.get(f"/v1/requests/{answer.headers['x-request-id']}")).json()["grammar"]
     found = (await client.get(f"/v1/grammars/{digest}")).json()

@@ -1,12 +1,13 @@
 """Completions, and the routes that count tokens, over HTTP."""
 
-import json
 from dataclasses import replace
 
 import openai
 import pytest
+from chat import USER
 from fake_runtime import STATS, text
 from serving import served
+from sse import events_of
 
 from gateway.errors import InvalidField
 from gateway.wire.openai.text_completions import read_request
@@ -65,9 +66,9 @@ async def test_a_toolset_in_the_models_name_is_refused(client, runtime, weather,
 async def test_a_text_is_streamed_and_ends_with_its_usage(client, runtime):
     runtime.script = text("Hel", "lo.")
     sent = body(stream=True, stream_options={"include_usage": True})
-    *events, end = (await client.post(URL, json=sent)).text.removesuffix("\n\n").split("\n\n")
-    assert end == "data: [DONE]"
-    chunks = [json.loads(event.removeprefix("data: ")) for event in events]
+    response = await client.post(URL, json=sent)
+    assert response.text.endswith("data: [DONE]\n\n")
+    chunks = events_of(response)
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks[:-1]) == "Hello."
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
     assert chunks[-1]["usage"]["prompt_tokens"] == STATS.num_prompt_tokens
@@ -144,7 +145,7 @@ def test_fields_of_chats_and_of_other_servers():
 
 
 async def test_tokens_are_counted_and_read_back(client, runtime):
-    chat = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
+    chat = {"model": "tiny", "messages": [USER], "add_generation_prompt": True}
     for sent in (chat, {"model": "tiny", "prompt": "Hi", "add_special_tokens": True}):
         answer = (await client.post("/tokenize", json=sent)).json()
         assert answer == {"count": 11, "max_model_len": 512, "tokens": list(range(11))}

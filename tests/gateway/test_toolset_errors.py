@@ -75,12 +75,6 @@ async def test_a_bad_single_tool_changes_nothing(client, weather):
     assert (await client.get(f"{URL}/tools/clock.now")).json() == TIME
 
 
-async def test_an_unknown_shape_lists_those_there_are(client, weather):
-    detail = (await client.get(f"{URL}?shape=opnai")).json()["detail"]
-    assert detail.startswith("shape: ")
-    assert "did you mean 'openai'? There are 'openai', 'openai_responses', 'anthropic'" in detail
-
-
 async def test_an_unknown_toolset_names_near_matches(client, weather):
     response = await client.get("/v1/toolsets/wheather")
     assert response.status_code == 404
@@ -101,15 +95,13 @@ async def test_an_unknown_toolset_is_told_a_few_that_there_are(client):
     ("body", "field"),
     [
         ({"tools": [], "tolos": []}, "tolos"),
-        ({}, "tools"),
-        ([], "tools"),
         ({"tools": [], "name": "other"}, "name"),
     ],
 )
-async def test_unknown_and_missing_fields_are_named(client, weather, body, field):
+async def test_fields_that_do_not_belong_there_are_named(client, weather, body, field):
     response = await client.put(URL, json=body)
     assert response.status_code == 400
-    assert response.json().get("field", "") == field
+    assert response.json()["field"] == field
     assert (await client.get(URL)).json()["revision"] == 1
 
 
@@ -136,7 +128,6 @@ async def test_a_refusal_repeats_only_the_beginning_of_a_text(client, runtime, m
     ("raw", "place"),
     [
         (b'{"tools": [\n  {,}]}', {"line": 2, "column": 4}),
-        (b"", {"line": 1, "column": 1}),
         (b'{"tools": NaN}', {"line": 1, "column": 11}),
         (b'{"tools": ["NaN, \\"1e999", -1e5,\n-Infinity]}', {"line": 2, "column": 1}),
         (b'{"tools": NaN, "a": "\\ud800"}', {"line": 1, "column": 11}),
@@ -202,7 +193,11 @@ async def test_an_unknown_route_and_method_answer_with_problems(client):
     [
         ("?limit=0", "limit", "it must be a whole number, at least 1"),
         ("?limit=x", "limit", "it must be a whole number"),
-        ("/weather?shape=openapi", "shape", "'openapi' is not one of its values; did you mean 'openai'?"),
+        (
+            "/weather?shape=openapi",
+            "shape",
+            "'openapi' is not one of its values; did you mean 'openai'? There are 'openai', 'openai_responses',",
+        ),
         ("/weather/report?revision=x", "revision", "it must be a whole number"),
     ],
 )
@@ -236,7 +231,7 @@ async def test_a_query_parameter_that_is_given_twice_is_refused(client, weather)
     assert response.json()["detail"] == "revision: the query has it twice; send one"
 
 
-@pytest.mark.parametrize("body", [[WEATHER], {"openapi": "3.1.0"}, {"type": "object"}, {}])
+@pytest.mark.parametrize("body", [[WEATHER], [], {"openapi": "3.1.0"}, {"type": "object"}, {}])
 async def test_a_body_that_is_no_toolset_is_told_what_one_is(client, weather, body):
     response = await client.put(URL, json=body)
     assert (response.status_code, response.json()["field"]) == (400, "tools")
