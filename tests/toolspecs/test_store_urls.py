@@ -14,7 +14,7 @@ from certificates import self_signed
 from opened_store import opened, until_it_answers
 from redis_server import running_redis
 
-from toolspecs import InvalidStoreURL, StoreUnavailable, open_store
+from toolspecs import InvalidStoreURL, StoreUnavailable, StoreUnreachable, open_store
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,19 @@ def test_a_program_that_fails_with_its_store_open_ends():
 
 
 async def test_a_redis_without_tls_is_told_from_one_that_hangs(tmp_path, monkeypatch):
-    """It waits for the rest of the handshake, so nothing was said but `Timeout connecting to server`."""
+    """It waits for the rest of the handshake, so nothing was said but `Timeout connecting to server`.
+
+    It is said of each attempt: who waits for a server shows the last one.
+    """
     monkeypatch.setattr("toolspecs.stores.redis.CONNECT_TIMEOUT_S", 0.3)
     with running_redis(tmp_path) as server:
-        message = await message_of(server.url.replace("redis:", "rediss:"))
-    assert message.endswith("; if it does not use TLS, write redis:// instead of rediss://")
+        async with opened(server.url.replace("redis:", "rediss:")) as store:
+            for said in ("Timeout connecting to server", "it does not answer"):
+                with pytest.raises(StoreUnreachable, match=said) as caught:
+                    await store.ping()
+                assert str(caught.value).endswith(
+                    "; if it does not use TLS, write redis:// instead of rediss://"
+                )
 
 
 async def answer_with(line, reader, writer):
@@ -237,6 +245,26 @@ async def test_a_url_with_the_wrong_scheme_is_told_the_other(scheme, line, remed
         assert (await message_of(f"{scheme}://127.0.0.1:{port}")).endswith(f"; {remedy}")
 
 
+@pytest.mark.parametrize(
+    ("line", "may_answer_later"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory\r\n", True),
+        (b"-ERR max number of clients reached\r\n", True),
+        (b"-NOAUTH Authentication required.\r\n", False),
+        (b"-WRONGPASS invalid username-password pair or user is disabled.\r\n", False),
+        (b"-ERR DB index is out of range\r\n", False),
+        (b"HTTP/1.1 400 Bad Request\r\n", False),
+    ],
+)
+async def test_a_server_that_may_answer_later_is_told_from_one_that_refuses(line, may_answer_later):
+    """A gateway that starts waits for the first, and for the second it would wait in vain."""
+    server = await asyncio.start_server(partial(answer_with, line), "127.0.0.1", 0)
+    async with server, opened(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}") as store:
+        with pytest.raises(StoreUnavailable) as caught:
+            await store.ping()
+    assert isinstance(caught.value, StoreUnreachable) == may_answer_later
+
+
 async def test_a_certificate_that_is_not_trusted_is_told(tmp_path):
     """It was said that the operation is not permitted, which is what the number of that error means elsewhere."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -245,7 +273,9 @@ async def test_a_certificate_that_is_not_trusted_is_told(tmp_path):
     server = await asyncio.start_server(partial(answer_with, b"-ERR\r\n"), "localhost", 0, ssl=context)
     async with server:
         url = f"rediss://localhost:{server.sockets[0].getsockname()[1]}"
-        message = await message_of(url)
-        assert "certificate is not trusted" in message
-        assert "add ?ssl_ca_certs=FILE with the authority" in message
+        async with opened(url) as store:
+            with pytest.raises(StoreUnavailable, match="certificate is not trusted") as caught:
+                await store.ping()
+        assert not isinstance(caught.value, StoreUnreachable), "waiting for it does not help"
+        assert "add ?ssl_ca_certs=FILE with the authority" in str(caught.value)
         assert "trusted" not in await message_of(f"{url}?ssl_ca_certs={certificate}")

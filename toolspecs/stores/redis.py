@@ -237,7 +237,7 @@ class RedisStore:
 
     async def _call(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
         if self._waiting_for_answer is not None:
-            raise StoreUnreachable(self._name, "it does not answer")
+            raise StoreUnreachable(self._name, self._silence("it does not answer"))
         try:
             answer = await command(*arguments, **options)
         except (RedisError, OSError) as error:
@@ -263,15 +263,21 @@ class RedisStore:
     def _reason(self, error: Exception) -> str:
         """What the driver says, and what it does not: that the URL may have the wrong scheme."""
         reason, cause = _reason(error), error.__cause__ or error.__context__
+        if isinstance(error, NoAnswer):
+            return self._silence(reason)
         if self._outage.has_answered:
             return reason
-        # A server without TLS waits for the rest of what it takes for a command.
-        if self._uses_tls and isinstance(error, NoAnswer):
-            return f"{reason}; {_WITHOUT_TLS}"
         is_closed = isinstance(cause, ConnectionResetError) or "closed by server" in reason
         if not self._uses_tls and isinstance(error, ConnectionLost) and is_closed:
             return f"{reason}; if it uses TLS, write rediss:// instead of redis://"
         return reason
+
+    def _silence(self, reason: str) -> str:
+        """What is said where the server gives no answer.
+
+        A server without TLS waits for the rest of what it takes for a command.
+        """
+        return f"{reason}; {_WITHOUT_TLS}" if self._uses_tls and not self._outage.has_answered else reason
 
     async def _await_answer(self) -> None:
         """Ping until the server answers, or the connection fails."""
