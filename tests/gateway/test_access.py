@@ -26,7 +26,8 @@ async def test_known_keys_get_in(guarded):
         {"X-API-Key": OTHER},
         {"X-API-Key": KEY, "Authorization": "Bearer none-needed"},
     ):
-        assert (await guarded.get("/v1/models", headers=headers)).status_code == 200
+        for path in ("/v1/models", "/metrics"):
+            assert (await guarded.get(path, headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize(
