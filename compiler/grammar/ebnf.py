@@ -90,7 +90,7 @@ def _check_escapes(text: str) -> None:
         escapes = _ESCAPE.finditer(lexeme) if lexeme[0] in '"[' else ()
         for digits in filter(None, (escape[1] for escape in escapes)):
             reason = f"engines read \\x{digits[:8]} differently: llama.cpp takes two digits, xgrammar all"
-            raise _refusal(reason, "Write \\u and four digits.")
+            raise _refusal(reason, "Write \\u and four digits, or \\U and eight.")
 
 
 class _Kind(IntEnum):

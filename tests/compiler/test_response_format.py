@@ -204,6 +204,7 @@ REFUSED = [
     ("grammar", "root ::= [a-z]{0,1001}", "/grammar", "1001"),
     ("grammar", r'root ::= "\x41b"', "/grammar", r"engines read \x41b differently"),
     ("grammar", r'root ::= "a" [\x41-\x5aa-z]', "/grammar", r"engines read \x5aa differently"),
+    ("grammar", r'root ::= "\x1F600"', "/grammar", r"\u and four digits, or \U and eight"),
 ]
 
 
