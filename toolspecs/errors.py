@@ -20,8 +20,8 @@ ToolspecsError
 └── StoreError
     ├── InvalidStoreURL     the URL does not name a store
     ├── StoreUnavailable    the store cannot be reached, or failed
-    │   ├── StoreUnreachable    its server is not there, or does not answer; later it may
-    │   └── StoreFull           it has no room for a write; what it holds can be read
+    │   ├── StoreUnreachable it is away, or does not answer; later it may
+    │   └── StoreFull       it has no room for a write; what it holds can be read
     ├── DamagedEntry        an entry of the store was altered, cut short or lost
     ├── LockTimeout         somebody else held the lease for the whole wait
     └── NotACounter         the value to increment is not an integer

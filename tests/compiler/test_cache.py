@@ -25,7 +25,7 @@ from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 from toolspecs.tool import Tool
 
-KEYS = "dc62f2bcae0a470d7003f6a3909b23995d231f25269caeb34160046f2d35664d"
+KEYS = "8be18b1a33d5092a10bb192ba7865ba61ad1350e6d4c5ffece6ce2ed6b187931"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -57,7 +57,7 @@ def test_keys_stay_what_they_were():
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     plain = Tool("f", "", {"type": "object"})
     keys = "".join(CompileJob.tool(plain, name).key(BYTES) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 38
+    assert LOWERING_VERSION == 39
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 
