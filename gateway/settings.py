@@ -102,10 +102,7 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
     ] = None
     store_wait_seconds: Annotated[
         float,
-        Meta(
-            ge=0,
-            description="Longest time that `serve` waits for Redis at its start, in seconds.",
-        ),
+        Meta(ge=0, description="Longest time that `serve` waits for Redis at its start, in seconds."),
     ] = 0.0
     store_revisions: Annotated[
         int,
