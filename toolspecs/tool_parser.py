@@ -140,7 +140,7 @@ class _ToolParser:
         row = SHAPES[shape]
         yield from _outer_flaws(document, row)
         fields = document.get(row.wrapper) if row.wrapper else document
-        if not isinstance(fields, dict):
+        if not isinstance(fields, dict) or _is_hosted(document):
             return
         path = (row.wrapper,) if row.wrapper else ()
         self.schema_pointer = shown_pointer(self.base, (*path, row.schema_field))
@@ -244,6 +244,15 @@ def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
         if field not in {"type", row.wrapper}:
             suggestion = f"fields other than 'type' belong inside {row.wrapper!r}"
             yield Flaw((field,), field, f"unknown field {shorten(field, MAX_NAME)!r}", suggestion)
+
+
+def _is_hosted(document: dict[str, Any]) -> bool:
+    """Whether this is a provider's own tool, such as a web search: a type, and neither name nor schema."""
+    own = {"name", *(row.wrapper or row.schema_field for row in SHAPES.values())}
+    tag = document.get("type")
+    return (
+        isinstance(tag, str) and tag not in {row.tag for row in SHAPES.values()} and own.isdisjoint(document)
+    )
 
 
 def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:

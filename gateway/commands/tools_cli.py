@@ -114,7 +114,7 @@ def apply(
         with console.status("compiling …"):
             response = client.put(toolset_path(toolset), json=body)
         summary = checked_answer(response, ApplyReply)
-        verb = "created" if response.status_code == 201 else "is now"
+        verb = "created" if response.status_code == 201 else "is"
         counted = count_tools(summary.num_tools)
         say(console, f"toolset {summary.name} {verb} at revision {summary.revision}, {counted}")
         warn(console, summary.warnings)

@@ -39,7 +39,7 @@ def file(tmp_path):
 
 def test_toolsets_are_applied_listed_shown_and_removed(run, gateway, file):
     assert "weather created at revision 1, 2 tools" in run("tools", "apply", str(file)).stdout
-    assert "weather is now at revision 1" in run("tools", "apply", str(file)).stdout
+    assert "weather is at revision 1" in run("tools", "apply", str(file)).stdout
     assert "weather" in run("tools", "list").stdout
     shown = json.loads(run("tools", "show", "weather").stdout)
     assert shown == {"name": "weather", "tools": [WEATHER, TIME]}
@@ -54,7 +54,7 @@ def test_what_show_prints_apply_takes_back(run, gateway, file, tmp_path):
     run("tools", "apply", str(file))
     copy = tmp_path / "copy.json"
     copy.write_text(run("tools", "show", "weather").stdout)
-    assert "weather is now at revision 1" in run("tools", "apply", str(copy)).stdout
+    assert "weather is at revision 1" in run("tools", "apply", str(copy)).stdout
 
 
 def test_what_show_prints_after_a_tool_was_deleted_apply_takes_back(run, gateway, tmp_path):
@@ -64,7 +64,7 @@ def test_what_show_prints_after_a_tool_was_deleted_apply_takes_back(run, gateway
     assert run("tools", "apply", str(path)).exit_code == 0
     assert gateway.delete("/v1/toolsets/weather/tools/clock.now").status_code == 200
     path.write_text(run("tools", "show", "weather").stdout)
-    assert "weather is now at revision 2, 1 tool" in run("tools", "apply", str(path)).stdout
+    assert "weather is at revision 2, 1 tool" in run("tools", "apply", str(path)).stdout
 
 
 def test_documents_are_applied_checked_and_shown(run, gateway, tmp_path):

@@ -187,6 +187,7 @@ def test_a_null_informational_field_counts_as_left_out():
             [("a", "/tools/0/function/callgate/key_order", "key_order")],
         ),
         ({"type": "web_search_20250305", "name": "a"}, [("a", "/tools/0/type", "type")]),
+        ({"type": "web_search", "search_context_size": "low"}, [(0, "/tools/0/type", "type")]),
         ({"type": 5, "name": "a"}, [("a", "/tools/0/type", "type")]),
         ({"type": "function"}, [(0, "/tools/0", "function")]),
         ({"function": {"name": "a"}}, [("a", "/tools/0", "type")]),
