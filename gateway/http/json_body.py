@@ -132,7 +132,9 @@ def convert(value: Any, shape: type[T]) -> T:
         expected = expected_at(shape, path, value)
         if unknown := _UNKNOWN.fullmatch(detail):
             field = shorten(unknown["field"], MAX_NAME)
-            reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
+            is_beside = bool(path) and unknown["field"] in expected_at(shape, "", value).fields
+            hint = f"; write it beside `{path}`" if is_beside else instead(unknown["field"], expected.fields)
+            reason = f"there is no such field{hint}"
             raise UnknownField(f"{path}.{field}" if path else field, reason) from error
         if missing := missing_field(detail):
             tags = f"; it is one of {quoted_names(expected.tags)}" if missing == expected.tag_field else ""

@@ -88,6 +88,7 @@ async def test_where_nothing_has_keys_the_order_is_named_as_ignored(client, runt
     [
         ({"key_order": "some"}, "callgate.key_order", "any"),
         ({"keyorder": "any"}, "callgate.keyorder", "key_order"),
+        ({"toolset": "weather"}, "callgate.toolset", "write it beside `callgate`"),
         ("any", "callgate", "object"),
     ],
 )
