@@ -12,7 +12,7 @@ in them by sentinels.
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 _written = json.JSONEncoder(ensure_ascii=False).encode
 """A text as JSON; a toolset may have two thousand names, and an encoder of its own for each takes long."""
@@ -64,7 +64,6 @@ class Syntax:
     | `messages` | the frames of prose; a syntax that has some has no trigger |
     | `message_separator` | what is written between two messages |
     | `thought` | what an output may begin with, if the vocabulary has markers for it |
-    | `may_answer` | an output that does not begin with the trigger is an answer in a given format |
     """
 
     name: str
@@ -84,22 +83,11 @@ class Syntax:
     messages: tuple[MessageFrame, ...] = ()
     message_separator: str = ""
     thought: MessageFrame | None = None
-    may_answer: bool = False
 
     @property
     def frames_prose(self) -> bool:
         """Whether an output can contain prose that is neither a call nor the answer, even without tools."""
         return bool(self.messages) or self.thought is not None
-
-    @property
-    def answering(self) -> "Syntax":
-        """The row for outputs that are answers in a given format: nothing in them begins a call."""
-        return replace(self, trigger="", may_answer=False)
-
-    @property
-    def calling_or_answering(self) -> "Syntax":
-        """The row for outputs that are calls or an answer in a given format."""
-        return replace(self, may_answer=True)
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:

@@ -197,11 +197,10 @@ def test_a_thought_is_told_from_the_answer(text, is_thinking, expected, size):
     assert merged([*parts, *parser.finish()]) == expected
 
 
-@pytest.mark.parametrize("way", ["answering", "calling_or_answering"])
-def test_an_answer_in_a_format_keeps_its_line_breaks_and_what_is_behind_them(way):
-    row = getattr(find_syntax("hermes+think"), way)
+@pytest.mark.parametrize("outputs", [{"may_call": False}, {"may_answer": True}], ids=str)
+def test_an_answer_in_a_format_keeps_its_line_breaks_and_what_is_behind_them(outputs):
     for text in ("\n<think>x</think>y", "\n<tool_call>"):
-        parser = CallParser(row)
+        parser = CallParser(find_syntax("hermes+think"), **outputs)
         parts = [part for char in text for part in parser.feed(char)] + parser.finish()
         assert merged(parts) == [TextPart(text)]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from compiler.linker.linker import FramedFormat, LinkedGrammar
 from compiler.syntax import MessageFrame, Syntax
 from runtime.text.parameters import ParameterReader
 from runtime.text.pending_text import JsonScanner, PendingText
@@ -76,7 +77,8 @@ class CallParser:
 
     Prose that may yet turn out to be a trigger, and a header until its name is whole, are held back.
     `types_of` gives the types of a tool's tagged parameters (see `compiler.units.unit.Unit`); `is_thinking`:
-    the prompt has begun a thought.
+    the prompt has begun a thought. With `may_answer`, an output that does not begin with the trigger is an
+    answer in a given format; unless it `may_call`, every output is one.
     """
 
     def __init__(
@@ -85,8 +87,12 @@ class CallParser:
         types_of: Callable[[str], ParameterTypes] | None = None,
         *,
         is_thinking: bool = False,
+        may_call: bool = True,
+        may_answer: bool = False,
     ) -> None:
         self._syntax = syntax
+        self._trigger = syntax.trigger if may_call else ""
+        self._may_answer = may_answer
         self._types_of = types_of
         self._state = _State.HEADER if syntax.messages else self._unframed
         if syntax.thought:
@@ -112,6 +118,16 @@ class CallParser:
             _State.END: self._read_end,
             _State.BETWEEN: self._read_between,
         }
+
+    @classmethod
+    def of(
+        cls, grammar: LinkedGrammar | FramedFormat, types_of: Callable[[str], ParameterTypes] | None = None
+    ) -> "CallParser":
+        """A parser of the outputs of a grammar."""
+        if isinstance(grammar, FramedFormat):
+            return cls(grammar.syntax, types_of, may_call=False)
+        may_answer = grammar.answer is not None and not grammar.syntax.messages
+        return cls(grammar.syntax, types_of, may_answer=may_answer)
 
     @property
     def is_open(self) -> bool:
@@ -166,19 +182,19 @@ class CallParser:
     @property
     def _may_skip(self) -> bool:
         """Whether line breaks around a thought belong to nothing; answers in a given format keep theirs."""
-        return bool(self._syntax.trigger) and not self._syntax.may_answer
+        return bool(self._trigger) and not self._may_answer
 
     @property
     def _unframed(self) -> _State:
         """What is read where nothing stands around it."""
-        return _State.FORK if self._syntax.may_answer else _State.PROSE
+        return _State.FORK if self._may_answer else _State.PROSE
 
     def _read_fork(self) -> Part | None:
         """After a trigger are calls; else it is an answer, whatever may look like a trigger in it."""
-        if self._pending.text.startswith(self._syntax.trigger):
+        if self._pending.text.startswith(self._trigger):
             self._state, self._lead = _State.HEADER, self._syntax.opening
-        elif not self._pending.may_become(self._syntax.trigger):
-            self._state, self._syntax = _State.PROSE, self._syntax.answering
+        elif not self._pending.may_become(self._trigger):
+            self._state, self._trigger = _State.PROSE, ""
         return None
 
     def _read_answer(self) -> Part | None:
@@ -189,7 +205,7 @@ class CallParser:
         return None
 
     def _read_prose(self) -> Part | None:
-        prose, is_over = self._pending.take_before(self._syntax.trigger)
+        prose, is_over = self._pending.take_before(self._trigger)
         if is_over:
             self._state, self._lead = _State.HEADER, self._syntax.opening
         return TextPart(prose) if prose else None

@@ -59,7 +59,7 @@ class LinkedGrammar(_DispatchedGrammar):
         b'<tool_call>\n{"name": "pay", "arguments": {"amount": '
 
     `names` are the tools that may be called, `units` may contain more tools. `answer` is the format of an
-    output that is not calls, None for any text. `syntax` tells calls, answers and thoughts apart.
+    output that is not calls, None for any text.
     """
 
     names: tuple[str, ...]
@@ -95,7 +95,7 @@ class FramedFormat(_DispatchedGrammar):
     """An answer in a response format, and what models of a syntax write around it; immutable and shared.
 
     A model that thinks does so first, in free text. A model that frames its messages writes the answer into
-    the last of them, and only thoughts into the others. `syntax` tells thoughts and answer apart.
+    the last of them, and only thoughts into the others.
     """
 
     answer: CompiledFormat = field(repr=False)
@@ -153,8 +153,6 @@ def link(
         _check_answer(answer, syntax, with_calls=True)
     builder = _DispatchBuilder(names, units, syntax, prepared, is_parallel=is_parallel)
     start = builder.start(tool_choice, answer)
-    if answer is not None and not syntax.messages:
-        syntax = syntax.calling_or_answering
     vocabulary = prepared.vocabulary
     tail = unit_tail(syntax, vocabulary)
     boundary = BoundaryTokens(prepared.index, tail, builder.after_call) if names else None
@@ -189,7 +187,7 @@ def link_format(
     dispatcher = OutputDispatcher(
         prepared.vocabulary, {}, start=start, boundary=None, call_text=call_text, thought=thought
     )
-    return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
+    return FramedFormat(compiled, syntax, prepared, dispatcher)
 
 
 def _check_names(names: Sequence[str], syntax: Syntax) -> None:

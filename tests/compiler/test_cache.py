@@ -25,7 +25,7 @@ from toolspecs.errors import StoreFull, StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 from toolspecs.tool import Tool
 
-KEYS = "8be18b1a33d5092a10bb192ba7865ba61ad1350e6d4c5ffece6ce2ed6b187931"
+KEYS = "2a07c546b0db508d2252513c42c9e55ff957c436feb677f0256c8c650f37f54a"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -57,7 +57,7 @@ def test_keys_stay_what_they_were():
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     plain = Tool("f", "", {"type": "object"})
     keys = "".join(CompileJob.tool(plain, name).key(BYTES) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 39
+    assert LOWERING_VERSION == 40
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 

@@ -93,7 +93,7 @@ def test_whatever_is_drawn_reads_as_calls_or_as_an_answer(response_format, synta
         generation = Generation(grammar, budget, random.Random(seed))
         assert len(generation.ids) <= budget
         assert generation.matcher.is_completed()
-        parser = CallParser(grammar.syntax, lambda name: grammar.units[name].types)
+        parser = CallParser.of(grammar, lambda name: grammar.units[name].types)
         parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
         parts = [part for part in parts if not isinstance(part, ThoughtPart)]
         calls = [part.name for part in parts if isinstance(part, CallStart)]
@@ -129,10 +129,9 @@ def test_only_where_the_choice_is_left_there_is_an_answer():
 
 
 def test_a_reader_tells_an_answer_that_holds_a_call_from_a_call():
-    syntax = HERMES.calling_or_answering
     inside = json.dumps({"a": written("pay")})
     for text, is_call in ((inside, False), (written("pay"), True), ("<tool", False)):
-        parser = CallParser(syntax)
+        parser = CallParser(HERMES, may_answer=True)
         parts = [part for char in text for part in parser.feed(char)] + parser.finish()
         assert any(isinstance(part, CallStart) for part in parts) == is_call
         if not is_call:

@@ -96,7 +96,7 @@ def test_whatever_is_drawn_reads_as_thoughts_and_an_answer(syntax, vocabulary, r
         generation = Generation(grammar, budget, random.Random(seed))
         assert len(generation.ids) <= budget
         assert generation.matcher.is_completed()
-        parser = CallParser(grammar.syntax)
+        parser = CallParser.of(grammar)
         parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
         assert {type(part) for part in parts} <= {TextPart, ThoughtPart}
         answer = "".join(part.text for part in parts if isinstance(part, TextPart))

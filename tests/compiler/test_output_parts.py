@@ -73,7 +73,7 @@ def told_apart(grammar, token_ids):
 
 def found_in_text(grammar, text, types_of=None):
     """The parts that the text alone gives."""
-    parser = CallParser(grammar.syntax, types_of)
+    parser = CallParser.of(grammar, types_of)
     return merged([*parser.feed(text), *parser.finish()])
 
 
