@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
+from compiler.closing.segmentation import Segmentation
 from compiler.compiled_format import CompiledFormat
 from compiler.errors import CorruptUnit, UnsupportedSchema
+from compiler.grammar.shortest import NEVER
 from compiler.lowering.json_text import SPACED
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.search_budget import SearchBudget
@@ -15,6 +17,7 @@ from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import lower_tool
+from compiler.units.compiled_grammar import CompiledGrammar
 from compiler.units.unit import Unit, compile_unit
 from toolspecs.resolved_types import resolved
 from toolspecs.tool import KeyOrder, Tool
@@ -89,10 +92,7 @@ class CacheEntry:
     ) -> "CacheEntry":
         entry = cls(compiled, report, 0.0, compiled.num_bytes, kind)
         entry.prepare()
-        plan = compiled.grammar.plan
-        if plan is not None and plan.forbids_repeats and not compiled.shortest_texts(SearchBudget()):
-            reason = "no text is found that has as many distinct keys and items as it demands"
-            raise UnsupportedSchema("", "minItems", reason, "Lower minItems and minProperties.")
+        _check_writable(compiled)
         return replace(entry, compile_ms=milliseconds_since(start))
 
     def to_bytes(self) -> bytes:
@@ -125,6 +125,30 @@ class CacheEntry:
         else:
             compiled = CompiledFormat.from_bytes(body, report, prepared)
         return cls(compiled, report, compile_ms, num_bytes, kind)
+
+
+def _check_writable(compiled: CompiledGrammar) -> None:
+    """Check that a text is found which the guard admits, and that the vocabulary's tokens spell it.
+
+    Raises:
+        UnsupportedSchema: they do not, so that every request would be refused.
+    """
+    index, plan = compiled.prepared.index, compiled.grammar.plan
+    forbids_repeats = plan is not None and plan.forbids_repeats
+    if index.spells_bytes and not forbids_repeats:
+        return
+    texts = compiled.shortest_texts(SearchBudget())
+    if forbids_repeats and not texts:
+        reason = "no text is found that has as many distinct keys and items as it demands"
+        raise UnsupportedSchema("", "minItems", reason, "Lower minItems and minProperties.")
+    spelling = Segmentation(index)
+    for text in texts:
+        unspelled = [
+            char for char in sorted({*text.decode(errors="ignore")}) if spelling.count(char.encode()) >= NEVER
+        ]
+        if unspelled and spelling.count(text) >= NEVER:
+            reason = f"its shortest value needs U+{ord(unspelled[0]):04X}, which no token of the model spells"
+            raise UnsupportedSchema("", "", reason, "Leave that character out, or serve another model.")
 
 
 def milliseconds_since(start: float) -> float:
